@@ -1,0 +1,138 @@
+"""What a change is, and what a fix is: both are data. Only the change engine carries a change out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from verl_doctor.toolkit.facts import Need, needs_of
+from verl_doctor.toolkit.rule import Finding
+
+Safety = Literal["safe", "unsafe", "manual"]
+
+
+@dataclass(frozen=True)
+class ReplaceFile:
+    """Give a file other content. Refused unless the file is exactly `before`."""
+
+    path: Path
+    before: bytes
+    after: bytes
+
+    undoable = True
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """Create a file that does not exist yet, with permission bits `mode`."""
+
+    path: Path
+    content: bytes
+    mode: int = 0o644
+
+    undoable = True
+
+
+@dataclass(frozen=True)
+class CompileBytecode:
+    """Write the missing bytecode caches below `roots` with the target's own interpreter.
+
+    Journalled as one manifest, not as one entry per file. Undo removes those caches that are still the ones written.
+    """
+
+    python: Path
+    roots: tuple[Path, ...]
+
+    undoable = True
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """Run a command, for instance one installer call. It cannot be undone, so it is unsafe by type."""
+
+    argv: tuple[str, ...]
+    why: str
+
+    undoable = False
+
+
+Change = ReplaceFile | NewFile | CompileBytecode | RunCommand
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A fix that does not know this case says why instead of guessing."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A repair: a pure function from a finding and facts to changes, and what is declared about it."""
+
+    id: str
+    repairs: str
+    plan: Callable[..., list[Change] | Refusal]
+    needs: tuple[Need, ...]
+    safety: Safety
+    upstream: str = ""
+    needed: str = ""
+    restart: str = ""
+
+    @property
+    def title(self) -> str:
+        """The first line of the fix's docstring."""
+        return (inspect.getdoc(self.plan) or self.id).splitlines()[0].rstrip(".")
+
+
+def fix(
+    identifier: str,
+    *,
+    repairs: str,
+    safety: Safety,
+    upstream: str = "",
+    needed: str = "",
+    restart: str = "",
+) -> Callable[[Callable[..., list[Change] | Refusal]], Fix]:
+    """Declare a fix.
+
+    `upstream` names the change in another project that made it necessary (repo#number), `needed` the version range in
+    which it is, `restart` what must be restarted before it has an effect.
+    """
+
+    def declare(function: Callable[..., list[Change] | Refusal]) -> Fix:
+        return Fix(
+            identifier,
+            repairs,
+            function,
+            needs_of(function, skip=(Finding,)),
+            safety,
+            upstream,
+            needed,
+            restart,
+        )
+
+    return declare
+
+
+def safety_of(declared: Safety, changes: list[Change]) -> Safety:
+    """The safety of a plan: what cannot be undone is unsafe by type, whatever its author declared."""
+    if declared == "safe" and not all(change.undoable for change in changes):
+        return "unsafe"
+    return declared
+
+
+def describe(change: Change) -> dict[str, Any]:
+    """Say in JSON types what a change would do, without the bytes."""
+    match change:
+        case ReplaceFile(path):
+            return {"kind": "replace_file", "path": str(path)}
+        case NewFile(path):
+            return {"kind": "new_file", "path": str(path)}
+        case CompileBytecode(python, roots):
+            return {"kind": "compile_bytecode", "python": str(python), "roots": [str(root) for root in roots]}
+        case RunCommand(argv, why):
+            return {"kind": "run_command", "argv": list(argv), "why": why}

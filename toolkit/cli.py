@@ -1,0 +1,120 @@
+"""The command line: options in, sentences and exit codes out. No judgement lives here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from verl_doctor.toolkit import render, session
+from verl_doctor.toolkit.cli_options import PATH, Rules, View, rule_options, target_options, view_options
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.session import Session, open_session
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.text import harmless
+
+EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could not check."
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line. What goes wrong is said in one sentence on stderr; there is no traceback."""
+    try:
+        sys.exit(cli.main(arguments, prog_name="verl-doctor", standalone_mode=False) or 0)
+    except UsageError as error:
+        _stop(str(error), 2)
+    except click.UsageError as error:
+        hint = f"; see: {error.ctx.command_path} --help" if error.ctx else ""
+        _stop(error.format_message().rstrip(".") + hint, 2)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _stop("stopped; nothing is left half done", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    print(f"verl-doctor: {harmless(sentence)}", file=sys.stderr)
+    sys.exit(code)
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="verl-doctor", message="verl-doctor %(version)s")
+def cli() -> None:
+    r"""Judge a verl environment before the job starts, repair it, and take repairs back.
+
+    \b
+    verl-doctor check         what here would stop or slow a verl job
+    verl-doctor fix           the repairs as a diff; --apply carries them out
+    verl-doctor undo          take the last repair back
+    verl-doctor demo          watch all of that on a miniature, in seconds
+
+    The environment that is active is examined; --python examines another one.
+    """
+
+
+@cli.command(epilog=EPILOG)
+@target_options
+@rule_options
+@view_options
+@click.option("--facts", type=PATH, metavar="FILE", help="Judge facts that were saved elsewhere.")
+@click.option("--save-facts", type=PATH, metavar="FILE", help="Save the facts of this machine as JSON.")
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
+def check(
+    *, options: Options, rules: Rules, view: View, facts: Path | None, save_facts: Path | None, strict: bool
+) -> int:
+    """Judge this environment. Changes nothing."""
+    run = open_session(options, select=rules.select, ignore=rules.ignore, deep=rules.deep, facts_file=facts)
+    _announce(run, view)
+    with Progress() as progress:
+        collection = run.look()
+        report = run.check(collection, progress.say)
+        if save_facts is not None:
+            session.save_facts(run, collection, save_facts)
+    render.show(report, view.form, view.output, verbose=view.verbose)
+    return report.exit_code(strict=strict)
+
+
+@cli.command(epilog="Exit codes with --apply: 0 all that was attempted is repaired, 1 something still fails.")
+@target_options
+@rule_options
+@view_options
+@click.option("--apply", "apply_them", is_flag=True, help="Carry the safe repairs out, then check again.")
+@click.option(
+    "--unsafe", is_flag=True, help="With --apply: also what cannot be undone, such as installing packages."
+)
+def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe: bool) -> int:
+    """Show the repairs as a diff and change nothing; with --apply carry them out."""
+    from verl_doctor.toolkit import repair  # noqa: PLC0415 - a plain check does without the change engine
+
+    if unsafe and not apply_them:
+        raise UsageError(
+            "--unsafe means something only with --apply; without it everything is shown and nothing done"
+        )
+    run = open_session(options, select=rules.select, ignore=rules.ignore, deep=rules.deep)
+    _announce(run, view)
+    with Progress() as progress:
+        collection = run.look()
+        report = run.check(collection, progress.say)
+        if apply_them:
+            report = repair.carry_out(run, report, unsafe=unsafe)
+        else:
+            report = repair.show(run, collection, report)
+    render.show(report, view.form, view.output, verbose=view.verbose)
+    return repair.exit_code(report) if apply_them else report.exit_code()
+
+
+def _announce(run: Session, view: View) -> None:
+    """Say at once what is being examined: the first line must not wait for the last rule."""
+    if view.form == "text":
+        where = (
+            f"facts file {run.facts_file}"
+            if run.facts_file
+            else f"{run.target.python} ({run.target.chosen_by})"
+        )
+        print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)

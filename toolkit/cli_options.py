@@ -1,0 +1,112 @@
+"""Options that several commands share, each group handed to the command as one value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from verl_doctor.toolkit import render
+from verl_doctor.toolkit.target import Options
+
+Command = Callable[..., Any]
+PATH = click.Path(path_type=Path)
+
+
+class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """Rule codes or families, separated by commas."""
+
+    name = "codes"
+
+    def convert(
+        self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split at the commas."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(word.strip().upper() for word in value.split(",") if word.strip())
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which rules to run, and whether those that take seconds too."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """How to show a report, and where."""
+
+    form: str = "text"
+    output: Path | None = None
+    verbose: bool = False
+
+
+def target_options(command: Command) -> Command:
+    """Options that name what is examined; the command gets `options`."""
+
+    @click.option(
+        "--python",
+        type=PATH,
+        metavar="PATH",
+        help="The interpreter to examine, or the folder of its environment.",
+    )
+    @click.option("--verl", type=PATH, metavar="DIR", help="The verl tree: a checkout or the package folder.")
+    @click.option(
+        "--vllm", type=PATH, metavar="DIR", help="Judge against this vLLM tree; it need not be installed."
+    )
+    @functools.wraps(command)
+    def with_options(*, python: Path | None, verl: Path | None, vllm: Path | None, **others: Any) -> Any:
+        return command(options=Options(python, verl, vllm), **others)
+
+    return with_options
+
+
+def rule_options(command: Command) -> Command:
+    """Options that choose rules; the command gets `rules`."""
+
+    @click.option(
+        "--select",
+        type=Codes(),
+        default=(),
+        metavar="CODES",
+        help="Run only these rules or families: VLLM,PY101.",
+    )
+    @click.option(
+        "--ignore", type=Codes(), default=(), metavar="CODES", help="Leave these rules or families out."
+    )
+    @click.option("--deep", is_flag=True, help="Also run rules that try things out and take seconds.")
+    @functools.wraps(command)
+    def with_rules(*, select: tuple[str, ...], ignore: tuple[str, ...], deep: bool, **others: Any) -> Any:
+        return command(rules=Rules(select, ignore, deep), **others)
+
+    return with_rules
+
+
+def view_options(command: Command) -> Command:
+    """Options that choose the output; the command gets `view`."""
+
+    @click.option(
+        "--format",
+        "form",
+        type=click.Choice(render.FORMATS),
+        default="text",
+        show_default=True,
+        help="How to say it.",
+    )
+    @click.option(
+        "--output", type=PATH, metavar="FILE", help="Write the report to this file instead of stdout."
+    )
+    @click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is fine.")
+    @functools.wraps(command)
+    def with_view(*, form: str, output: Path | None, verbose: bool, **others: Any) -> Any:
+        return command(view=View(form, output, verbose), **others)
+
+    return with_view

@@ -1,0 +1,101 @@
+"""Collecting facts: each once, only when somebody asks, side by side, and never for longer than its time limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+
+from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
+
+
+class Collection:
+    """All facts of one subject: those that were given, and those that are collected on demand.
+
+    Each collector runs in a thread of its own, a daemon, so that one that hangs cannot keep the doctor alive.
+    """
+
+    def __init__(self, collectors: Iterable[Collector], given: Mapping[type, Any]) -> None:
+        self._collectors = {collector.fact: collector for collector in collectors}
+        self._futures: dict[type, Future[Any]] = {}
+        self._lock = threading.Lock()
+        circular = _circular(self._collectors)
+        for fact, value in {**circular, **given}.items():
+            self._futures[fact] = Future()
+            self._futures[fact].set_result(value)
+
+    def start(self, facts: Iterable[type]) -> None:
+        """Begin to collect these facts without waiting for them."""
+        for fact in facts:
+            self._future(fact)
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """Wait for a fact. A collector that raises or takes too long gives a `Broken` with the reason."""
+        return cast("F | Unknown", self._future(fact).result())
+
+    def known(self) -> dict[type, Any]:
+        """Everything that has been collected so far."""
+        with self._lock:
+            return {fact: future.result() for fact, future in self._futures.items() if future.done()}
+
+    def _future(self, fact: type) -> Future[Any]:
+        with self._lock:
+            future = self._futures.get(fact)
+            if future is not None:
+                return future
+            future = self._futures[fact] = Future()
+        collector = self._collectors.get(fact)
+        if collector is None:
+            future.set_result(Unknown(f"nothing here collects {fact.__name__}"))
+        else:
+            threading.Thread(
+                target=self._run, args=(collector, future), name=collector.name, daemon=True
+            ).start()
+        return future
+
+    def _run(self, collector: Collector, future: Future[Any]) -> None:
+        self.start(need.fact for need in collector.needs)
+        arguments = arguments_from(
+            collector.needs, {need.fact: self.get(need.fact) for need in collector.needs}
+        )
+        future.set_result(arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments))
+
+
+def _circular(collectors: Mapping[type, Collector]) -> dict[type, Broken]:
+    """Facts that need each other could only wait for ever: a plugin's mistake that must not hang the run."""
+    graph = {fact: [need.fact for need in collector.needs] for fact, collector in collectors.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        reason = f"these facts need each other: {', '.join(fact.__name__ for fact in circle)}"
+        broken = dict.fromkeys(circle, Broken(reason))
+        return {**_circular({f: c for f, c in collectors.items() if f not in broken}), **broken}
+    return {}
+
+
+def _within_time(collector: Collector, arguments: Mapping[str, Any]) -> Any:
+    """Run a collector, and give up waiting for it after its time limit."""
+    answer: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(collector.collect(**arguments))
+        except BaseException as error:  # noqa: BLE001 - whatever a collector raises becomes a result
+            trace = traceback.format_exc()
+            answer.set_result(
+                Broken(f"reading {collector.name} broke: {type(error).__name__}: {error}", trace)
+            )
+
+    started = time.monotonic()
+    threading.Thread(target=work, name=f"{collector.name}-work", daemon=True).start()
+    try:
+        return answer.result(timeout=collector.timeout)
+    except FutureTimeout:
+        waited = time.monotonic() - started
+        return Broken(f"reading {collector.name} took longer than {waited:.0f} s")

@@ -1,0 +1,155 @@
+"""The user's configuration: `[tool.verl-doctor]` in pyproject.toml, or a verl-doctor.toml.
+
+select = ["VLLM", "PKG"]
+marker = "verl-doctor"
+
+[tool.verl-doctor.ignore]
+RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
+
+[tool.verl-doctor.sites]
+model = "/models/qwen"
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.target import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_KEYS = ("select", "ignore", "marker", "sites", "expect", "disable_plugins")
+_MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
+_LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """A rule that the user silenced: why, and the last day on which it stays silent."""
+
+    reason: str
+    until: date
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the user configured. `path` is empty when there is no configuration."""
+
+    path: str = ""
+    select: tuple[str, ...] = ()
+    ignore: Mapping[str, Ignore] = field(default_factory=dict)
+    marker: str = "verl-doctor"
+    sites: Mapping[str, str] = field(default_factory=dict)
+    expect: Mapping[str, Any] = field(default_factory=dict)
+    disable_plugins: tuple[str, ...] = ()
+
+
+def load(folder: Path) -> Config:
+    """Read the nearest configuration from `folder` upwards.
+
+    Raises UsageError, naming file and key, when it cannot be understood. A pyproject.toml without our table is passed
+    over; one that is no TOML is somebody else's problem unless it is the nearest file that names us.
+    """
+    for place in (folder, *folder.parents):
+        own = place / "verl-doctor.toml"
+        if own.is_file():
+            return _config(own, _table(own))
+        shared = place / "pyproject.toml"
+        if shared.is_file() and b"verl-doctor" in _bytes(shared):
+            table = _table(shared).get("tool", {})
+            if isinstance(table, dict) and "verl-doctor" in table:
+                return _config(shared, table["verl-doctor"])
+    return Config()
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = tomllib.loads(_bytes(path).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is no valid TOML: {error}") from None
+    return table
+
+
+def _config(path: Path, table: Any) -> Config:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: [tool.verl-doctor] must be a table")
+    for key in table:
+        if key not in _KEYS:
+            raise UsageError(f"{path}: unknown key '{key}'; known keys are {', '.join(_KEYS)}")
+    marker = table.get("marker", "verl-doctor")
+    if not isinstance(marker, str) or not _MARKER.fullmatch(marker):
+        raise UsageError(f"{path}: marker must be one word of letters, digits, '.', '_' or '-'")
+    return Config(
+        path=str(path),
+        select=_words(path, "select", table),
+        ignore=_ignores(path, table.get("ignore", {})),
+        marker=marker,
+        sites=_strings(path, "sites", table),
+        expect=_mapping(path, "expect", table),
+        disable_plugins=_words(path, "disable_plugins", table),
+    )
+
+
+def _words(path: Path, key: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise UsageError(f'{path}: {key} must be a list of strings, for instance {key} = ["VLLM"]')
+    return tuple(value)
+
+
+def _mapping(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {key} must be a table")
+    return value
+
+
+def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
+    value = _mapping(path, key, table)
+    for name, text in value.items():
+        if not isinstance(text, str):
+            raise UsageError(f"{path}: {key}.{name} must be a string")
+    return value
+
+
+def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
+    example = '{ reason = "shared cluster, see OPS-12", until = 2026-12-01 }'
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: ignore must be a table of codes, for instance RAY104 = {example}")
+    ignores = {}
+    for code, entry in value.items():
+        if not isinstance(entry, dict) or set(entry) != {"reason", "until"}:
+            raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
+        reason, until = entry["reason"], _day(entry["until"])
+        if not isinstance(reason, str) or not reason.strip() or until is None:
+            raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
+        ignores[code] = Ignore(reason.strip(), until)
+    return ignores
+
+
+def _day(value: Any) -> date | None:
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None

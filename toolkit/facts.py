@@ -1,0 +1,117 @@
+"""What a fact is: something observed, with no opinion in it, and the collector that observes it.
+
+A fact is a frozen dataclass that survives a trip through JSON. A *local handle* (an open source tree, an index)
+is collected in the same way but stays on this machine: rules over portable facts also work on `check --facts`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A fact that could not be had, and why. A rule that needs it is skipped, never passed."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Absent(Unknown):
+    """The thing that the fact describes does not exist on this target: rules about it do not apply."""
+
+
+@dataclass(frozen=True)
+class Broken(Unknown):
+    """The collector raised or ran out of time: rules that need the fact could not check."""
+
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Need:
+    """One annotated parameter: the fact it asks for, and whether it can do with an `Unknown`."""
+
+    parameter: str
+    fact: type
+    tolerant: bool
+
+
+def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple[Need, ...]:
+    """Read from a function's annotations which facts it wants.
+
+    Parameters whose annotation is in `skip` are the caller's business. Raises TypeError, naming the function, when
+    a parameter has no annotation or one that is no class: a misspelt fact must not wait for a user to be found.
+    """
+    hints = typing.get_type_hints(function)
+    found = []
+    for name in inspect.signature(function).parameters:
+        hint = hints.get(name)
+        if hint in skip:
+            continue
+        members = (
+            typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+        )
+        wanted = [
+            member for member in members if isinstance(member, type) and not issubclass(member, Unknown)
+        ]
+        if len(wanted) != 1:
+            raise TypeError(
+                f"{function.__module__}.{function.__name__}: parameter '{name}' must name one fact type"
+            )
+        found.append(Need(name, wanted[0], tolerant=len(members) > 1))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Collector:
+    """A function that observes one type of fact, and how long it may take."""
+
+    fact: type
+    needs: tuple[Need, ...]
+    collect: Callable[..., Any]
+    timeout: float
+    local: bool
+
+    @property
+    def name(self) -> str:
+        """The fact's name in a facts file."""
+        return self.fact.__name__
+
+
+def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callable[..., Any]], Collector]:
+    """Declare a collector. Its return annotation names the fact, its parameters what it reads it from.
+
+    `timeout` is in seconds and covers this collector alone, not the facts it asks for. `local` marks a handle that
+    cannot travel in a facts file.
+    """
+
+    def declare(function: Callable[..., Any]) -> Collector:
+        returned = typing.get_type_hints(function).get("return")
+        members = typing.get_args(returned) or (returned,)
+        facts = [member for member in members if isinstance(member, type) and not issubclass(member, Unknown)]
+        if len(facts) != 1:
+            raise TypeError(
+                f"{function.__module__}.{function.__name__} must return one fact type, or Unknown"
+            )
+        return Collector(facts[0], needs_of(function), function, timeout, local)
+
+    return declare
+
+
+def arguments_from(needs: tuple[Need, ...], answers: Mapping[type, Any]) -> dict[str, Any] | Unknown:
+    """Build a call's keyword arguments from collected facts, or return the first `Unknown` that forbids the call."""
+    arguments = {}
+    for need in needs:
+        answer = answers[need.fact]
+        if isinstance(answer, Unknown) and not need.tolerant:
+            return answer
+        arguments[need.parameter] = answer
+    return arguments

@@ -1,0 +1,94 @@
+"""Facts in a file: taken on one machine, judged on another, today or in a month."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown
+from verl_doctor.toolkit.target import UsageError
+
+SCHEMA_VERSION = 1
+_KINDS: Mapping[str, type[Unknown]] = {"absent": Absent, "unknown": Unknown, "broken": Broken}
+_LARGEST = 256 * 1024 * 1024
+
+
+def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
+    """Write the portable ones among the collected facts as JSON."""
+    facts = {
+        collector.name: _entry(answers[collector.fact])
+        for collector in collectors
+        if not collector.local and collector.fact in answers
+    }
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "verl_doctor": version,
+        "facts": dict(sorted(facts.items())),
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _entry(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Unknown):
+        kind = next(name for name, unknown in _KINDS.items() if type(answer) is unknown)
+        return {kind: answer.reason}
+    return {"is": asdict(answer) if is_dataclass(answer) and not isinstance(answer, type) else answer}
+
+
+def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
+    """Read a facts file. A fact of this doctor that the file does not hold is Unknown.
+
+    Raises UsageError when the file is none, or of another version.
+    """
+    facts = _facts(path)
+    return {collector.fact: _read(path, collector, facts.get(collector.name)) for collector in collectors}
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{path} is larger than 256 MiB: this is no facts file")
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"{path} is no facts file; make one with: verl-doctor check --save-facts FILE"
+        ) from None
+    if not isinstance(document, dict) or not isinstance(document.get("facts"), dict):
+        raise UsageError(f"{path} is no facts file; make one with: verl-doctor check --save-facts FILE")
+    if document.get("schema_version") != SCHEMA_VERSION:
+        said = str(document.get("schema_version"))[:20]
+        raise UsageError(
+            f"{path} has schema version {said}, this verl-doctor reads {SCHEMA_VERSION}; take the facts anew with it"
+        )
+    return document["facts"]  # type: ignore[no-any-return]
+
+
+def _read(path: Path, collector: Collector, entry: Any) -> Any:
+    if collector.local:
+        return Unknown("it needs the machine itself, and this is a facts file")
+    if entry is None:
+        return Unknown(f"{path} holds no {collector.name}")
+    if isinstance(entry, dict) and len(entry) == 1:
+        (kind, value), *_ = entry.items()
+        if kind in _KINDS and isinstance(value, str):
+            return _KINDS[kind](value)
+        if kind == "is":
+            return _restored(path, collector, value)
+    raise UsageError(f"{path}: the fact {collector.name} is damaged; take the facts anew")
+
+
+def _restored(path: Path, collector: Collector, value: Any) -> Any:
+    import dacite  # noqa: PLC0415 - only a facts file needs it
+
+    try:
+        return dacite.from_dict(collector.fact, value, dacite.Config(cast=[tuple], check_types=True))
+    except (dacite.DaciteError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise UsageError(
+            f"{path}: the fact {collector.name} is damaged ({reason}); take the facts anew"
+        ) from None

@@ -1,0 +1,160 @@
+"""Judging: run the selected rules over collected facts, masking what follows from a rule that has already failed."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.config import Ignore
+from verl_doctor.toolkit.facts import Absent, Broken, Need, Unknown, arguments_from
+from verl_doctor.toolkit.result import CheckResult, Status, status_of
+from verl_doctor.toolkit.rule import Check, Finding
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rules the user wants: codes or whole families; an empty `select` means all.
+
+    `costs` are the cost classes that may be spent. `ignores` are kept with their reason and end date.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    costs: frozenset[str] = frozenset({"instant"})
+    ignores: Mapping[str, Ignore] = field(default_factory=dict)
+
+    def wants(self, check: Check) -> bool:
+        """Whether the rule was selected at all, whatever it costs."""
+        named = not self.select or any(_matches(word, check) for word in self.select)
+        return named and not any(_matches(word, check) for word in self.ignore)
+
+
+def _matches(word: str, check: Check) -> bool:
+    """A code, or the letters of a family, or a code's beginning."""
+    return check.code.startswith(word)
+
+
+def unknown_words(words: Iterable[str], checks: Iterable[Check]) -> list[str]:
+    """Those of the words that name no rule and no family."""
+    known = list(checks)
+    return [word for word in words if not any(_matches(word, check) for check in known)]
+
+
+def judge(
+    checks: Sequence[Check],
+    collection: Collection,
+    selection: Selection,
+    *,
+    today: date,
+    watch: Callable[[str], None] = lambda _: None,
+) -> tuple[CheckResult, ...]:
+    """Run the rules that were selected, and those that they require, and report the selected ones in order of code.
+
+    `watch` is told the title of each rule before it runs.
+    """
+    by_code = {check.code: check for check in checks}
+    wanted = {check.code for check in checks if selection.wants(check)}
+    order = _order(by_code, wanted)
+    collection.start(_facts_of(by_code[code] for code in order if _affordable(by_code[code], selection)))
+    results: dict[str, CheckResult] = {}
+    for code in order:
+        watch(by_code[code].title)
+        results[code] = _judge_one(by_code[code], collection, selection, results, today)
+    return tuple(results[code] for code in sorted(wanted))
+
+
+def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
+    """Requirements first. A requirement that no rule has, or a circle, is ignored: a plugin must not stop the run."""
+    graph: dict[str, set[str]] = {}
+    waiting = list(wanted)
+    while waiting:
+        code = waiting.pop()
+        if code not in graph:
+            graph[code] = {need for need in by_code[code].requires if need in by_code}
+            waiting.extend(graph[code])
+    try:
+        return list(TopologicalSorter({code: sorted(graph[code]) for code in sorted(graph)}).static_order())
+    except CycleError:
+        return sorted(graph)
+
+
+def _facts_of(checks: Iterable[Check]) -> Iterable[type]:
+    return dict.fromkeys(need.fact for check in checks for need in (*check.applies_needs, *check.needs))
+
+
+def _affordable(check: Check, selection: Selection) -> bool:
+    return check.cost in selection.costs
+
+
+def _judge_one(
+    check: Check,
+    collection: Collection,
+    selection: Selection,
+    results: Mapping[str, CheckResult],
+    today: date,
+) -> CheckResult:
+    started = time.perf_counter()
+    status, reason, findings, trace = _outcome(check, collection, selection, results, today)
+    return CheckResult(
+        code=check.code,
+        title=check.title,
+        status=status,
+        reason=reason,
+        seconds=time.perf_counter() - started,
+        findings=findings,
+        paths=check.paths,
+        trace=trace,
+    )
+
+
+def _outcome(
+    check: Check,
+    collection: Collection,
+    selection: Selection,
+    results: Mapping[str, CheckResult],
+    today: date,
+) -> tuple[Status, str, tuple[Finding, ...], str]:
+    ignore = selection.ignores.get(check.code)
+    if ignore is not None and today <= ignore.until:
+        return "skipped", f"ignored until {ignore.until}: {ignore.reason}", (), ""
+    if check.cost not in selection.costs:
+        return "skipped", f"needs --deep (cost: {check.cost})", (), ""
+    masking = [
+        code
+        for code in sorted(check.requires)
+        if code in results and results[code].status in {"fail", "error"}
+    ]
+    if masking:
+        return "skipped", f"follows from {', '.join(masking)}", (), ""
+    try:
+        if check.applies is not None:
+            relevance = _call(check.applies, check.applies_needs, collection)
+            if isinstance(relevance, Unknown):
+                return *_without(relevance), (), relevance.trace if isinstance(relevance, Broken) else ""
+            if relevance is not None:
+                return "not_applicable", relevance, (), ""
+        found = _call(lambda **facts: tuple(check.judge(**facts)), check.needs, collection)
+        if isinstance(found, Unknown):
+            return *_without(found), (), found.trace if isinstance(found, Broken) else ""
+        findings = tuple(replace(finding, severity=finding.severity or check.severity) for finding in found)
+        return status_of(findings), "", findings, ""
+    except Exception as error:  # noqa: BLE001 - a rule that breaks is one result, not the end of the run
+        return "error", f"the rule broke: {type(error).__name__}: {error}", (), traceback.format_exc()
+
+
+def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Collection) -> Any:
+    arguments = arguments_from(needs, {need.fact: collection.get(need.fact) for need in needs})
+    return arguments if isinstance(arguments, Unknown) else function(**arguments)
+
+
+def _without(missing: Unknown) -> tuple[Status, str]:
+    """What becomes of a rule whose fact could not be had."""
+    if isinstance(missing, Broken):
+        return "error", missing.reason
+    return ("not_applicable" if isinstance(missing, Absent) else "skipped"), missing.reason

@@ -1,0 +1,52 @@
+"""A progress line on stderr, for a person at a terminal who has waited for more than half a second."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+
+from verl_doctor.toolkit.text import harmless
+
+_PATIENCE = 0.5  # seconds
+_STEP = 0.1  # seconds between two looks
+
+
+class Progress:
+    """Shows what is going on, and wipes the line when it is over. Silent unless stderr is a terminal."""
+
+    def __init__(self) -> None:
+        self._doing = ""
+        self._done = threading.Event()
+        self._started = time.monotonic()
+        self._shown = False
+        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+
+    def __enter__(self) -> Progress:  # noqa: PYI034 - Self is newer than Python 3.10
+        if sys.stderr.isatty():
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._shown:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+
+    def say(self, doing: str) -> None:
+        """Tell what is being done now."""
+        self._doing = doing
+
+    def _watch(self) -> None:
+        while not self._done.wait(_STEP):
+            waited = time.monotonic() - self._started
+            if waited >= _PATIENCE:
+                self._shown = True
+                line = harmless(f"{waited:4.1f} s  {self._doing}")[:78]
+                sys.stderr.write(f"\r\x1b[2K{line}")
+                sys.stderr.flush()

@@ -1,0 +1,48 @@
+"""Choosing the view of a report, and writing it where the user wants it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Literal, TextIO, get_args
+
+from rich.console import Console
+
+from verl_doctor.toolkit import render_junit, render_markdown, render_text
+from verl_doctor.toolkit.result import Report, document
+from verl_doctor.toolkit.target import UsageError
+
+Format = Literal["text", "json", "markdown", "junit"]
+FORMATS: tuple[str, ...] = get_args(Format)
+
+
+def show(report: Report, form: str, output: Path | None, *, verbose: bool) -> None:
+    """Write the report to stdout, or to the file that the user named. Raises UsageError when that cannot be written."""
+    if output is None:
+        _write(report, form, sys.stdout, verbose=verbose)
+        return
+    try:
+        with output.open("w", encoding="utf-8") as file:
+            _write(report, form, file, verbose=verbose)
+    except OSError as error:
+        raise UsageError(f"--output {output} cannot be written: {error.strerror}") from None
+
+
+def _write(report: Report, form: str, file: TextIO, *, verbose: bool) -> None:
+    if form == "text":
+        console = console_for(file)
+        width = console.width if console.is_terminal else None
+        for line in render_text.render(report, verbose=verbose, width=width):
+            console.print(line, soft_wrap=True)
+    elif form == "json":
+        file.write(json.dumps(document(report), indent=2) + "\n")
+    elif form == "markdown":
+        file.writelines(f"{line}\n" for line in render_markdown.render(report))
+    else:
+        file.write(render_junit.render(report))
+
+
+def console_for(file: TextIO) -> Console:
+    """A console that adds no markup of its own, and colours only on a terminal."""
+    return Console(file=file, highlight=False, markup=False, emoji=False)

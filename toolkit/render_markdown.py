@@ -1,0 +1,92 @@
+"""The report as Markdown, to paste into a ticket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.text import harmless
+
+_WORDS = {
+    "stops": "would not start",
+    "starts": "nothing found that stops it",
+    "unknown": "could not be judged",
+}
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def render(report: Report) -> Iterator[str]:
+    """Yield the lines."""
+    yield f"## verl-doctor: {report.verdict.replace('_', ' ')}"
+    yield ""
+    for name in ("python", "python_version"):
+        yield f"* {name.replace('_', ' ')}: {code(report.target[name])}"
+    for name in ("verl", "vllm"):
+        tree = report.target[name]
+        yield f"* {name}: " + (
+            f"{escaped(tree['version'])} in {code(tree['folder'])}" if tree else "not found"
+        )
+    yield from (
+        f"* {path.path}: {_WORDS[path.state]} {', '.join(path.because)}".rstrip() for path in report.paths
+    )
+    yield ""
+    yield "| code | status | rule | reason |"
+    yield "|---|---|---|---|"
+    for result in report.results:
+        status = result.status.replace("_", " ")
+        yield f"| {result.code} | {status} | {escaped(result.title)} | {escaped(result.reason)} |"
+    for result, finding in report.findings():
+        yield ""
+        yield f"### {result.code} {finding.severity}: {escaped(finding.message)}"
+        yield ""
+        yield from _finding(finding, report)
+    for repair in report.repairs or ():
+        yield ""
+        yield f"### {repair.outcome}: {repair.code} {escaped(repair.title)}"
+        yield ""
+        if repair.reason:
+            yield escaped(repair.reason)
+        if repair.diff:
+            yield from fenced(repair.diff, "diff")
+
+
+def _finding(finding: Finding, report: Report) -> Iterator[str]:
+    if finding.location:
+        yield f"* at {code(str(finding.location))}"
+    yield from (f"* and {code(str(location))}" for location in finding.also)
+    for label, text in (
+        ("found", finding.evidence.found),
+        ("wanted", finding.evidence.wanted),
+        ("read from", finding.evidence.read_from),
+        ("node", finding.node or ""),
+        ("do", finding.remedy),
+    ):
+        if text:
+            yield f"* {label}: {escaped(text)}"
+    if finding.fix in report.fix_safety:
+        yield f"* fix: {code(str(finding.fix))} ({report.fix_safety[finding.fix]})"  # type: ignore[index]
+
+
+def escaped(text: str) -> str:
+    """Text in which Markdown finds no markup."""
+    return _SPECIAL.sub(r"\\\1", harmless(text))
+
+
+def code(text: str) -> str:
+    """Inline code, with as many backquotes as the text needs."""
+    shown = harmless(text)
+    runs = [len(run) for run in re.findall(r"`+", shown)]
+    fence = "`" * (max(runs, default=0) + 1)
+    pad = " " if runs else ""
+    return f"{fence}{pad}{shown}{pad}{fence}" if shown else ""
+
+
+def fenced(text: str, language: str = "") -> Iterator[str]:
+    """A code block that its content cannot close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}{language}"
+    yield from (harmless(line, keep="\t") for line in text.splitlines())
+    yield fence

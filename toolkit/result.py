@@ -1,0 +1,170 @@
+"""The one result model. Text, JSON, Markdown and JUnit are views of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from verl_doctor.toolkit.rule import Finding
+
+SCHEMA_VERSION = 1
+
+Status = Literal["pass", "warn", "fail", "skipped", "not_applicable", "error"]
+Verdict = Literal["ok", "warnings", "failures", "could_not_check"]
+PathState = Literal["starts", "stops", "unknown"]
+
+STATUSES: tuple[Status, ...] = ("fail", "error", "warn", "skipped", "not_applicable", "pass")
+_VERDICT_CODES: Mapping[Verdict, int] = {"ok": 0, "warnings": 0, "failures": 1, "could_not_check": 3}
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one rule said. `reason` explains a status other than pass, warn and fail; `trace` is for `-v`."""
+
+    code: str
+    title: str
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()
+    paths: tuple[str, ...] = ()
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class PathVerdict:
+    """Whether one path of a job, for instance "async rollout", would start.
+
+    "starts" means that every rule that judges the path ran and found nothing that stops it.
+    """
+
+    path: str
+    state: PathState
+    because: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What became of one fix: planned, and after `--apply` judged anew in fresh state."""
+
+    fix: str
+    code: str
+    title: str
+    safety: str
+    outcome: Literal["planned", "repaired", "still failing", "made worse, undone", "refused", "not attempted"]
+    reason: str = ""
+    changes: tuple[Mapping[str, Any], ...] = ()
+    diff: str = ""
+    restart: str = ""
+    transaction: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that was found out in one run."""
+
+    target: Mapping[str, Any]
+    results: tuple[CheckResult, ...]
+    seconds: float = 0.0
+    fix_safety: Mapping[str, str] = field(default_factory=dict)
+    repairs: tuple[Repair, ...] | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The whole run in one word. A failure outweighs a rule that broke, and that outweighs a warning."""
+        found = {result.status for result in self.results}
+        if "fail" in found:
+            return "failures"
+        if "error" in found:
+            return "could_not_check"
+        return "warnings" if "warn" in found else "ok"
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many rules ended in each status."""
+        counted = Counter(result.status for result in self.results)
+        return {status: counted[status] for status in STATUSES}
+
+    @property
+    def paths(self) -> tuple[PathVerdict, ...]:
+        """The verdict for each path of a job that some rule judged."""
+        names = dict.fromkeys(path for result in self.results for path in result.paths)
+        return tuple(_path_verdict(path, self.results) for path in names)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """0 nothing failed, 1 failures (with `strict`: warnings too), 3 a rule could not check."""
+        if strict and self.verdict == "warnings":
+            return 1
+        return _VERDICT_CODES[self.verdict]
+
+    def findings(self) -> Iterable[tuple[CheckResult, Finding]]:
+        """Every finding with the result that it belongs to."""
+        return ((result, finding) for result in self.results for finding in result.findings)
+
+
+def status_of(findings: Iterable[Finding]) -> Status:
+    """The status of a rule that ran: its worst finding decides, and hints alone are a pass."""
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return "fail"
+    return "warn" if "warning" in severities else "pass"
+
+
+def _path_verdict(path: str, results: Iterable[CheckResult]) -> PathVerdict:
+    judges = [result for result in results if path in result.paths]
+    stopping = tuple(r.code for r in judges if any(path in finding.stops for finding in r.findings))
+    if stopping:
+        return PathVerdict(path, "stops", stopping)
+    silent = tuple(r.code for r in judges if r.status in {"skipped", "error", "not_applicable"})
+    return PathVerdict(path, "unknown", silent) if silent else PathVerdict(path, "starts")
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The JSON document, in a stable order."""
+    said: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": report.verdict,
+        "target": dict(report.target),
+        "paths": [{**asdict(path), "because": list(path.because)} for path in report.paths],
+        "results": [_result(result, report.fix_safety) for result in report.results],
+        "summary": report.summary,
+        "seconds": round(report.seconds, 3),
+    }
+    if report.repairs is not None:
+        said["repairs"] = [
+            {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs
+        ]
+    return said
+
+
+def _result(result: CheckResult, fix_safety: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "code": result.code,
+        "title": result.title,
+        "status": result.status,
+        "reason": result.reason,
+        "seconds": round(result.seconds, 4),
+        "findings": [_finding(finding, fix_safety) for finding in result.findings],
+    }
+
+
+def _finding(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
+    known = finding.fix if finding.fix in fix_safety else None
+    return {
+        "message": finding.message,
+        "severity": finding.severity,
+        "evidence": asdict(finding.evidence),
+        "location": asdict(finding.location) if finding.location else None,
+        "also": [asdict(location) for location in finding.also],
+        "remedy": finding.remedy,
+        "stops": list(finding.stops),
+        "node": finding.node,
+        "fix": {"id": known, "safety": fix_safety[known]} if known else None,
+    }
+
+
+def with_repairs(report: Report, repairs: Iterable[Repair]) -> Report:
+    """The same report, with what became of the fixes."""
+    return replace(report, repairs=tuple(repairs))

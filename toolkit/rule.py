@@ -1,0 +1,144 @@
+"""What a check is: a pure function of facts that yields findings, and what is declared about it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from verl_doctor.toolkit.facts import Need, needs_of
+
+Severity = Literal["error", "warning", "info"]
+Cost = Literal["instant", "live", "gpu", "cluster", "slow"]
+
+_CODE = re.compile(r"[A-Z]{2,5}[0-9]{3}")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was seen, what would have been right, and where it was read."""
+
+    found: str
+    wanted: str = ""
+    read_from: str = ""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file, and the line in it where there is one."""
+
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: said in a sentence, proven by evidence, with the next step.
+
+    `severity` is the rule's own unless the finding lowers it. `fix` names the fix that would help. `stops` names the
+    paths of a job (for instance "async rollout") that cannot run because of it. `also` are further places with the
+    same root cause.
+    """
+
+    message: str
+    evidence: Evidence
+    location: Location | None = None
+    remedy: str = ""
+    severity: Severity | None = None
+    fix: str | None = None
+    stops: tuple[str, ...] = ()
+    also: tuple[Location, ...] = ()
+    node: str | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A case that is at once a test and documentation: facts in, and what the rule says to them.
+
+    `expect` is a part of the message of the only finding, or None for silence.
+    """
+
+    name: str
+    facts: tuple[Any, ...]
+    expect: str | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A rule: its judgement and everything the engine and the documentation need to know about it."""
+
+    code: str
+    judge: Callable[..., Iterator[Finding]]
+    needs: tuple[Need, ...]
+    severity: Severity = "error"
+    cost: Cost = "instant"
+    since: str = "0.1"
+    requires: frozenset[str] = frozenset()
+    applies: Callable[..., str | None] | None = None
+    applies_needs: tuple[Need, ...] = ()
+    paths: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = field(default=(), repr=False)
+
+    @property
+    def title(self) -> str:
+        """The first line of the rule's docstring."""
+        return inspect.getdoc(self.judge).splitlines()[0].rstrip(".")  # type: ignore[union-attr]
+
+    @property
+    def family(self) -> str:
+        """The letters of the code."""
+        return self.code.rstrip("0123456789")
+
+    @property
+    def documentation(self) -> str:
+        """The docstring without its first line: Markdown with the headings *Why it matters* and *How to fix*."""
+        return "\n".join((inspect.getdoc(self.judge) or "").splitlines()[1:]).strip()
+
+
+def check(
+    code: str,
+    *,
+    severity: Severity = "error",
+    cost: Cost = "instant",
+    since: str = "0.1",
+    requires: Iterable[str] = (),
+    applies: Callable[..., str | None] | None = None,
+    paths: Iterable[str] = (),
+    examples: Iterable[Example] = (),
+) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
+    """Declare a rule.
+
+    `requires` are codes that must have passed, or this rule is skipped: one root cause gives one red line.
+    `applies` is a function of facts that returns why the rule is irrelevant here, or None when it is relevant.
+    `paths` are the paths of a job that the rule judges; a finding names those it `stops`.
+
+    Raises TypeError or ValueError at import when the declaration is wrong.
+    """
+
+    def declare(function: Callable[..., Iterator[Finding]]) -> Check:
+        if not _CODE.fullmatch(code):
+            raise ValueError(
+                f"{function.__name__}: '{code}' is no rule code (family letters and three digits)"
+            )
+        if not inspect.getdoc(function):
+            raise ValueError(f"{code}: a rule is documented by its docstring")
+        return Check(
+            code=code,
+            judge=function,
+            needs=needs_of(function),
+            severity=severity,
+            cost=cost,
+            since=since,
+            requires=frozenset(requires),
+            applies=applies,
+            applies_needs=needs_of(applies) if applies else (),
+            paths=tuple(paths),
+            examples=tuple(examples),
+        )
+
+    return declare

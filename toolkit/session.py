@@ -1,0 +1,122 @@
+"""One run of the doctor: a target, the registry, the configuration, and as many fresh looks as are needed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.fact_plugins import PluginProblems
+from verl_doctor.toolkit.marker import Marker
+
+from verl_doctor.toolkit import factsfile, registry
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.config import Config, load
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.judge import Selection, judge, unknown_words
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.registry import Registry
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.target import Options, Target, UsageError, discover
+
+
+@dataclass(frozen=True)
+class Session:
+    """What stays the same during a run. Every look at the target collects its facts anew."""
+
+    machine: Machine
+    target: Target
+    config: Config
+    registry: Registry
+    selection: Selection
+    facts_file: Path | None = None
+
+    def look(self) -> Collection:
+        """A fresh collection: nothing that an earlier look saw is remembered."""
+        given: dict[type, Any] = {
+            Machine: self.machine,
+            Target: self.target,
+            Config: self.config,
+            Marker: Marker(self.config.marker),
+            PluginProblems: self.registry.problems,
+        }
+        if self.facts_file is not None:
+            given = {**factsfile.load(self.facts_file, self.registry.collectors), **given}
+        return Collection(self.registry.collectors, given)
+
+    def check(self, collection: Collection, watch: Callable[[str], None] = lambda _: None) -> Report:
+        """Judge one look."""
+        started = time.perf_counter()
+        results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
+        return Report(
+            target=describe(self.target, collection, self.facts_file),
+            results=results,
+            seconds=time.perf_counter() - started,
+            fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
+        )
+
+    def narrowed(self, codes: tuple[str, ...]) -> Session:
+        """The same session, asking only for these rules."""
+        return replace(self, selection=replace(self.selection, select=codes, ignore=()))
+
+
+def open_session(
+    options: Options,
+    *,
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+    deep: bool = False,
+    facts_file: Path | None = None,
+    machine: Machine | None = None,
+) -> Session:
+    """Read the configuration, load the rules, find the target. Raises UsageError."""
+    machine = machine or Machine()
+    config = load(machine.cwd)
+    known = registry.load(config.disable_plugins)
+    for option, words in (("--select", select), ("--ignore", ignore), (config.path, config.select)):
+        if strangers := unknown_words(words, known.checks):
+            families = ", ".join(dict.fromkeys(check.family for check in known.checks))
+            raise UsageError(
+                f"{option}: no rule is called {', '.join(strangers)}; families are {families}; "
+                f"verl-doctor rules lists all"
+            )
+    costs = {"instant", "live", "gpu"} if deep else {"instant"}
+    selection = Selection(select or config.select, ignore, frozenset(costs), config.ignore)
+    return Session(machine, discover(options, machine), config, known, selection, facts_file)
+
+
+def version() -> str:
+    """The version of the installed doctor."""
+    return importlib.metadata.version("verl-doctor")
+
+
+def describe(target: Target, collection: Collection, facts_file: Path | None) -> Mapping[str, Any]:
+    """What was examined, for the head of every report."""
+    interpreter, verl, vllm = collection.get(Interpreter), collection.get(VerlTrees), collection.get(VllmTree)
+    said: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_by}
+    if facts_file is not None:
+        said = {"python": "", "chosen_by": f"facts file {facts_file}"}
+    said["python_version"] = "" if isinstance(interpreter, Unknown) else interpreter.version
+    said["verl"] = None if isinstance(verl, Unknown) else _tree(verl.imported)
+    said["vllm"] = None if isinstance(vllm, Unknown) else _tree(vllm.tree)
+    return said
+
+
+def _tree(tree: Tree) -> dict[str, str]:
+    return {"folder": tree.folder, "version": tree.version, "found_in": tree.found_in}
+
+
+def save_facts(run: Session, collection: Collection, path: Path) -> None:
+    """Collect every portable fact and write them to a file. Raises UsageError when it cannot be written."""
+    answers = {part.fact: collection.get(part.fact) for part in run.registry.collectors if not part.local}
+    text = factsfile.dump(answers, run.registry.collectors, version())
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--save-facts {path} cannot be written: {error.strerror}") from None

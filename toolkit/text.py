@@ -1,0 +1,47 @@
+"""Text for a terminal: what comes from outside is made harmless, and lines are wrapped with a hanging indent."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+
+# Cf holds the marks that reorder text on the screen; a log or a path may try to hide something with them.
+_HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+def harmless(text: str, *, keep: str = "") -> str:
+    """Show control, reordering and undecodable characters as escapes instead of obeying them."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        character
+        if character in keep or unicodedata.category(character) not in _HARMFUL
+        else _escape(character)
+        for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def wrapped(text: str, width: int | None, *, indent: str = "", hanging: str = "") -> list[str]:
+    """Wrap to `width` columns, or not at all when it is None: a pipe wants one thing on one line.
+
+    Long words, such as paths, are never broken.
+    """
+    if width is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        max(width, 20),
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [indent]
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Say a number with its noun: "1 failure", "3 failures"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
