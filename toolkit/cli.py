@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,10 +12,13 @@ from typing import NoReturn
 import click
 
 from verl_doctor.toolkit import render, session
+from verl_doctor.toolkit.cli_changes import patches, undo
+from verl_doctor.toolkit.cli_docs import completion, demo, explain, plugins, rules, schema
 from verl_doctor.toolkit.cli_options import PATH, Rules, View, rule_options, target_options, view_options
+from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.session import Session, open_session
-from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.target import Options, Target, UsageError
 from verl_doctor.toolkit.text import harmless
 
 EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could not check."
@@ -69,8 +73,7 @@ def check(
     *, options: Options, rules: Rules, view: View, facts: Path | None, save_facts: Path | None, strict: bool
 ) -> int:
     """Judge this environment. Changes nothing."""
-    run = open_session(options, select=rules.select, ignore=rules.ignore, deep=rules.deep, facts_file=facts)
-    _announce(run, view)
+    run = _session(options, rules, view, facts)
     with Progress() as progress:
         collection = run.look()
         report = run.check(collection, progress.say)
@@ -96,8 +99,7 @@ def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe:
         raise UsageError(
             "--unsafe means something only with --apply; without it everything is shown and nothing done"
         )
-    run = open_session(options, select=rules.select, ignore=rules.ignore, deep=rules.deep)
-    _announce(run, view)
+    run = _session(options, rules, view)
     with Progress() as progress:
         collection = run.look()
         report = run.check(collection, progress.say)
@@ -109,12 +111,50 @@ def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe:
     return repair.exit_code(report) if apply_them else report.exit_code()
 
 
-def _announce(run: Session, view: View) -> None:
-    """Say at once what is being examined: the first line must not wait for the last rule."""
-    if view.form == "text":
-        where = (
-            f"facts file {run.facts_file}"
-            if run.facts_file
-            else f"{run.target.python} ({run.target.chosen_by})"
-        )
-        print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
+@cli.command(epilog="Exit codes: 0 no step failed, 1 a step failed, 3 a step could not be judged.")
+@target_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "markdown", "json")),
+    default="text",
+    show_default=True,
+    help="How to say it.",
+)
+def checklist(*, options: Options, form: str) -> int:
+    """List the steps of moving to another cluster, each with its state and the evidence."""
+    from verl_doctor.toolkit import checklist as migration  # noqa: PLC0415 - only this command needs it
+
+    run = open_session(options)
+    with Progress() as progress:
+        collection = run.look()
+        report = run.check(collection, progress.say)
+        steps = migration.steps(report, run.config, collection.get(Markers), run.machine)
+    if form == "json":
+        print(json.dumps(migration.as_document(steps), indent=2))
+    else:
+        lines = migration.as_text(steps) if form == "text" else migration.as_markdown(steps)
+        print("\n".join(harmless(line) for line in lines))
+    return migration.exit_code(steps)
+
+
+for _command in (undo, patches, rules, explain, plugins, schema, completion, demo):
+    cli.add_command(_command)
+
+
+def _session(options: Options, rules: Rules, view: View, facts: Path | None = None) -> Session:
+    """Open the session, and say in the first line what is being examined."""
+
+    def announce(target: Target) -> None:
+        if view.form == "text":
+            where = f"facts file {facts}" if facts else f"{target.python} ({target.chosen_by})"
+            print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
+
+    return open_session(
+        options,
+        select=rules.select,
+        ignore=rules.ignore,
+        deep=rules.deep,
+        facts_file=facts,
+        announce=announce,
+    )

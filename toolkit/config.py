@@ -82,7 +82,7 @@ def _bytes(path: Path) -> bytes:
 def _table(path: Path) -> dict[str, Any]:
     try:
         table: dict[str, Any] = tomllib.loads(_bytes(path).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, absurdly long numbers
         raise UsageError(f"{path} is no valid TOML: {error}") from None
     return table
 

@@ -122,7 +122,7 @@ def _nested(folder: Path) -> Iterator[Tree]:
 
 
 def _vendored(top: Path, depth: int) -> Iterator[Path]:
-    """Walk at most `depth` folders down in search of `pkg/verl`."""
+    """Walk at most `depth` folders down in search of `pkg/verl` where `pkg` is a Python package itself."""
     if depth == 0 or top == Path(top.anchor) or top == Path.home():
         return
     try:
@@ -133,7 +133,7 @@ def _vendored(top: Path, depth: int) -> Iterator[Path]:
         if entry.name.startswith(".") or entry.name in _NEVER_SEARCHED or entry.name == "verl":
             continue
         folder = Path(entry.path)
-        if _is_verl(folder / "verl"):
+        if (folder / "__init__.py").is_file() and _is_verl(folder / "verl"):
             yield folder / "verl"
         elif not (folder / "pyvenv.cfg").exists():
             yield from _vendored(folder, depth - 1)

@@ -9,7 +9,7 @@ from typing import Literal, TextIO, get_args
 
 from rich.console import Console
 
-from verl_doctor.toolkit import render_junit, render_markdown, render_text
+from verl_doctor.toolkit import render_markdown, render_text
 from verl_doctor.toolkit.result import Report, document
 from verl_doctor.toolkit.target import UsageError
 
@@ -40,6 +40,8 @@ def _write(report: Report, form: str, file: TextIO, *, verbose: bool) -> None:
     elif form == "markdown":
         file.writelines(f"{line}\n" for line in render_markdown.render(report))
     else:
+        from verl_doctor.toolkit import render_junit  # noqa: PLC0415 - the XML library is slow to load
+
         file.write(render_junit.render(report))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,6 +28,7 @@ _PATHS: Final = {
     "starts": ("nothing found that stops it", "green"),
     "unknown": ("could not be judged", "magenta"),
 }
+_OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
 _LABEL: Final = 8  # columns of the words "found", "wanted"... with their indent
@@ -35,9 +37,10 @@ _ALSO: Final = 4  # further places shown without -v
 
 def render(report: Report, *, verbose: bool = False, width: int | None = None) -> Iterator[Text]:
     """Yield the lines. `width` is the terminal's, or None for a pipe: then nothing is wrapped."""
-    yield from _verdict(report, width)
     if report.repairs is not None:
-        yield from _repairs(report.repairs, width)
+        yield from _repairs(report, report.repairs, width)
+        return
+    yield from _verdict(report, width)
     yield from _next(report, width)
     for severity in _SEVERITY_ORDER:
         for result, finding in report.findings():
@@ -62,11 +65,14 @@ def _lines(
 
 
 def _verdict(report: Report, width: int | None) -> Iterator[Text]:
-    summary = report.summary
-    counts = [counted(summary["fail"], "failure") if summary["fail"] else ""]
-    counts += [f"{counted(summary['error'], 'rule')} could not check" if summary["error"] else ""]
-    counts += [counted(summary["warn"], "warning") if summary["warn"] else ""]
-    said = ", ".join(filter(None, counts)) or f"nothing wrong found by {counted(summary['pass'], 'rule')}"
+    severities = Counter(finding.severity for _, finding in report.findings())
+    broken = report.summary["error"]
+    counts = [counted(severities["error"], "error") if severities["error"] else ""]
+    counts += [f"{counted(broken, 'rule')} could not check" if broken else ""]
+    counts += [counted(severities["warning"], "warning") if severities["warning"] else ""]
+    said = (
+        ", ".join(filter(None, counts)) or f"nothing wrong found by {counted(report.summary['pass'], 'rule')}"
+    )
     word = {"failures": "FAIL", "could_not_check": "COULD NOT CHECK", "warnings": "WARN", "ok": "OK"}[
         report.verdict
     ]
@@ -103,26 +109,25 @@ def _path(path: PathVerdict, longest: int) -> Iterator[Text]:
 
 
 def _next(report: Report, width: int | None) -> Iterator[Text]:
-    """What to type now. After a repair the repairs themselves say it."""
+    """What to type now."""
     fixes = {
         finding.fix: report.fix_safety.get(finding.fix) for _, finding in report.findings() if finding.fix
     }
-    safe = sum(safety == "safe" for safety in fixes.values())
-    steps = []
-    if report.repairs is None and safe:
-        what = f"{safe} of the findings" if len(fixes) > safe else "what was found"
-        steps.append(("verl-doctor fix", f"shows the repair of {what} as a diff and changes nothing"))
-        steps.append(("verl-doctor fix --apply", "repairs, checks again, and can be undone"))
-    elif report.repairs is None and fixes:
-        steps.append(("verl-doctor fix", "shows what would help"))
-    worst = next((r for r in report.results if r.status == "fail"), None)
+    steps = [("verl-doctor fix", "shows what would help as a diff, and changes nothing")] if fixes else []
+    if "safe" in fixes.values():
+        steps.append(("verl-doctor fix --apply", "repairs what is safe to repair, and can be undone"))
+    worst = next((result for result in report.results if result.status == "fail"), None)
     if worst is not None:
         steps.append((f"verl-doctor explain {worst.code}", "why it matters"))
+    yield from _steps(steps, width)
+
+
+def _steps(steps: list[tuple[str, str]], width: int | None) -> Iterator[Text]:
+    if steps:
+        yield Text()
     for number, (command, why) in enumerate(steps):
         lead = "Next: " if number == 0 else "      "
-        if number == 0:
-            yield Text()
-        yield from _lines(f"{command:<24}  {why}", width, indent=32, first=lead)
+        yield from _lines(f"{command:<27}  {why}", width, indent=35, first=lead)
 
 
 def _finding(
@@ -181,21 +186,71 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     yield _line(f"{', '.join(counts)}{more}; {report.seconds:.1f} s", "dim")
 
 
-def _repairs(repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
-    yield Text()
-    if not repairs:
-        yield Text("No fix is known for what was found.")
+def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
+    """What would be done, or what was done, and what is left."""
+    yield _repair_verdict(repairs)
     for repair in repairs:
-        style = {"repaired": "bold green", "planned": "bold cyan"}.get(repair.outcome, "bold yellow")
-        line = Text(f"{repair.outcome}", style=style)
-        line.append(f"  {repair.code} {repair.title} ({repair.safety})", style="")
+        yield Text()
+        line = Text(repair.outcome, style=_OUTCOMES.get(repair.outcome, "bold yellow"))
+        line.append(f"  {repair.code} {harmless(repair.title)} ({repair.safety})")
         yield line
         if repair.reason:
             yield from _lines(repair.reason, width, indent=2)
         if repair.restart and repair.outcome in {"repaired", "planned"}:
-            yield from _lines(repair.restart, width, indent=2, style="dim")
-        for row in repair.diff.splitlines():
-            yield _diff_line(row)
+            yield from _lines(f"restart afterwards: {repair.restart}", width, indent=2)
+        if repair.outcome in {"planned", "not attempted", "refused"}:
+            yield from (_diff_line(row) for row in repair.diff.splitlines())
+    yield from _left(report, width)
+    planned = {repair.safety for repair in repairs if repair.outcome == "planned"}
+    steps = [("verl-doctor fix --apply", "carries the safe ones out")] if "safe" in planned else []
+    steps += (
+        [("verl-doctor fix --apply --unsafe", "runs those too that cannot be undone")]
+        if "unsafe" in planned
+        else []
+    )
+    steps += [
+        (f"verl-doctor undo {repair.transaction}", "takes it back")
+        for repair in repairs
+        if repair.outcome == "repaired" and repair.transaction and repair.safety == "safe"
+    ]
+    yield from _steps(steps, width)
+
+
+def _repair_verdict(repairs: tuple[Repair, ...]) -> Text:
+    outcomes = [repair.outcome for repair in repairs]
+    if not repairs:
+        return Text("NOTHING TO REPAIR  no fix is known for what was found", style="bold")
+    if "planned" in outcomes or set(outcomes) <= {"refused"}:
+        return Text(
+            f"PLAN  {counted(outcomes.count('planned'), 'repair')}; nothing was changed", style="bold cyan"
+        )
+    attempted = len(outcomes) - outcomes.count("not attempted")
+    word, style = (
+        ("REPAIRED", "bold green")
+        if outcomes.count("repaired") == attempted
+        else ("NOT ALL REPAIRED", "bold red")
+    )
+    if not attempted:
+        return Text("NOTHING DONE  what is left is not safe to do unasked", style="bold yellow")
+    return Text(f"{word}  {outcomes.count('repaired')} of {attempted}", style=style)
+
+
+def _left(report: Report, width: int | None) -> Iterator[Text]:
+    """The rules that fail and that no fix here is about."""
+    codes = {repair.code for repair in report.repairs or ()}
+    left = [
+        result.code
+        for result in report.results
+        if result.status in {"fail", "error"} and result.code not in codes
+    ]
+    if left:
+        yield Text()
+        yield from _lines(
+            f"Left, without a fix: {', '.join(left)} (verl-doctor check shows them)",
+            width,
+            indent=2,
+            first="",
+        )
 
 
 def _diff_line(row: str) -> Text:

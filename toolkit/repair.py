@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +17,15 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import journal_home
 
+_UNSAFE = "it cannot be undone; see it with verl-doctor fix, and add --unsafe to have it run"
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What one fix would do about one finding."""
+    """What one fix would do."""
 
     fix: Fix
     code: str
-    finding: Finding
     changes: tuple[Change, ...]
     refusal: str = ""
 
@@ -57,16 +59,22 @@ def carry_out(session: Session, report: Report, *, unsafe: bool) -> Report:
 
     A fix after which a rule fails that did not fail before is taken back.
     """
+    found = dict.fromkeys((finding.fix, result.code) for result, finding in report.findings())
     repairs: list[Repair] = []
-    for identifier in dict.fromkeys(finding.fix for _, finding in report.findings()):
-        if session.registry.fix(identifier) is None:
-            continue
-        collection = session.look()
-        before = session.check(collection)
-        for plan in plans(session, collection, before):
-            if plan.fix.id == identifier:
-                repairs.append(_attempt(session, plan, before, unsafe=unsafe))
+    for identifier, code in found:
+        fix = session.registry.fix(identifier)
+        if fix is not None:
+            repairs += _carry_out_one(session, fix, code, unsafe=unsafe)
     return with_repairs(session.check(session.look()), repairs)
+
+
+def _carry_out_one(session: Session, fix: Fix, code: str, *, unsafe: bool) -> list[Repair]:
+    if fix.safety == "unsafe" and not unsafe:
+        return [Plan(fix, code, ()).as_repair("not attempted", _UNSAFE)]
+    collection = session.look()
+    before = session.check(collection)
+    found = [plan for plan in plans(session, collection, before) if plan.fix is fix]
+    return [_attempt(session, plan, before, unsafe=unsafe) for plan in found]
 
 
 def exit_code(report: Report) -> int:
@@ -75,25 +83,29 @@ def exit_code(report: Report) -> int:
     return int(any(repair.outcome != "repaired" for repair in attempted))
 
 
-def plans(session: Session, collection: Collection, report: Report) -> Iterator[Plan]:
-    """Ask the fix of each finding for its plan."""
+def plans(session: Session, collection: Collection, report: Report) -> list[Plan]:
+    """Ask the fix of each finding for its plan. Findings that the same changes would repair share one."""
+    found: list[Plan] = []
     for result, finding in report.findings():
         fix = session.registry.fix(finding.fix)
         if fix is not None:
-            yield _plan(fix, result.code, finding, collection)
+            plan = _plan(fix, result.code, finding, collection)
+            if plan not in found:
+                found.append(plan)
+    return found
 
 
 def _plan(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:
     arguments = arguments_from(fix.needs, {need.fact: collection.get(need.fact) for need in fix.needs})
     if isinstance(arguments, Unknown):
-        return Plan(fix, code, finding, (), arguments.reason)
+        return Plan(fix, code, (), arguments.reason)
     try:
         changes = fix.plan(finding, **arguments)
     except Exception as error:  # noqa: BLE001 - a fix that breaks is a refusal, not the end of the run
-        return Plan(fix, code, finding, (), f"the fix broke: {type(error).__name__}: {error}")
+        return Plan(fix, code, (), f"the fix broke: {type(error).__name__}: {error}")
     if isinstance(changes, Refusal):
-        return Plan(fix, code, finding, (), changes.reason)
-    return Plan(fix, code, finding, tuple(changes))
+        return Plan(fix, code, (), changes.reason)
+    return Plan(fix, code, tuple(changes))
 
 
 def _attempt(session: Session, plan: Plan, before: Report, *, unsafe: bool) -> Repair:
@@ -103,7 +115,7 @@ def _attempt(session: Session, plan: Plan, before: Report, *, unsafe: bool) -> R
     if safety == "manual":
         return plan.as_repair("not attempted", "this one is for you to run")
     if safety == "unsafe" and not unsafe:
-        return plan.as_repair("not attempted", "it cannot be undone; add --unsafe to have it run")
+        return plan.as_repair("not attempted", _UNSAFE)
     home = journal_home(session.target, _paths(plan.changes))
     try:
         done = apply.apply(plan.changes, home, fix=plan.fix.id, code=plan.code)
@@ -153,7 +165,7 @@ def diff_of(change: Change) -> str:
             return _unified(str(path), b"", content)
     said = describe(change)
     if said["kind"] == "run_command":
-        return f"$ {' '.join(said['argv'])}\n# {said['why']}\n"
+        return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"
     return f"# {said['kind'].replace('_', ' ')}: {', '.join(said['roots'])}\n"
 
 

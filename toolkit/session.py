@@ -73,10 +73,15 @@ def open_session(
     ignore: tuple[str, ...] = (),
     deep: bool = False,
     facts_file: Path | None = None,
-    machine: Machine | None = None,
+    announce: Callable[[Target], None] = lambda _: None,
 ) -> Session:
-    """Read the configuration, load the rules, find the target. Raises UsageError."""
-    machine = machine or Machine()
+    """Find the target, read the configuration, load the rules. Raises UsageError.
+
+    `announce` is told the target at once: the first line on the screen must not wait for the rules.
+    """
+    machine = Machine()
+    target = discover(options, machine)
+    announce(target)
     config = load(machine.cwd)
     known = registry.load(config.disable_plugins)
     for option, words in (("--select", select), ("--ignore", ignore), (config.path, config.select)):
@@ -88,12 +93,15 @@ def open_session(
             )
     costs = {"instant", "live", "gpu"} if deep else {"instant"}
     selection = Selection(select or config.select, ignore, frozenset(costs), config.ignore)
-    return Session(machine, discover(options, machine), config, known, selection, facts_file)
+    return Session(machine, target, config, known, selection, facts_file)
 
 
 def version() -> str:
-    """The version of the installed doctor."""
-    return importlib.metadata.version("verl-doctor")
+    """The version of the installed doctor, or "not installed" when it runs from a bare checkout."""
+    try:
+        return importlib.metadata.version("verl-doctor")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def describe(target: Target, collection: Collection, facts_file: Path | None) -> Mapping[str, Any]:

@@ -1,0 +1,82 @@
+"""PKG103: a file in an installer's cache was edited through an environment that links to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.fact_records import Drift, PackageRecord, Records
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.text import counted
+
+_SHOWN = 5
+
+_ENGINE = "/env/lib/python3.11/site-packages/vllm/v1/engine/async_llm.py"
+_EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=1, installer="uv")
+_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="uv")
+_GONE = Drift("vllm", "0.11.0", _ENGINE, "missing", installer="uv")
+
+
+def _facts(*drifts: Drift) -> tuple[Records]:
+    return (Records((PackageRecord("vllm", "0.11.0", 3_000, 3_000, 0, 0, len(drifts)),), drifts),)
+
+
+@check(
+    "PKG103",
+    examples=[
+        Example("all files are the wheel's", _facts()),
+        Example("an edit that replaced the file stays in this environment", _facts(_EDITED)),
+        Example("a file that is gone poisons nothing", _facts(_GONE)),
+        Example("the file that was edited has other names too", _facts(_IN_CACHE), "every other environment"),
+    ],
+)
+def cache_entry_edited(records: Records) -> Iterator[Finding]:
+    """A file in an installer's cache was edited through an environment that links to it.
+
+    ## Why it matters
+
+    uv and conda do not copy: a file in site-packages and the one in their cache are the same file under two names (hard
+    links). An editor or script that wrote into it changed the cache, so that all environments made from it, and all that
+    will be made, contain the edit. Reinstalling brings it back. Known as uv#10579, uv#15700 and conda#679.
+
+    ## How to fix
+
+    Throw the entry out of the cache, then reinstall in each environment that has the package. With uv:
+    `uv cache clean NAME`, then `uv pip install --reinstall-package NAME NAME==VERSION`. With conda: `conda clean --packages`,
+    then `conda install --force-reinstall NAME`. Edit by writing a new file and renaming it over the old one, as
+    verl-doctor does, or install with `UV_LINK_MODE=copy`.
+    """
+    edited: dict[str, list[Drift]] = {}
+    for drift in records.drifts:
+        if drift.shared and drift.state == "changed":
+            edited.setdefault(drift.package, []).append(drift)
+    for drifts in edited.values():
+        yield _finding(drifts)
+
+
+def _finding(drifts: list[Drift]) -> Finding:
+    first = drifts[0]
+    shown = ", ".join(drift.path.rpartition("-packages/")[2] for drift in drifts[:_SHOWN])
+    more = f" and {len(drifts) - _SHOWN} more" if len(drifts) > _SHOWN else ""
+    names = f"a link to {first.leads_to}" if first.leads_to else f"a file with {first.links} names"
+    return Finding(
+        f"{counted(len(drifts), 'file')} of {first.package} {first.version} changed in the installer's cache, so every "
+        f"other environment made from it has the edit too: {shown}{more}",
+        Evidence(
+            found=f"{first.path} is {names} and its content is not the wheel's",
+            wanted=f"the files that the wheel of {first.package} {first.version} contained",
+            read_from=f"RECORD of {first.package} {first.version}",
+        ),
+        location=Location(first.path),
+        remedy=_remedy(first),
+        also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
+    )
+
+
+def _remedy(drift: Drift) -> str:
+    wanted = f"{drift.package}=={drift.version}"
+    if drift.installer == "conda":
+        return f"conda clean --packages, then conda install --force-reinstall {drift.package}"
+    return (
+        f"uv cache clean {drift.package}, then in each environment: "
+        f"uv pip install --reinstall-package {drift.package} {wanted}"
+    )

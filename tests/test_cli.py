@@ -1,0 +1,167 @@
+"""The command line as a newcomer meets it: help, wrong input, documentation, the demonstration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import registry
+from verl_doctor.toolkit.cli import cli
+
+COMMANDS = sorted(cli.commands)
+
+
+def doctor(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "verl_doctor.toolkit", *arguments]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=120,
+        env={**os.environ, **environ},
+    )
+
+
+def test_no_command_says_what_there_is(tmp_path: Path) -> None:
+    done = doctor("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    for command in COMMANDS:
+        assert command in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(tmp_path: Path, command: str) -> None:
+    done = doctor(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "Usage: verl-doctor" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["chekc"], "No such command"),
+        (["check", "--pyton", "x"], "No such option"),
+        (["check", "--python", "nowhere/python"], "there is no such file"),
+        (["check", "--python", "."], "holds no bin/python"),
+        (["check", "--verl", "nowhere"], "there is no such folder"),
+        (["check", "--verl", "."], "is no verl tree"),
+        (["check", "--vllm", "."], "is no vllm tree"),
+        (["check", "--select", "NOPE"], "no rule is called NOPE"),
+        (["check", "--facts", "nowhere.json"], "cannot be read"),
+        (["check", "--facts", "broken.json"], "is no facts file"),
+        (["check", "--facts", "old.json"], "schema version 0"),
+        (["check", "--facts", "damaged.json"], "is damaged"),
+        (["check", "--format", "xml"], "Invalid value"),
+        (["check", "--output", "no/such/folder/file"], "cannot be written"),
+        (["check", "--save-facts", "no/such/folder/file"], "cannot be written"),
+        (["fix", "--unsafe"], "only with --apply"),
+        (["undo", "7", "--all"], "not two of them"),
+        (["explain", "NOPE999"], "no rule is called NOPE999"),
+        (["explain", "VLLM999"], "this family has VLLM101"),
+        (["explain"], "Missing argument"),
+        (["completion", "tcsh"], "Invalid value"),
+    ],
+)
+def test_wrong_input_gets_one_sentence_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "broken.json").write_bytes(b"\xff\x00{")
+    (tmp_path / "old.json").write_text('{"schema_version": 0, "facts": {}}')
+    (tmp_path / "damaged.json").write_text(
+        '{"schema_version": 1, "facts": {"Interpreter": {"is": {"version": 3}}}}'
+    )
+    done = doctor(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    sentences = [line for line in done.stderr.splitlines() if not line.startswith("verl-doctor 0")]
+    assert len(sentences) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
+    (tmp_path / "verl-doctor.toml").write_text("selct = 3")
+    done = doctor("check", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unknown key 'selct'" in done.stderr
+
+
+def test_nothing_to_undo_is_a_sentence(tmp_path: Path) -> None:
+    done = doctor("undo", cwd=tmp_path, XDG_STATE_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "nothing to undo" in done.stderr
+
+
+def test_a_machine_without_verl_is_judged_as_far_as_possible_and_told_what_to_type(tmp_path: Path) -> None:
+    done = doctor("check", cwd=tmp_path)
+    assert done.returncode in {0, 1}
+    assert "no verl was found" in done.stdout
+    assert "--python" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m verl_doctor.toolkit rules | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60
+    )
+    assert done.stderr == ""
+
+
+def test_stdout_is_one_json_document_and_nothing_else(tmp_path: Path) -> None:
+    for arguments in (["check", "--format", "json"], ["fix", "--format", "json"]):
+        assert json.loads(doctor(*arguments, cwd=tmp_path).stdout)["schema_version"] == 1
+
+
+def test_output_goes_to_the_file_that_was_named(tmp_path: Path) -> None:
+    done = doctor("check", "--format", "json", "--output", "said.json", cwd=tmp_path)
+    assert done.stdout == ""
+    assert json.loads((tmp_path / "said.json").read_text())["verdict"]
+
+
+def test_the_schema_is_json(tmp_path: Path) -> None:
+    assert json.loads(doctor("schema", cwd=tmp_path).stdout)["title"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_of_the_shell(tmp_path: Path, shell: str) -> None:
+    done = doctor("completion", shell, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "_VERL_DOCTOR_COMPLETE" in done.stdout
+
+
+def test_every_rule_can_be_explained(tmp_path: Path) -> None:
+    listed = doctor("rules", cwd=tmp_path).stdout.splitlines()
+    assert [line.split("\t")[0] for line in listed] == [check.code for check in registry.load().checks]
+    page = doctor("explain", "vllm101", cwd=tmp_path).stdout
+    assert "## Why it matters" in page
+    assert "vllm-log-requests" in page
+
+
+def test_the_checklist_is_computed(tmp_path: Path) -> None:
+    (tmp_path / "verl-doctor.toml").write_text(f'[sites]\nhere = "{tmp_path}"\n')
+    steps = json.loads(doctor("checklist", "--format", "json", cwd=tmp_path).stdout)["steps"]
+    sites = next(step for step in steps if "paths of this cluster" in step["title"])
+    assert sites["state"] == "done"
+    (tmp_path / "verl-doctor.toml").write_text('[sites]\nhere = "/nowhere/at/all"\n')
+    done = doctor("checklist", cwd=tmp_path)
+    assert "/nowhere/at/all" in done.stdout
+    assert done.returncode == 1
+
+
+def test_the_demonstration_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    started = time.monotonic()
+    done = doctor("demo", cwd=tmp_path, TMPDIR=str(tmp_path))
+    print(f"demo took {time.monotonic() - started:.1f} s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("FAIL", "# verl-doctor: VLLM101", "repaired", "undone"):
+        assert word in done.stdout
+    assert list(tmp_path.iterdir()) == []

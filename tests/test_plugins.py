@@ -1,0 +1,106 @@
+"""A check and a fix from outside, through the entry points; and plugins that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EXAMPLE = Path(__file__).parent / "plugin"
+
+
+def install(site: Path, name: str, source: str, entry_points: dict[str, dict[str, str]]) -> None:
+    """Lay a distribution out as an installer would."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    groups = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in group_of.items())
+        for group, group_of in entry_points.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(groups))
+    (site / f"{name}.py").write_text(source)
+
+
+def doctor(*arguments: str, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "verl_doctor.toolkit", *arguments],
+        capture_output=True, text=True, check=False, cwd=cwd, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(site), "XDG_STATE_HOME": str(cwd / ".state")},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    folder = tmp_path / "site"
+    install(
+        folder,
+        "verl_doctor_example",
+        (EXAMPLE / "verl_doctor_example.py").read_text(),
+        project["entry-points"],
+    )
+    return folder
+
+
+def test_the_example_plugin_is_judged_repaired_and_taken_back(site: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+
+    def status() -> str:
+        said = json.loads(
+            doctor("check", "--select", "HOST950", "--format", "json", site=site, cwd=job).stdout
+        )
+        return said["results"][0]["status"]
+
+    assert status() == "fail"
+    applied = doctor("fix", "--apply", "--select", "HOST950", site=site, cwd=job)
+    assert applied.returncode == 0, applied.stderr
+    assert "repaired" in applied.stdout
+    assert (job / "WELCOME").read_text() == "welcome\n"
+    assert status() == "pass"
+    assert doctor("undo", site=site, cwd=job).returncode == 0
+    assert not (job / "WELCOME").exists()
+
+
+def test_plugins_are_listed_with_what_they_add(site: Path, tmp_path: Path) -> None:
+    listed = doctor("plugins", site=site, cwd=tmp_path).stdout
+    assert "verl_doctor_example 1.0: checks HOST950" in listed.replace("-", "_")
+    assert "rude" in doctor("explain", "host950", site=site, cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("part = 3", "it offers no check, fix or collector"),
+        ("from verl_doctor_nowhere import part", "ModuleNotFoundError"),
+        (
+            "def part(): 'x'\nfrom verl_doctor.toolkit.rule import check\npart = check('PY100')(part)",
+            "already taken",
+        ),
+    ],
+)
+def test_a_broken_plugin_is_a_finding_and_the_run_goes_on(tmp_path: Path, source: str, reason: str) -> None:
+    install(tmp_path / "site", "broken", source, {"verl_doctor.checks": {"part": "broken:part"}})
+    done = doctor("check", "--select", "PY190", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    finding = json.loads(done.stdout)["results"][0]["findings"][0]
+    assert reason in finding["message"] + finding["evidence"]["found"]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plugin_can_be_switched_off(tmp_path: Path) -> None:
+    install(tmp_path / "site", "broken", "raise ValueError", {"verl_doctor.checks": {"part": "broken:part"}})
+    (tmp_path / "verl-doctor.toml").write_text('disable_plugins = ["broken"]\n')
+    done = doctor("check", "--select", "PY190", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    assert json.loads(done.stdout)["results"][0]["status"] == "pass"

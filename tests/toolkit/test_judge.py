@@ -1,0 +1,265 @@
+"""The scheduler: statuses, masks, ignores, and rules that break."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+import pytest
+
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.config import Ignore
+from verl_doctor.toolkit.facts import Absent, Broken, Unknown, collector, needs_of
+from verl_doctor.toolkit.judge import Selection, judge, unknown_words
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Evidence, Finding, check
+
+TODAY = date(2026, 11, 21)
+
+
+@dataclass(frozen=True)
+class Disk:
+    free: int
+
+
+@dataclass(frozen=True)
+class Cable:
+    length: int
+
+
+@check("HOST901", paths=["training"])
+def disk_is_full(disk: Disk) -> Iterator[Finding]:
+    """The disk is full."""
+    if disk.free == 0:
+        yield Finding("no byte is left", Evidence("0 bytes"), stops=("training",))
+
+
+@check("HOST902", requires={"HOST901"}, severity="warning")
+def disk_is_nearly_full(disk: Disk) -> Iterator[Finding]:
+    """The disk is nearly full."""
+    if disk.free < 10:
+        yield Finding("few bytes are left", Evidence(f"{disk.free} bytes"))
+
+
+@check("HOST903")
+def broken_rule(disk: Disk) -> Iterator[Finding]:
+    """A rule that breaks."""
+    raise KeyError(disk)
+    yield
+
+
+@check("NET901", cost="live")
+def cable_is_short(cable: Cable) -> Iterator[Finding]:
+    """The cable is short."""
+    yield Finding("too short", Evidence(str(cable.length)))
+
+
+def without_cable(disk: Disk) -> str | None:
+    return "this disk needs no cable" if disk.free else None
+
+
+@check("NET902", applies=without_cable)
+def unused(disk: Disk) -> Iterator[Finding]:
+    """A rule that is not always relevant."""
+    yield Finding("relevant", Evidence("yes"))
+
+
+def results(*checks, given=None, selection=Selection(), collectors=()):  # noqa: B008
+    judged = judge(checks, Collection(collectors, given or {}), selection, today=TODAY)
+    return {result.code: result for result in judged}
+
+
+def test_a_rule_that_finds_nothing_passes() -> None:
+    assert results(disk_is_full, given={Disk: Disk(5)})["HOST901"].status == "pass"
+
+
+def test_a_finding_takes_the_severity_of_its_rule() -> None:
+    result = results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(5)})["HOST902"]
+    assert result.status == "warn"
+    assert result.findings[0].severity == "warning"
+
+
+def test_what_follows_from_a_failed_rule_is_masked() -> None:
+    found = results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(0)})
+    assert found["HOST901"].status == "fail"
+    assert found["HOST902"].status == "skipped"
+    assert found["HOST902"].reason == "follows from HOST901"
+
+
+def test_a_required_rule_runs_though_only_the_other_was_selected_and_is_not_reported() -> None:
+    found = results(
+        disk_is_full, disk_is_nearly_full, given={Disk: Disk(0)}, selection=Selection(select=("HOST902",))
+    )
+    assert list(found) == ["HOST902"]
+    assert found["HOST902"].status == "skipped"
+
+
+def test_a_rule_that_breaks_is_one_error_and_the_run_goes_on() -> None:
+    found = results(broken_rule, disk_is_full, given={Disk: Disk(5)})
+    assert found["HOST903"].status == "error"
+    assert "KeyError" in found["HOST903"].reason
+    assert "Traceback" in found["HOST903"].trace
+    assert found["HOST901"].status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("missing", "status"),
+    [
+        (Unknown("nobody looked"), "skipped"),
+        (Absent("no disk"), "not_applicable"),
+        (Broken("it burnt"), "error"),
+    ],
+)
+def test_a_missing_fact_is_never_a_pass(missing: Unknown, status: str) -> None:
+    result = results(disk_is_full, given={Disk: missing})["HOST901"]
+    assert result.status == status
+    assert result.reason == missing.reason
+
+
+def test_a_costly_rule_waits_for_deep() -> None:
+    assert results(cable_is_short, given={Cable: Cable(1)})["NET901"].reason == "needs --deep (cost: live)"
+    deep = Selection(costs=frozenset({"instant", "live"}))
+    assert results(cable_is_short, given={Cable: Cable(1)}, selection=deep)["NET901"].status == "fail"
+
+
+def test_an_irrelevant_rule_is_not_applicable_with_its_reason() -> None:
+    result = results(unused, given={Disk: Disk(5)})["NET902"]
+    assert (result.status, result.reason) == ("not_applicable", "this disk needs no cable")
+    assert results(unused, given={Disk: Disk(0)})["NET902"].status == "fail"
+
+
+def test_an_ignore_holds_until_its_last_day_and_then_comes_back() -> None:
+    for until, status in ((TODAY, "skipped"), (date(2026, 11, 20), "fail")):
+        selection = Selection(ignores={"HOST901": Ignore("known, OPS-12", until)})
+        result = results(disk_is_full, given={Disk: Disk(0)}, selection=selection)["HOST901"]
+        assert result.status == status
+        assert ("OPS-12" in result.reason) is (status == "skipped")
+
+
+def test_requirements_in_a_circle_do_not_stop_the_run() -> None:
+    one = check("RAY901", requires={"RAY902"})(disk_is_full.judge)
+    two = check("RAY902", requires={"RAY901"})(disk_is_full.judge)
+    assert {result.status for result in results(one, two, given={Disk: Disk(5)}).values()} == {"pass"}
+
+
+def test_selecting_a_family_or_a_code_and_ignoring_one() -> None:
+    selection = Selection(select=("HOST", "NET902"), ignore=("HOST903",))
+    found = results(
+        disk_is_full, broken_rule, cable_is_short, unused, given={Disk: Disk(5)}, selection=selection
+    )
+    assert sorted(found) == ["HOST901", "NET902"]
+    assert unknown_words(("HOST", "CUDA"), [disk_is_full]) == ["CUDA"]
+
+
+def test_each_fact_is_collected_once_however_many_rules_ask() -> None:
+    asked = []
+
+    @collector()
+    def disk() -> Disk:
+        asked.append(1)
+        return Disk(50)
+
+    results(disk_is_full, disk_is_nearly_full, collectors=[disk])
+    assert asked == [1]
+
+
+def test_a_collector_that_hangs_is_an_error_after_its_time_limit() -> None:
+    release = threading.Event()
+
+    @collector(timeout=0.05)
+    def disk() -> Disk:
+        release.wait(20)
+        return Disk(50)
+
+    result = results(disk_is_full, collectors=[disk])["HOST901"]
+    release.set()
+    assert result.status == "error"
+    assert "took longer" in result.reason
+
+
+def test_a_collector_that_raises_is_an_error_with_its_trace() -> None:
+    @collector()
+    def disk() -> Disk:
+        raise OSError("input/output error")
+
+    result = results(disk_is_full, collectors=[disk])["HOST901"]
+    assert result.status == "error"
+    assert "input/output error" in result.reason
+    assert "Traceback" in result.trace
+
+
+def test_facts_that_need_each_other_are_broken_instead_of_hanging() -> None:
+    @collector()
+    def disk(cable: Cable) -> Disk:
+        return Disk(cable.length)
+
+    @collector()
+    def cable(disk: Disk) -> Cable:
+        return Cable(disk.free)
+
+    assert "need each other" in results(disk_is_full, collectors=[disk, cable])["HOST901"].reason
+
+
+def test_facts_are_collected_side_by_side() -> None:
+    meeting = threading.Barrier(2, timeout=10)
+
+    @collector()
+    def disk() -> Disk:
+        meeting.wait()
+        return Disk(50)
+
+    @collector()
+    def cable() -> Cable:
+        meeting.wait()
+        return Cable(1)
+
+    deep = Selection(costs=frozenset({"instant", "live"}))
+    assert (
+        results(disk_is_full, cable_is_short, collectors=[disk, cable], selection=deep)["HOST901"].status
+        == "pass"
+    )
+
+
+def test_a_misspelt_fact_is_noticed_when_the_rule_is_declared() -> None:
+    with pytest.raises(TypeError, match="must name one fact type"):
+        needs_of(lambda disk: disk)
+
+
+def test_paths_say_whether_a_job_would_start() -> None:
+    def state(disk: object) -> str:
+        judged = judge([disk_is_full], Collection([], {Disk: disk}), Selection(), today=TODAY)
+        return Report({}, judged).paths[0].state
+
+    assert state(Disk(0)) == "stops"
+    assert state(Disk(5)) == "starts"
+    assert state(Unknown("not seen")) == "unknown"
+
+
+def test_exit_codes() -> None:
+    def code(*checks, disk: object, strict: bool = False) -> int:
+        judged = judge(checks, Collection([], {Disk: disk}), Selection(), today=TODAY)
+        return Report({}, judged).exit_code(strict=strict)
+
+    assert code(disk_is_full, disk=Disk(50)) == 0
+    assert code(disk_is_nearly_full, disk=Disk(5)) == 0
+    assert code(disk_is_nearly_full, disk=Disk(5), strict=True) == 1
+    assert code(disk_is_full, broken_rule, disk=Disk(0)) == 1
+    assert code(broken_rule, disk=Disk(50)) == 3
+
+
+def test_a_wait_for_one_fact_does_not_hold_up_the_clock_of_another() -> None:
+    """A collector's limit covers its own work, not the facts that it waits for."""
+
+    @collector(timeout=5)
+    def cable() -> Cable:
+        time.sleep(0.2)
+        return Cable(3)
+
+    @collector(timeout=0.1)
+    def disk(cable: Cable) -> Disk:
+        return Disk(cable.length)
+
+    assert results(disk_is_full, collectors=[cable, disk])["HOST901"].status == "pass"

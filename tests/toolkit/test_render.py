@@ -1,0 +1,143 @@
+"""The views of a report: the same content, harmless whatever was read, and 80 columns wide where that matters."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from importlib import resources
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_doctor.toolkit import render_junit, render_markdown, render_text
+from verl_doctor.toolkit.result import CheckResult, Repair, Report, document
+from verl_doctor.toolkit.rule import Evidence, Finding, Location
+from verl_doctor.toolkit.text import harmless, wrapped
+
+TARGET = {
+    "python": "/env/bin/python",
+    "chosen_by": "--python",
+    "python_version": "3.11.7",
+    "verl": {"folder": "/env/lib/verl", "version": "0.6.1", "found_in": "site-packages"},
+    "vllm": None,
+}
+
+
+def report(*findings: Finding, **more: object) -> Report:
+    status = "fail" if any(f.severity == "error" for f in findings) else "warn" if findings else "pass"
+    results = (
+        CheckResult("VLLM101", "A rule that matters", status, findings=findings, paths=("async rollout",)),  # type: ignore[arg-type]
+        CheckResult("PY102", "A rule that was skipped", "skipped", "nobody knows"),
+        CheckResult(
+            "PY103", "A rule that broke", "error", "the rule broke: KeyError", trace="Traceback\n  here"
+        ),
+    )
+    return Report(TARGET, results, 0.5, {"the-fix": "safe"}, **more)  # type: ignore[arg-type]
+
+
+def finding(message: str = "it is wrong", **more: object) -> Finding:
+    given = {
+        "evidence": Evidence("this", "that", "/there"),
+        "location": Location("/env/lib/verl/x.py", 7),
+        **more,
+    }
+    return Finding(message, severity="error", fix="the-fix", stops=("async rollout",), **given)  # type: ignore[arg-type]
+
+
+def text(said: Report, width: int | None = None, *, verbose: bool = False) -> str:
+    return "\n".join(line.plain for line in render_text.render(said, width=width, verbose=verbose))
+
+
+def test_the_verdict_comes_first_then_the_paths_then_the_next_step_then_the_evidence() -> None:
+    lines = text(report(finding())).splitlines()
+    assert lines[0].startswith("FAIL  1 error")
+    order = [
+        next(i for i, line in enumerate(lines) if part in line)
+        for part in ("async rollout", "verl-doctor fix", "it is wrong")
+    ]
+    assert order == sorted(order)
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    long = finding("a sentence that goes on and on " * 8, remedy="type this " * 20)
+    assert max(map(len, text(report(long), width=80).splitlines())) <= 80
+
+
+def test_a_pipe_gets_each_thing_on_one_line() -> None:
+    message = "a sentence that goes on and on " * 8
+    assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
+
+
+def test_further_places_are_folded_until_asked_for() -> None:
+    many = finding(also=tuple(Location("/x.py", line) for line in range(20)))
+    assert "16 more (-v shows them)" in text(report(many))
+    assert "/x.py:19" in text(report(many), verbose=True)
+
+
+def test_the_trace_of_a_broken_rule_is_shown_only_with_v() -> None:
+    assert "Traceback" not in text(report())
+    assert "could not check" in text(report())
+    assert "Traceback" in text(report(), verbose=True)
+
+
+def test_the_document_fits_its_schema() -> None:
+    schema = json.loads(
+        resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    )
+    repair = Repair(
+        "the-fix", "VLLM101", "t", "safe", "repaired", changes=({"kind": "replace_file", "path": "/x"},)
+    )
+    for said in (
+        report(),
+        report(finding()),
+        report(finding(location=None)),
+        report(finding(), repairs=(repair,)),
+    ):
+        jsonschema.validate(json.loads(json.dumps(document(said))), schema)
+
+
+@given(st.text())
+def test_whatever_was_read_is_printed_harmlessly(said: str) -> None:
+    whole = text(
+        report(finding(said, evidence=Evidence(said, said, said), location=Location(said, 1))), width=80
+    )
+    assert "\x1b" not in whole
+    assert harmless(whole, keep="\n") == whole
+
+
+@given(st.text())
+def test_junit_is_xml_whatever_was_read(said: str) -> None:
+    suite = ET.fromstring(
+        render_junit.render(
+            report(
+                finding(said), repairs=(Repair(said, "VLLM101", said, "safe", "planned", said, diff=said),)
+            )
+        )
+    )
+    assert suite.get("failures") == "1"
+    assert suite.get("errors") == "1"
+
+
+@pytest.mark.parametrize(
+    "said", ["a | b", "<script>", "`code`", "line\nbreak", "# heading", "[link](x)", "``` fence"]
+)
+def test_markdown_shows_what_was_read_and_obeys_none_of_it(said: str) -> None:
+    lines = list(render_markdown.render(report(finding(said, evidence=Evidence(said)))))
+    assert not any(
+        line.startswith(said[:1]) and said.startswith(("#", "`")) and said in line
+        for line in lines[1:]
+        if not line.startswith("###")
+    )
+    assert all("\n" not in line for line in lines)
+    assert "<script>" not in "\n".join(lines)
+
+
+def test_a_fence_is_longer_than_any_in_its_content() -> None:
+    assert list(render_markdown.fenced("````\nx", "diff"))[0] == "`````diff"
+
+
+def test_long_words_are_not_broken() -> None:
+    path = "/very/long" * 20
+    assert any(path in line for line in wrapped(f"at {path} there", 40))

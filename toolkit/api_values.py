@@ -1,0 +1,383 @@
+"""What an expression of the examined code stands for, as far as reading tells: a class, an instance of one, a version.
+
+None means unknown. `GONE` means that the expression names something which does not exist, so that code which tries
+two places is judged by the one that is there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.classes import annotated, constructor
+from verl_doctor.toolkit.pysource import dotted, text_of
+from verl_doctor.toolkit.resolve import Answer, Definition, External, Missing, Opaque, Present, Sources
+from verl_doctor.toolkit.summary import absolute
+from verl_doctor.toolkit.symbols import Attribute, Class, Function, Module, Signature, Variable
+
+_DEEPEST = 30
+# A name that is bound in more ways than this has no one type.
+_MOST_WAYS = 8
+_PARSE_VERSION = frozenset(
+    {"packaging.version.parse", "packaging.version.Version", "pkg_resources.parse_version"}
+)
+_READ_VERSION = frozenset({"importlib.metadata.version", "importlib_metadata.version"})
+_PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.getargspec"})
+_CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A value of a class."""
+
+    of: Class
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A method reached through its class (`Class.method`) or through an instance."""
+
+    function: Function
+    owner: Class
+    through_instance: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A collection of parameter or field names, made to be asked `"name" in ...`."""
+
+    names: frozenset[str]
+    complete: bool
+
+
+@dataclass(slots=True, eq=False)
+class LocalClass:
+    """A class of the examined module: what its methods store on `self`, each with the scope of the method."""
+
+    node: ast.ClassDef
+    stored: dict[str, list[tuple[ast.expr | None, str, Scope]]] = field(default_factory=dict)
+    bases: tuple[LocalClass, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelfOf:
+    """The first parameter of a method."""
+
+    local: LocalClass
+
+
+class _Gone:
+    """The type of `GONE`."""
+
+
+GONE: Final = _Gone()
+Value = Definition | Instance | Bound | Probe | SelfOf | str | Version | _Gone | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One way in which a scope binds a name: an expression, an annotation's text, an import, or something else."""
+
+    expression: ast.expr | None = None
+    annotation: str = ""
+    answer: Callable[[], Answer] | None = None
+    value: Value = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The names of a function or a module."""
+
+    parent: Scope | None
+    names: dict[str, list[Entry]] = field(default_factory=dict)
+
+    def bind(self, name: str, entry: Entry) -> None:
+        """Add one way in which the name is bound."""
+        self.names.setdefault(name, []).append(entry)
+
+    def find(self, name: str) -> tuple[Scope, list[Entry]] | None:
+        """The innermost scope that binds the name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope, scope.names[name]
+            scope = scope.parent
+        return None
+
+
+class Reader:
+    """Infers values within one module."""
+
+    def __init__(self, sources: Sources, module: Module, package: str, version: str) -> None:
+        self.sources = sources
+        self.module = module
+        self.package = package
+        self.version = version
+        self.building = 0
+        self._active: set[int] = set()
+        self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
+
+    def value(self, node: ast.expr | None, scope: Scope, *, awaited: bool = False) -> Value:
+        """What the expression stands for. Expressions that need themselves, or lie too deep, are unknown."""
+        if node is None or id(node) in self._active or len(self._active) > _DEEPEST:
+            return None
+        key = (id(node), id(scope), awaited)
+        if key in self._known:
+            return self._known[key][2]
+        self._active.add(id(node))
+        try:
+            value = self._value(node, scope, awaited=awaited)
+        finally:
+            self._active.discard(id(node))
+        if not self.building:  # what a half-built scope says may change
+            self._known[key] = (node, scope, value)
+        return value
+
+    def _value(self, node: ast.expr, scope: Scope, *, awaited: bool) -> Value:
+        match node:
+            case ast.Name(id=name):
+                return self._name(name, scope)
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Attribute(value=inner, attr=attr):
+                return self.read(self.value(inner, scope), attr)
+            case ast.Await(value=inner):
+                return self.value(inner, scope, awaited=True)
+            case ast.Call():
+                return self._call(node, scope, awaited=awaited)
+            case ast.IfExp(body=body, orelse=orelse):
+                return _agreed(self.value(side, scope) for side in (body, orelse))
+            case ast.NamedExpr(value=inner):
+                return self.value(inner, scope)
+            case ast.SetComp() | ast.ListComp() | ast.GeneratorExp():
+                return self._field_names(node, scope)
+        return None
+
+    def _name(self, name: str, scope: Scope) -> Value:
+        found = scope.find(name)
+        if found is None:
+            answer = self.sources.member(self.module, name) if name in self.module.names else None
+            return _thing(answer)
+        home, entries = found
+        return _agreed(self.entry(entry, home) for entry in entries) if len(entries) <= _MOST_WAYS else None
+
+    def entry(self, entry: Entry, scope: Scope) -> Value:
+        """What one binding of a name stands for."""
+        if entry.answer is not None:
+            return _thing(entry.answer())
+        if entry.annotation:
+            return self.instance_of(entry.annotation, self.module)
+        if entry.expression is not None:
+            return self.value(entry.expression, scope)
+        return entry.value
+
+    def instance_of(self, annotation: str, module: Module | Opaque | None, owner: Class | None = None) -> Value:
+        """An instance of the class that an annotation names."""
+        if not isinstance(module, Module):
+            return None
+        found = annotated(self.sources, module, annotation, owner)
+        return Instance(found) if found else None
+
+    def read(self, owner: Value, name: str) -> Value:
+        """What `owner.name` stands for."""
+        match owner:
+            case Module(name=self.package) if name == "__version__" and self.version:
+                return self.version
+            case SelfOf(local=local):
+                return self._stored(local, name, set())
+            case Probe() if name in {"parameters", "args", "keys"}:
+                return owner
+            case Class() if name in {"__dataclass_fields__", "__annotations__"}:
+                return self._fields(owner)
+            case Instance(of=kind) | (Class() as kind):
+                answer = self.sources.member_of_class(kind, name)
+                if not isinstance(answer, Present):
+                    return _thing(answer)
+                return self._member(answer.definition, kind, through_instance=isinstance(owner, Instance))
+            case Module() | External():
+                return _thing(self.sources.member(owner, name))
+            case _Gone():
+                return GONE
+        return None
+
+    def _member(self, found: Definition, owner: Class, *, through_instance: bool) -> Value:
+        home = self.sources.module(found.module) if isinstance(found, (Function, Attribute)) else None
+        match found:
+            case Function(role="property", returns=returns):
+                return self.instance_of(returns, home, owner) if through_instance else None
+            case Function():
+                return Bound(found, owner, through_instance)
+            case Attribute(annotation=annotation) if annotation and through_instance:
+                return self.instance_of(annotation, home, owner)
+            case Class():
+                return found
+        return None
+
+    def _stored(self, local: LocalClass, name: str, seen: set[int]) -> Value:
+        """The type of `self.name`: all assignments in the class, and in its bases of this module, must agree."""
+        if id(local) in seen:
+            return None
+        seen.add(id(local))
+        own = (
+            self.instance_of(annotation, self.module) if annotation else self.value(expression, scope)
+            for expression, annotation, scope in local.stored.get(name, [])
+            if annotation or not (isinstance(expression, ast.Constant) and expression.value is None)
+        )
+        inherited = (self._stored(base, name, seen) for base in local.bases if name in base.stored)
+        return _agreed(chain(own, inherited))
+
+    def _call(self, node: ast.Call, scope: Scope, *, awaited: bool) -> Value:
+        callee = self.value(node.func, scope)
+        match callee:
+            case Class():
+                return Instance(callee)
+            case Bound(function=function, owner=owner):
+                return self._returned(function, owner, awaited=awaited)
+            case Function(role="function") if callee.module != self.module.name and self.sources.own_name(
+                callee.module
+            ):
+                special = self._version_of(callee.name, node, scope)
+                return special if special is not None else self._returned(callee, None, awaited=awaited)
+            case Function():
+                return self._version_of(callee.name, node, scope)
+            case External(dotted=name):
+                return self._external(name, node, scope)
+            case Probe():
+                return callee
+        if isinstance(node.func, ast.Name) and node.func.id in _CONTAINERS and len(node.args) == 1:
+            inner = self.value(node.args[0], scope)
+            return inner if isinstance(inner, Probe) else None
+        return None
+
+    def _returned(self, function: Function, owner: Class | None, *, awaited: bool) -> Value:
+        if function.is_async and not awaited:
+            return None
+        return self.instance_of(function.returns, self.sources.module(function.module), owner)
+
+    def _version_of(self, name: str, node: ast.Call, scope: Scope) -> Value:
+        """`get_version("vllm")`: a helper that verl defines in several modules."""
+        if name == "get_version" and len(node.args) == 1 and self.value(node.args[0], scope) == self.package:
+            return self.version or None
+        return None
+
+    def _external(self, name: str, node: ast.Call, scope: Scope) -> Value:
+        first = self.value(node.args[0], scope) if node.args else None
+        if name in _PARSE_VERSION and isinstance(first, str):
+            try:
+                return Version(first)
+            except InvalidVersion:
+                return None
+        if name in _READ_VERSION and first == self.package:
+            return self.version or None
+        if name in _PROBES:
+            return self.parameters(first)
+        if name == "dataclasses.fields" and isinstance(first, (Class, Instance)):
+            return self._fields(first if isinstance(first, Class) else first.of)
+        return None
+
+    def _field_names(self, node: ast.SetComp | ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
+        """`{field.name for field in dataclasses.fields(Class)}`."""
+        if len(node.generators) != 1 or not dotted(node.elt).endswith(".name"):
+            return None
+        inner = self.value(node.generators[0].iter, scope)
+        return inner if isinstance(inner, Probe) else None
+
+    def parameters(self, callee: Value) -> Probe | None:
+        """The parameter names that `inspect.signature(callee)` would show."""
+        found = signature_of_call(self.sources, callee)
+        if found is None:
+            return None
+        return Probe(frozenset(parameter.name for parameter in found[0].parameters), complete=True)
+
+    def _fields(self, owner: Class) -> Probe | None:
+        found = constructor(self.sources, owner)
+        if found is None or not owner.decorators:
+            return None
+        return Probe(frozenset(parameter.name for parameter in found[0].parameters), not found[0].more_keywords)
+
+
+def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] | None:
+    """What a call of this value accepts, and the file that says so."""
+    match callee:
+        case Class():
+            return constructor(sources, callee)
+        case Function(signature=signature, module=module) if signature is not None:
+            return signature, _file(sources, module)
+        case Bound(function=function, through_instance=through_instance) if function.signature is not None:
+            bound = function.role == "classmethod" or (through_instance and function.role == "method")
+            signature = function.signature.without_first() if bound else function.signature
+            return signature, _file(sources, function.module)
+    return None
+
+
+def describe(value: Value) -> str:
+    """The dotted name of a thing, or of the class of an instance."""
+    match value:
+        case Instance(of=kind):
+            return kind.dotted
+        case Class():
+            return value.dotted
+        case Module(name=name):
+            return name
+        case Function(module=module, name=name):
+            return f"{module}.{name}"
+        case Bound(function=function, owner=owner):
+            return f"{owner.dotted}.{function.name}"
+    return ""
+
+
+def import_entries(node: ast.Import | ast.ImportFrom, reader: Reader, package: str) -> Iterator[tuple[str, Entry]]:
+    """The names that an import statement binds."""
+    sources = reader.sources
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            target = alias.name if alias.asname else alias.name.split(".")[0]
+            yield (alias.asname or target), Entry(answer=_later(sources.import_module, target))
+        return
+    source = absolute(node, package)
+    for alias in node.names:
+        if alias.name != "*":
+            yield (alias.asname or alias.name), Entry(answer=_later(sources.import_name, source, alias.name))
+
+
+def annotation_text(node: ast.expr | None) -> str:
+    """The text of an annotation, "" for none."""
+    return "" if node is None else text_of(node, 400)
+
+
+def _later(function: Callable[..., Answer], *arguments: str) -> Callable[[], Answer]:
+    return lambda: function(*arguments)
+
+
+def _thing(answer: Answer | None) -> Value:
+    match answer:
+        case Present(definition=Opaque() | Variable() | Attribute()):
+            return None
+        case Present(definition=definition):
+            return definition
+        case Missing():
+            return GONE
+    return None
+
+
+def _agreed(values: Iterable[Value]) -> Value:
+    """The one value on which all ways of binding a name agree. Ways that do not exist here do not count."""
+    agreed: Value = None
+    for value in values:
+        if value is None:
+            return None
+        if agreed is None or agreed is GONE:
+            agreed = value
+        elif value is not GONE and value != agreed:
+            return None
+    return agreed
+
+
+def _file(sources: Sources, module: str) -> str:
+    file = sources.file_of(module)
+    return str(file.path) if file else ""

@@ -1,0 +1,118 @@
+"""Commands that explain: the rules, one rule, the plugins, the schema, shell completion, the demonstration."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import sys
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from verl_doctor.toolkit import config, documentation, registry
+from verl_doctor.toolkit.registry import Registry
+from verl_doctor.toolkit.render import console_for
+from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.text import harmless
+
+_SHELLS = ("bash", "zsh", "fish")
+_LISTINGS = click.Choice(("text", "json", "markdown"))
+
+
+def _known() -> Registry:
+    return registry.load(config.load(Path.cwd()).disable_plugins)
+
+
+@click.command()
+@click.option("--format", "form", type=_LISTINGS, default="text", show_default=True, help="How to list them.")
+def rules(form: str) -> None:
+    """List all rules: code, severity, what it finds, and the fix."""
+    known = _known()
+    if form == "json":
+        keys = ("code", "severity", "cost", "fix", "title")
+        print(json.dumps([dict(zip(keys, row, strict=True)) for row in documentation.rows(known)], indent=2))
+    elif form == "markdown":
+        print("\n".join(documentation.table(known)))
+    elif not sys.stdout.isatty():
+        for code, severity, cost, fixes, title in documentation.rows(known):
+            print(f"{code}\t{severity}\t{cost}\t{title}\t{fixes}")
+    else:
+        from rich.table import Table  # noqa: PLC0415 - a check does without it
+
+        shown = Table("code", "severity", "what it finds", "fix", box=None, pad_edge=False)
+        for code, severity, _, fixes, title in documentation.rows(known):
+            shown.add_row(code, severity, title, fixes)
+        console_for(sys.stdout).print(shown)
+
+
+@click.command()
+@click.argument("code")
+def explain(code: str) -> None:
+    """Explain one rule: why it matters, how to fix it, and when it speaks."""
+    known = _known()
+    check = known.check(code.upper())
+    if check is None:
+        near = [other.code for other in known.checks if other.family == code.upper().rstrip("0123456789")]
+        hint = f"this family has {', '.join(near)}" if near else "verl-doctor rules lists all"
+        raise UsageError(f"no rule is called {code}; {hint}")
+    page = documentation.explain(check, known)
+    if sys.stdout.isatty():
+        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
+
+        console_for(sys.stdout).print(Markdown(page))
+    else:
+        print(page, end="")
+
+
+@click.command()
+def plugins() -> None:
+    """List what other distributions add, and what could not be loaded."""
+    known = _known()
+    if not known.plugins and not known.problems.problems:
+        print(
+            "no plugins; a distribution adds some with entry points in verl_doctor.checks, .fixes and .facts"
+        )
+    for plugin in known.plugins:
+        kind = plugin.group.removeprefix("verl_doctor.")
+        print(harmless(f"{plugin.distribution} {plugin.version}: {kind} {', '.join(plugin.adds)}"))
+    for problem in known.problems.problems:
+        print(harmless(f"{problem.distribution}: {problem.entry_point} could not be loaded: {problem.error}"))
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON schema of `check --format json`."""
+    print(schema_text(), end="")
+
+
+def schema_text() -> str:
+    """The JSON schema that ships with the package."""
+    return (
+        importlib.resources.files("verl_doctor.toolkit")
+        .joinpath("data/report.schema.json")
+        .read_text("utf-8")
+    )
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    For bash: verl-doctor completion bash > ~/.local/share/bash-completion/completions/verl-doctor
+    """
+    maker = get_completion_class(shell)
+    if maker is None:
+        raise UsageError(f"no completion for {shell}; there is one for {', '.join(_SHELLS)}")
+    print(maker(context.find_root().command, {}, "verl-doctor", "_VERL_DOCTOR_COMPLETE").source())
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the temporary folder there and say where it is.")
+def demo(*, keep: bool) -> int:
+    """Watch check, fix and undo on a miniature environment in a temporary folder."""
+    from verl_doctor.toolkit import demo as miniature  # noqa: PLC0415 - only this command needs it
+
+    return miniature.run(keep=keep)

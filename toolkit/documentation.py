@@ -1,0 +1,93 @@
+"""The rules as documentation: one text, in the rule's own file, from which every table and page is made.
+
+`python -m verl_doctor.toolkit.documentation README.md` writes the table into the README; with `--check` it only says
+whether the table is stale (exit code 1).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit import registry
+from verl_doctor.toolkit.registry import Registry
+from verl_doctor.toolkit.rule import Check
+
+_START, _END = "<!-- rules: generated, do not edit -->", "<!-- end of rules -->"
+_COSTS = {
+    "instant": "instant: reads files and asks the interpreter",
+    "live": "live: tries something out in a child process, takes seconds, needs --deep",
+    "gpu": "gpu: uses the GPU for a moment, needs --deep",
+    "cluster": "cluster: asks a Ray cluster, needs --cluster",
+    "slow": "slow: takes minutes",
+}
+
+
+def rows(known: Registry) -> list[tuple[str, str, str, str, str]]:
+    """Code, severity, cost, fix and title of each rule."""
+    return [
+        (check.code, check.severity, check.cost, _fixes(check, known), check.title) for check in known.checks
+    ]
+
+
+def _fixes(check: Check, known: Registry) -> str:
+    return ", ".join(f"{fix.id} ({fix.safety})" for fix in known.fixes if fix.repairs == check.code)
+
+
+def table(known: Registry) -> Iterator[str]:
+    """The rules as a Markdown table."""
+    yield "| code | severity | what it finds | fix |"
+    yield "|---|---|---|---|"
+    for code, severity, _, fixes, title in rows(known):
+        yield f"| {code} | {severity} | {title} | {fixes} |"
+
+
+def explain(check: Check, known: Registry) -> str:
+    """One rule as a Markdown page."""
+    lines = [f"# {check.code}: {check.title}", "", check.documentation, "", "## In short", ""]
+    lines += [
+        f"* severity: {check.severity}",
+        f"* cost: {_COSTS[check.cost]}",
+        f"* since: verl-doctor {check.since}",
+    ]
+    if check.requires:
+        lines.append(f"* silent when one of these failed: {', '.join(sorted(check.requires))}")
+    for fix in known.fixes:
+        if fix.repairs == check.code:
+            lines.append(f"* fix: `{fix.id}` ({fix.safety}): {fix.title}")
+            lines += [f"  * needed: {fix.needed}"] if fix.needed else []
+            lines += [f"  * upstream: {fix.upstream}"] if fix.upstream else []
+            lines += [f"  * afterwards: {fix.restart}"] if fix.restart else []
+    for heading, speaking in (("It speaks", True), ("It is silent", False)):
+        names = [example.name for example in check.examples if (example.expect is not None) is speaking]
+        lines += ["", f"## {heading} when", "", *(f"* {name}" for name in names)] if names else []
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text: str, known: Registry) -> str:
+    """A page with the table between its two marks made anew. Raises ValueError when the marks are not there."""
+    before, start, rest = text.partition(_START)
+    _, end, after = rest.partition(_END)
+    if not start or not end:
+        raise ValueError(f"the page needs the marks {_START} and {_END}")
+    return "\n".join([before + start, *table(known), end + after])
+
+
+def main(arguments: list[str]) -> int:
+    """Write the table into a page, or check it."""
+    page = Path(arguments[0])
+    old = page.read_text(encoding="utf-8")
+    new = with_table(old, registry.load())
+    if "--check" in arguments:
+        if old != new:
+            print(
+                f"{page}: the table of rules is stale; run python -m {__spec__.name} {page}", file=sys.stderr
+            )
+        return int(old != new)
+    page.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,131 @@
+"""How many sources of the large packages have a bytecode cache that the target's Python would look for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+# The packages that a verl job imports in every process and that are large enough to be felt.
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "vllm",
+    "ray",
+    "verl",
+    "sglang",
+    "tensordict",
+    "flashinfer",
+    "triton",
+    "numpy",
+    "pandas",
+)
+
+
+@dataclass(frozen=True)
+class PackageBytecode:
+    """One package folder: the number of its sources, and of those without a cache."""
+
+    name: str
+    folder: str
+    sources: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class Bytecode:
+    """The caches of the large packages.
+
+    `writable` says whether this user could write caches where Python would look for them; `prefix` is the folder that
+    `PYTHONPYCACHEPREFIX` names, empty when caches lie beside their sources.
+    """
+
+    packages: tuple[PackageBytecode, ...]
+    writable: bool
+    prefix: str = ""
+
+    @property
+    def sources(self) -> int:
+        """The number of sources of all packages together."""
+        return sum(package.sources for package in self.packages)
+
+    @property
+    def missing(self) -> int:
+        """The number of sources without a cache, of all packages together."""
+        return sum(package.missing for package in self.packages)
+
+
+@collector(timeout=20)
+def bytecode(machine: Machine, interpreter: Interpreter, variables: Variables) -> Bytecode | Unknown:
+    """Count sources and caches by listing folders.
+
+    No cache is opened: one that is older than its source counts as present, which is rare and costs one compilation.
+    Every folder of the packages is listed, nothing is sampled: about 0.1 s for torch, vLLM, transformers and Ray.
+    """
+    if not interpreter.cache_tag:
+        return Unknown("this Python keeps no bytecode caches")
+    prefix = variables.get("PYTHONPYCACHEPREFIX")
+    folders = list(_package_folders(machine, interpreter))
+    counted = tuple(_count(name, folder, interpreter.cache_tag, prefix) for name, folder in folders)
+    places = [Path(prefix)] if prefix else [folder for _, folder in folders]
+    return Bytecode(counted, all(_writable(place) for place in places), prefix)
+
+
+def _package_folders(machine: Machine, interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
+    for name in _PACKAGES:
+        for site in interpreter.site_packages:
+            folder = machine.at(site) / name
+            if (folder / "__init__.py").is_file():
+                yield name, folder
+                break
+
+
+def _count(name: str, top: Path, tag: str, prefix: str) -> PackageBytecode:
+    sources = missing = 0
+    waiting = [str(top)]
+    while waiting:
+        folder = waiting.pop()
+        here, folders = _listed(folder)
+        waiting += folders
+        if here:
+            there = _cached(f"{prefix}{folder}" if prefix else f"{folder}/__pycache__", tag)
+            sources += len(here)
+            missing += len(here - there)
+    return PackageBytecode(name, str(top), sources, missing)
+
+
+def _listed(folder: str) -> tuple[set[str], list[str]]:
+    """The modules in a folder, by name without suffix, and the paths of its sub-folders that may hold more."""
+    modules, folders = set(), []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.endswith(".py"):
+                    modules.add(name[:-3])
+                elif "." not in name and name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    except OSError:
+        return set(), []
+    return modules, folders
+
+
+def _cached(folder: str, tag: str) -> set[str]:
+    ending = f".{tag}.pyc"
+    try:
+        return {name.removesuffix(ending) for name in os.listdir(folder) if name.endswith(ending)}  # noqa: PTH208
+    except OSError:
+        return set()
+
+
+def _writable(place: Path) -> bool:
+    """Whether this user may write here, or where the first missing folder would have to be made."""
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return os.access(place, os.W_OK)

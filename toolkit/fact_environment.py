@@ -1,0 +1,112 @@
+"""The environment variables that matter to a job. What smells of a secret is never read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.machine import Machine
+
+# A name is read when it is one of these or begins with one of the prefixes.
+_NAMES = frozenset(
+    {
+        "CC",
+        "CONDA_PREFIX",
+        "CPATH",
+        "CXX",
+        "HOSTNAME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LIBRARY_PATH",
+        "PATH",
+        "TMPDIR",
+        "TOKENIZERS_PARALLELISM",
+        "TP_SOCKET_IFNAME",
+        "VIRTUAL_ENV",
+        "WANDB_MODE",
+        "XDG_CACHE_HOME",
+        "all_proxy",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+    }
+)
+_PREFIXES = (
+    "ALL_PROXY",
+    "CUDA",
+    "FLASHINFER_",
+    "FLASH_ATTENTION_",
+    "GLOO_",
+    "HF_",
+    "HIP_",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "HUGGINGFACE_",
+    "HYDRA_",
+    "INDUCTOR_",
+    "KMP_",
+    "MALLOC_",
+    "MASTER_",
+    "MKL_",
+    "NCCL_",
+    "NO_PROXY",
+    "NUMEXPR_",
+    "NVIDIA_",
+    "NVTE_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "RAY_",
+    "ROCR_",
+    "SGLANG_",
+    "SLURM_",
+    "TORCH",
+    "TRANSFORMERS_",
+    "TRITON_",
+    "UCX_",
+    "VERL_",
+    "VLLM_",
+)
+_SECRET_WORD = re.compile(
+    r"(SECRET|TOKEN|KEYS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|^(API|PWD|AUTH)$", re.IGNORECASE
+)
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+_LONGEST_VALUE = 32_768
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The environment that a job started from here would inherit, as far as it matters.
+
+    `withheld` are names of the same kind that are set, and whose values were not read because of the name. User names
+    and passwords inside of URLs are replaced by `***`.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
+
+    def get(self, name: str) -> str:
+        """The value, empty when the variable is not set."""
+        return self.values.get(name, "")
+
+
+@collector()
+def variables(machine: Machine) -> Variables:
+    """Read the variables on the list, and no value of a name that smells of a secret."""
+    wanted = sorted(name for name in machine.environ if name in _NAMES or name.startswith(_PREFIXES))
+    withheld = tuple(name for name in wanted if smells_of_secret(name))
+    return Variables(
+        {name: _without_user(machine.environ[name]) for name in wanted if name not in withheld}, withheld
+    )
+
+
+def smells_of_secret(name: str) -> bool:
+    """Whether a variable of this name may hold a secret: one of its words says so."""
+    return any(_SECRET_WORD.search(word) for word in name.split("_"))
+
+
+def _without_user(value: str) -> str:
+    return _USER_IN_URL.sub("***@", value[:_LONGEST_VALUE])

@@ -1,0 +1,207 @@
+"""What verl uses of vLLM, and whether the vLLM beside it has that: read from both source trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.api_uses import Use, Uses, read_uses
+from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.moved import definitions
+from verl_doctor.toolkit.own_imports import read_imports
+from verl_doctor.toolkit.pysource import ModuleFile, SourceTree, Unreadable, parse, read
+from verl_doctor.toolkit.resolve import Sources
+from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reach
+from verl_doctor.toolkit.symbols import Module
+
+_WATCHED = b"vllm"
+
+
+@dataclass(frozen=True)
+class VllmUse:
+    """One place where verl uses vLLM.
+
+    `kind` is "import", "attribute", "store", "call", "keyword", "positional", "meaning" or "required"; `name` the
+    thing used (`module:name` for an import, `callee(argument)` for an argument). `now` is where a missing name is
+    defined today, or the accepted parameter nearest to it. `guard` is what avoids or catches a miss here. `when` is
+    the condition under which the place is reached at all, `paths` the rollout paths that reach it (none: optional
+    parts of verl). `phase` is "import" for code that runs when the module is imported, "start" for the rest.
+    """
+
+    path: str
+    line: int
+    kind: str
+    name: str
+    resolution: Literal["present", "missing", "unknown"]
+    phase: Literal["import", "start"]
+    paths: tuple[str, ...] = ()
+    when: str = ""
+    guard: str = ""
+    now: str = ""
+    reason: str = ""
+    read_from: str = ""
+
+
+@dataclass(frozen=True)
+class VllmUses:
+    """All uses on the rollout paths and in what they may load later.
+
+    `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
+    has at all. `unread` names modules that could not be read.
+    """
+
+    verl: Tree
+    vllm: Tree
+    uses: tuple[VllmUse, ...] = ()
+    present: int = 0
+    paths: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+@collector(timeout=20)
+def vllm_uses(verl: VerlTrees, vllm: VllmTree) -> VllmUses | Unknown:
+    """Read the verl tree that the job would import, and from vLLM those modules that it uses."""
+    return read_trees(verl.imported, vllm.tree)
+
+
+def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
+    """Compare a verl tree with a vLLM tree."""
+    reading = _Reading(verl, vllm)
+    begin = entries(reading.verl, reading.tree)
+    if not begin:
+        return Unknown(f"{verl.folder} has no vLLM rollout where verl keeps it")
+    reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
+    later = _optional(reached.values(), reading)
+    found = [
+        placed
+        for module in sorted(later)
+        if (uses := reading.uses(module)) is not None
+        for placed in _placed(uses, reached, reading.read)
+    ]
+    missing = reading.located([use for use in found if use.resolution != "present"])
+    return VllmUses(
+        verl,
+        vllm,
+        tuple(missing),
+        len(found) - len(missing),
+        tuple(reached),
+        tuple(sorted(reading.unread)),
+    )
+
+
+class _Reading:
+    """The two trees while they are compared. Syntax trees are dropped as soon as a module has been read."""
+
+    def __init__(self, verl: Tree, vllm: Tree) -> None:
+        self.verl = SourceTree(Path(verl.folder), verl.module, "verl", _WATCHED)
+        self.vllm = SourceTree(Path(vllm.folder), vllm.module)
+        self.version = vllm.version
+        self.sources = Sources([self.verl, self.vllm])
+        self.read: dict[str, Uses] = {}
+        self.unread: set[str] = set()
+
+    def tree(self, name: str) -> ast.Module | None:
+        """Parse a verl module. None when there is none, or none that can be read."""
+        parsed = self._parsed(name)
+        return parsed[0] if parsed else None
+
+    def uses(self, name: str) -> Uses | None:
+        """What a verl module uses, read once. Of a module that does not mention vLLM only the imports are read."""
+        if name not in self.read:
+            parsed, file = self._parsed(name), self.verl.locate(name)
+            if parsed is None or file is None:
+                return None
+            try:
+                found = self._uses(file, *parsed)
+            except RecursionError:
+                found = None
+            if found is None:
+                self.unread.add(name)
+                return None
+            self.read[name] = found
+        return self.read[name]
+
+    def _uses(self, file: ModuleFile, tree: ast.Module, source: bytes) -> Uses | None:
+        if _WATCHED not in source:
+            return read_imports(tree, file, self.verl)
+        self.sources.add(tree, file)
+        module = self.sources.module(file.name)
+        if not isinstance(module, Module):
+            return None
+        return read_uses(tree, module, self.sources, self.vllm.name, self.version)
+
+    def _parsed(self, name: str) -> tuple[ast.Module, bytes] | None:
+        file = self.verl.locate(name)
+        if file is None or file.kind not in {"module", "package"}:
+            return None
+        source = read(file.path)
+        tree = source if isinstance(source, Unreadable) else parse(source, file.path)
+        if isinstance(tree, Unreadable) or isinstance(source, Unreadable):
+            self.unread.add(name)
+            return None
+        return tree, source
+
+    def located(self, uses: list[VllmUse]) -> list[VllmUse]:
+        """Say for each missing import where the name is defined now, if that is one place."""
+        names = {_last(use) for use in uses if use.resolution == "missing" and use.kind == "import"}
+        places = definitions(self.vllm, names)
+        return [
+            replace(use, now=f"{now[0]}.{_last(use)}")
+            if use.kind == "import" and len(now := places.get(_last(use), ())) == 1
+            else use
+            for use in uses
+        ]
+
+
+def _last(use: VllmUse) -> str:
+    return use.name.rpartition(":")[2] if ":" in use.name else ""
+
+
+def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
+    """The modules on the paths, and those which they may import later or under a condition."""
+    on_paths = {module for part in reached for module in part.modules}
+    found: set[str] = set()
+    waiting = sorted(on_paths)
+    while waiting:
+        module = waiting.pop()
+        if module in found:
+            continue
+        found.add(module)
+        uses = reading.uses(module)
+        if uses is not None and (module in on_paths or uses.uses):
+            waiting += [entry.module for entry in uses.imports if not entry.guarded]
+    return found
+
+
+def _placed(uses: Uses, reached: dict[str, Reach], everything: dict[str, Uses]) -> Iterator[VllmUse]:
+    """Say for each use of a module on which paths it is run, and under which condition."""
+    for use in uses.uses:
+        loaded = tuple(path for path, part in reached.items() if uses.module in part.modules)
+        run = tuple(
+            path for path in loaded if not use.unit or f"{uses.module}:{use.unit}" in reached[path].units
+        )
+        when = " and ".join(use.when)
+        if use.unit and not run and use.resolution == "missing":
+            when = " and ".join(filter(None, (condition_of(use.unit, uses, everything), when)))
+        yield _fact(use, uses.path, loaded if when else run, when)
+
+
+def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> VllmUse:
+    return VllmUse(
+        path=path,
+        line=use.line,
+        kind=use.kind,
+        name=use.name,
+        resolution=use.resolution,
+        phase="start" if use.unit else "import",
+        paths=paths,
+        when=when,
+        guard=use.guard,
+        now=use.nearest,
+        reason=use.reason,
+        read_from=use.read_from,
+    )

@@ -1,0 +1,240 @@
+"""Changed files: what a plan means on this disk, in what state a file is now, and moving it to the other state."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import fcntl
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit import journal, safe_write
+from verl_doctor.toolkit.change import NewFile, ReplaceFile
+from verl_doctor.toolkit.journal import Entry, FileRecord, Planned, Side
+from verl_doctor.toolkit.refused import Refused, said_by
+
+_LONGEST_DIFFERENCE = 40
+# linux/fs.h: FS_IOC_GETFLAGS, and the flags "immutable" and "append only".
+_GET_FLAGS, _UNCHANGEABLE = 0x80086601, 0x10 | 0x20
+
+
+def plan(change: ReplaceFile | NewFile) -> Planned | None:
+    """What a change means on this disk, or None when it is in place already.
+
+    Raises Refused when the file is not what the plan was made from, or could not be changed now.
+    """
+    return _replacement(change) if isinstance(change, ReplaceFile) else _addition(change)
+
+
+def state(record: FileRecord) -> Side | Literal["other"]:
+    """On which side of the change the file is now, or "other" when somebody else wrote it. Raises OSError."""
+    try:
+        found = safe_write.read(Path(record.file))
+    except Refused:
+        return "other"
+    fingerprint = None if found is None else safe_write.sha256(found)
+    if fingerprint == record.after:
+        return "after"
+    return "before" if fingerprint == record.before else "other"
+
+
+def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] = frozenset()) -> None:
+    """Bring these files of a transaction from one side of their change to the other.
+
+    All contents are on the disk, beside their files, before the first file changes: a full disk is noticed while
+    everything is still as it was. `ours` are folders that the doctor made; those left empty go. Raises Refused when
+    a file is on neither side, and OSError. Whatever was reached then, calling it for the other side takes back.
+    """
+    records = dict(entry.files())
+    sweep(entry)
+    for index in indices:
+        _stage(entry, index, records[index], side)
+    for index in indices:
+        _commit(entry, index, records[index], side)
+    for record in records.values():
+        for name in {record.path, record.file}:
+            safe_write.drop_bytecode(Path(name))
+        if side == "before":
+            _remove_empty_folders(record, ours)
+
+
+def sweep(entry: Entry) -> None:
+    """Remove the transaction's temporary files. Raises OSError."""
+    for index, record in entry.files():
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            _temporary(entry, index, record).unlink()
+
+
+def difference(path: str, old: bytes, new: bytes, names: tuple[str, str]) -> str:
+    """The first lines of a unified diff; bytes that are no UTF-8 are escaped."""
+    before, after = (
+        text.decode("utf-8", "backslashreplace").splitlines(keepends=True) for text in (old, new)
+    )
+    rows = [
+        row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
+        for row in difflib.unified_diff(before, after, f"{path} ({names[0]})", f"{path} ({names[1]})")
+    ]
+    more = len(rows) - _LONGEST_DIFFERENCE
+    return "".join(rows[:_LONGEST_DIFFERENCE]) + (f"... and {more} more lines\n" if more > 0 else "")
+
+
+def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
+    """Say what somebody else did to a file since the doctor changed it. Raises Refused and OSError."""
+    found = safe_write.read(Path(record.file))
+    if found is None:
+        kept = entry.at(index, "before")
+        return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
+    ours = journal.content(entry, index, "after") or b""
+    shown = difference(record.file, ours, found, ("as the doctor left it", "now"))
+    return f"{record.file} was changed by someone else since:\n{shown}"
+
+
+def _replacement(change: ReplaceFile) -> Planned | None:
+    file = _real(change.path)
+    found = safe_write.read(file)
+    if found is None:
+        raise Refused(f"{change.path} does not exist any more; run verl-doctor fix again for a new plan")
+    if found == change.after:
+        return None
+    if found != change.before:
+        shown = difference(str(file), change.before, found, ("as planned from", "now"))
+        raise Refused(
+            f"{change.path} was changed since the plan was made; run verl-doctor fix again for a new plan\n{shown}"
+        )
+    seen = file.stat()
+    _demand_writable(file.parent)
+    _demand_changeable(file)
+    _demand_keepable_owner(file, seen)
+    record = FileRecord(
+        kind="replace_file",
+        path=_absolute(change.path),
+        file=str(file),
+        before=safe_write.sha256(change.before),
+        after=safe_write.sha256(change.after),
+        mode=f"{stat.S_IMODE(seen.st_mode):04o}",
+        uid=seen.st_uid,
+        gid=seen.st_gid,
+    )
+    return Planned(record, {"before": change.before, "after": change.after})
+
+
+def _addition(change: NewFile) -> Planned | None:
+    path = Path(_absolute(change.path))
+    if path.is_symlink() and not path.exists():
+        raise Refused(f"{path} is a link that leads nowhere; remove it or make its target, then try again")
+    if os.path.lexists(path):
+        if safe_write.read(_real(path)) == change.content:
+            return None
+        raise Refused(f"{path} exists already with another content; move it away, then try again")
+    existing = path.parent
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    if not existing.is_dir():
+        raise Refused(f"{path} cannot be made: {existing} is not a folder")
+    _demand_writable(existing)
+    file = _real(existing) / path.relative_to(existing)
+    folders = [folder for folder in file.parents if not folder.exists()]
+    record = FileRecord(
+        kind="new_file",
+        path=str(path),
+        file=str(file),
+        before=None,
+        after=safe_write.sha256(change.content),
+        mode=f"{change.mode:04o}",
+        uid=os.geteuid(),
+        gid=os.getegid(),
+        folders=tuple(str(folder) for folder in reversed(folders)),
+    )
+    return Planned(record, {"after": change.content})
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 - without following links: the plan's own name for the file
+
+
+def _real(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path, strict=True))
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise Refused(
+                f"{path} is a link that leads nowhere; remove it or make its target, then try again"
+            ) from None
+        raise Refused(f"{path} does not exist any more; run verl-doctor fix again for a new plan") from None
+    except OSError as error:
+        raise Refused(f"{said_by(error)}; repair this path, then try again") from None
+
+
+def _demand_writable(folder: Path) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        raise Refused(
+            f"{folder} cannot be written by user {os.geteuid()}; run this as its owner, or make the folder writable"
+        )
+    _demand_changeable(folder)
+
+
+def _demand_changeable(path: Path) -> None:
+    """Refuse what carries the attribute "immutable" or "append only": not even root may replace it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:  # a folder that may be written but not listed
+        return
+    try:
+        flags = int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8))[:4], "little")
+    except OSError:  # a file system without such attributes
+        flags = 0
+    finally:
+        os.close(descriptor)
+    if flags & _UNCHANGEABLE:
+        raise Refused(
+            f"{path} is marked immutable or append-only; remove the mark with chattr, then try again"
+        )
+
+
+def _demand_keepable_owner(file: Path, seen: os.stat_result) -> None:
+    user = os.geteuid()
+    ours = seen.st_uid == user and seen.st_gid in {os.getegid(), *os.getgroups()}
+    if user != 0 and not ours:
+        raise Refused(
+            f"{file} belongs to user {seen.st_uid}, group {seen.st_gid}, and user {user} could not keep it so; "
+            f"run this as its owner"
+        )
+
+
+def _temporary(entry: Entry, index: int, record: FileRecord) -> Path:
+    return Path(record.file).with_name(f".verl-doctor-{entry.id}-{entry.token}-{index}")
+
+
+def _stage(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
+    content = journal.content(entry, index, side)
+    if content is None:
+        return
+    for folder in record.folders:
+        safe_write.make_folder(Path(folder))
+    temporary = _temporary(entry, index, record)
+    if record.before is None:
+        safe_write.create(temporary, content, int(record.mode, 8))
+    else:
+        safe_write.create_like(temporary, content, Path(record.file))
+
+
+def _commit(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
+    file = Path(record.file)
+    if state(record) != ("before" if side == "after" else "after"):
+        raise Refused(f"{file} was changed by someone else in this very moment; try again")
+    if side == "before" and record.before is None:
+        safe_write.remove(file)
+    else:
+        safe_write.rename(_temporary(entry, index, record), file)
+
+
+def _remove_empty_folders(record: FileRecord, ours: frozenset[str]) -> None:
+    """Remove the folders around a file that is gone, innermost first, as far as the doctor made them."""
+    for folder in Path(record.file).parents:
+        if str(folder) not in ours and str(folder) not in record.folders:
+            return
+        if not (safe_write.remove_if_empty(folder / "__pycache__") and safe_write.remove_if_empty(folder)):
+            return

@@ -1,0 +1,54 @@
+"""The word at the end of patched lines, so that one grep lists them: ours, and those that other people use.
+
+People who patch a tree by hand keep the replaced line as a comment and end both lines in a word of their own, such as
+`# Uky`. That is how a foreign marker is told from an ordinary comment: some commented-out line ends in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_TRAILING = re.compile(r"#\s*(?P<word>[A-Za-z][\w.-]{0,30})(?P<code>:\s*[A-Z]{2,5}[0-9]{3})?\s*$")
+_KEPT_LINE = re.compile(r"^\s*#.*[=(),:].*\s#\s*(?P<word>[A-Za-z][\w.-]{0,30})\s*$")
+# Trailing words that speak to tools, or say what they say in many trees.
+_ORDINARY = frozenset(
+    {"noqa", "nosec", "type", "pragma", "pylint", "fmt", "isort", "todo", "optional", "none"}
+)
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Our own marker; the word is configurable."""
+
+    word: str = "verl-doctor"
+
+    def comment(self, code: str) -> str:
+        """The comment that ends a line patched for this rule."""
+        return f"# {self.word}: {code}"
+
+    def codes(self, text: str) -> tuple[str, ...]:
+        """The rules for which lines of this text are patched by us."""
+        pattern = re.compile(rf"#\s*{re.escape(self.word)}:\s*([A-Z]{{2,5}}[0-9]{{3}})\s*$", re.MULTILINE)
+        return tuple(sorted(set(pattern.findall(text))))
+
+
+def foreign_words(text: str, marker: Marker) -> frozenset[str]:
+    """Words that somebody else used to mark a replaced line which was kept as a comment."""
+    if "#" not in text:
+        return frozenset()
+    found = {match["word"] for match in map(_KEPT_LINE.match, text.splitlines()) if match}
+    return frozenset(word for word in found if word.lower() not in _ORDINARY and word != marker.word)
+
+
+def marked_lines(text: str, marker: Marker, words: Iterable[str]) -> Iterator[tuple[int, str, str]]:
+    """Line number, marker and line of every line that ends in our marker or in one of these words."""
+    wanted = frozenset(words)
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _TRAILING.search(line) if "#" in line else None
+        if match is None:
+            continue
+        ours = match["word"] == marker.word and match["code"] is not None
+        if ours or (match["word"] in wanted and match["code"] is None):
+            yield number, match[0].lstrip("# ").strip(), line.strip()

@@ -1,0 +1,48 @@
+"""The imports that a module makes within its own tree, for modules of which nothing else matters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from verl_doctor.toolkit.api_uses import Import, Uses
+from verl_doctor.toolkit.pysource import ModuleFile, SourceTree
+from verl_doctor.toolkit.summary import absolute
+from verl_doctor.toolkit.summary_class import is_type_checking
+
+
+def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
+    """Read the imports at any depth. Expressions are not looked at, which is what makes this cheap."""
+    found = Uses(file.name, str(file.path))
+    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
+
+    def block(body: Iterable[ast.stmt], unit: str, *, conditional: bool) -> None:
+        for node in body:
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        add(alias.name, "", unit, conditional=conditional)
+                case ast.ImportFrom(names=names):
+                    for alias in names:
+                        add(absolute(node, package), alias.name, unit, conditional=conditional)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    block(node.body, unit or name, conditional=conditional)
+                case ast.ClassDef() | ast.With() | ast.AsyncWith():
+                    block(node.body, unit, conditional=conditional)
+                case ast.If(test=test) if is_type_checking(test):
+                    block(node.orelse, unit, conditional=conditional)
+                case _:
+                    for part in ("body", "orelse", "finalbody"):
+                        block(getattr(node, part, []), unit, conditional=True)
+                    for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+                        block(inner.body, unit, conditional=True)
+
+    def add(source: str, name: str, unit: str, *, conditional: bool) -> None:
+        module = own.own_name(source)
+        if module is not None:
+            inner = own.locate(f"{module}.{name}") if name else None
+            is_module = inner is not None and inner.kind in {"module", "package"}
+            found.imports.append(Import(f"{module}.{name}" if is_module else module, unit, conditional))
+
+    block(tree.body, "", conditional=False)
+    return found

@@ -1,0 +1,146 @@
+"""A tree of Python sources: where its modules lie, and their syntax trees. Nothing of it is ever imported.
+
+Whatever cannot be read gives an `Unreadable` with the reason: a source tree may hold anything, and none of it may
+end the run.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+# Larger than any module that a person wrote; generated tables of this size say nothing about an interface.
+_LARGEST = 8 * 1024 * 1024
+_COMPILED = (".so", ".pyd")
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that is there, and why its contents stay unknown."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ModuleFile:
+    """Where a module lies. A `namespace` is a folder without `__init__.py`; its path is the folder."""
+
+    name: str
+    path: Path
+    kind: Literal["module", "package", "compiled", "namespace"]
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """One package folder, and the dotted name under which it is imported ("vllm", or "pkg.verl" when vendored).
+
+    `alias` is a further prefix that means this tree: a vendored verl still spells its own imports `verl...`. Modules
+    whose text does not hold `about` are of no interest and stay unread.
+    """
+
+    folder: Path
+    name: str
+    alias: str = ""
+    about: bytes = b""
+    _listings: dict[Path, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
+
+    def own_name(self, dotted: str) -> str | None:
+        """The tree's own spelling of a dotted name, or None for a name of another package."""
+        for prefix in (self.name, self.alias):
+            if prefix and (dotted == prefix or dotted.startswith(f"{prefix}.")):
+                return self.name + dotted[len(prefix) :]
+        return None
+
+    def locate(self, name: str) -> ModuleFile | None:
+        """Find a module by the tree's own spelling of its name, as the import system would."""
+        parts = name[len(self.name) :].lstrip(".").split(".") if name != self.name else []
+        if not all(part.isidentifier() for part in parts):
+            return None
+        path = self.folder.joinpath(*parts)
+        if "__init__.py" in self._files(path):
+            return ModuleFile(name, path / "__init__.py", "package")
+        if not parts:
+            return None
+        siblings = self._files(path.parent)
+        if f"{path.name}.py" in siblings:
+            return ModuleFile(name, path.with_name(f"{path.name}.py"), "module")
+        for sibling in siblings:
+            if sibling.startswith(f"{path.name}.") and sibling.endswith(_COMPILED):
+                return ModuleFile(name, path.with_name(sibling), "compiled")
+        return ModuleFile(name, path, "namespace") if self._files(path) else None
+
+    def name_of(self, path: Path) -> str | None:
+        """The dotted name of a source file of this tree."""
+        try:
+            parts = list(path.relative_to(self.folder).with_suffix("").parts)
+        except ValueError:
+            return None
+        if parts[-1] == "__init__":
+            parts.pop()
+        return ".".join([self.name, *parts])
+
+    def files(self) -> Iterator[Path]:
+        """Every source file, in a stable order. Links to folders are not followed."""
+        for folder, below, names in os.walk(self.folder):
+            below[:] = sorted(name for name in below if name.isidentifier() and name != "__pycache__")
+            yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+    def _files(self, folder: Path) -> frozenset[str]:
+        """What lies in a folder. Listed once: asking the file system for each spelling costs more."""
+        if folder not in self._listings:
+            try:
+                self._listings[folder] = frozenset(os.listdir(folder))
+            except (OSError, ValueError):
+                self._listings[folder] = frozenset()
+        return self._listings[folder]
+
+
+def read(path: Path) -> bytes | Unreadable:
+    """The bytes of a source file."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            return Unreadable(f"{path} is larger than {_LARGEST} bytes")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        return Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
+    """The syntax tree of a source file, in the encoding that it declares."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # other people's invalid escapes are not our subject
+            return ast.parse(source, str(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return Unreadable(f"{path} cannot be parsed: {type(error).__name__}")
+
+
+def parse_expression(text: str) -> ast.expr | None:
+    """The syntax tree of one expression, such as the text of a string annotation."""
+    tree = parse(text.strip().encode("utf-8", "replace"), Path("<annotation>"))
+    if isinstance(tree, Unreadable) or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+        return None
+    return tree.body[0].value
+
+
+def dotted(node: ast.expr | None) -> str:
+    """`a.b.c` as text, or "" for any other expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def text_of(node: ast.AST, limit: int = 100) -> str:
+    """An expression as text on one line, for a person."""
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (RecursionError, ValueError):
+        return "an expression"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,0 +1,183 @@
+"""RECORD files (PEP 376, PEP 427): reading them, however broken, and comparing files with what they say."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import csv
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+# The RECORD of torch has 12,000 lines and 1.5 MB.
+_LARGEST_RECORD = 64 * 1024 * 1024
+_LARGEST_CACHE = 64 * 1024 * 1024
+_MOST_CACHED = 300_000
+_CHUNK = 1024 * 1024
+_SHA256_LENGTH = 32
+# Installers write or rewrite these themselves.
+_NOT_CONTENT = frozenset(
+    {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json"}
+)
+
+
+# Both are tuples for speed: there are 20,000 files to look at.
+class Recorded(NamedTuple):
+    """What a RECORD says of one file: its path below site-packages, its digest as written, and its size in bytes."""
+
+    path: str
+    digest: str
+    size: int | None
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 in hexadecimal; empty when what is written is none."""
+        try:
+            raw = base64.urlsafe_b64decode(self.digest + "=" * (-len(self.digest) % 4))
+        except (binascii.Error, ValueError):
+            return ""
+        return raw.hex() if len(raw) == _SHA256_LENGTH else ""
+
+
+class Seen(NamedTuple):
+    """What was found where a recorded file should be, without reading it."""
+
+    path: str
+    status: os.stat_result
+
+    @property
+    def key(self) -> str:
+        """What identifies this very content for as long as nobody writes to it.
+
+        Device, inode, size, and the nanoseconds of the last change of content and of status. The latter cannot be set
+        by hand, so an edit that puts the file's time back has another key.
+        """
+        found = self.status
+        return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def recorded(record: Path) -> Iterator[Recorded]:
+    """Yield the files of a RECORD that are the wheel's content and lie in site-packages.
+
+    Left out: bytecode, scripts and data outside of site-packages (installers rewrite them), what the installer itself
+    writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing.
+    """
+    own = f"{record.parent.name}/"
+    for line in _lines(record):
+        path, digest, size = _split(line)
+        if (
+            digest.startswith("sha256=")
+            and not path.endswith(".pyc")
+            and not path.startswith("/")
+            and ".." not in path
+            and path.isprintable()
+            and not (path.startswith(own) and path[len(own) :] in _NOT_CONTENT)
+        ):
+            yield Recorded(path, digest[7:], int(size) if size.isdecimal() and len(size) < 19 else None)
+
+
+def _lines(record: Path) -> list[str]:
+    if look(str(record)) is None:  # a pipe would be waited for
+        return []
+    try:
+        with record.open("rb") as file:
+            text = file.read(_LARGEST_RECORD).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return []
+    return text.replace("\0", "").splitlines()
+
+
+def _split(line: str) -> tuple[str, str, str]:
+    """Split a line into path, digest and size. Only a quoted path needs the csv module, which is slower."""
+    if '"' in line:
+        with contextlib.suppress(csv.Error, StopIteration):
+            parts = next(csv.reader([line]))
+            return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
+        return "", "", ""
+    path, _, rest = line.partition(",") if line.count(",") == 2 else ("", "", "")
+    digest, _, size = rest.partition(",")
+    return path, digest, size
+
+
+def look(path: str) -> Seen | None:
+    """Look at a file without reading it. None when there is no regular file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - 20,000 files, and no Path is needed
+    except (OSError, ValueError):
+        return None
+    return Seen(path, found) if stat.S_ISREG(found.st_mode) else None
+
+
+@dataclass
+class Hashes:
+    """SHA-256 of files, remembered between runs in the doctor's cache folder.
+
+    A cache that cannot be read or written, or holds nonsense, is as good as none.
+    """
+
+    folder: Path
+    _known: dict[str, str] = field(default_factory=dict)
+    _new: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            if self._file.stat().st_size <= _LARGEST_CACHE:
+                loaded = json.loads(self._file.read_bytes())
+                if isinstance(loaded, dict):
+                    self._known = {key: value for key, value in loaded.items() if _is_sha256(value)}
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "sha256.json"
+
+    def of(self, files: Iterable[Seen]) -> dict[str, str]:
+        """The SHA-256 of each file by path, in hexadecimal; empty for a file that cannot be read.
+
+        Files are read side by side: hashing and reading both leave the interpreter to others.
+        """
+        every = list(files)
+        unknown = [seen for seen in every if seen.key not in self._known]
+        if unknown:
+            with ThreadPoolExecutor(max_workers=min(8, (os.cpu_count() or 1) * 2)) as pool:
+                for seen, digest in zip(unknown, pool.map(_sha256, unknown), strict=True):
+                    self._new[seen.key] = digest
+        return {seen.path: self._known.get(seen.key) or self._new.get(seen.key, "") for seen in every}
+
+    def save(self) -> None:
+        """Write what was learnt, whole or not at all."""
+        fresh = {key: digest for key, digest in self._new.items() if digest}
+        if not fresh:
+            return
+        content = fresh if len(self._known) + len(fresh) > _MOST_CACHED else {**self._known, **fresh}
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor, unfinished = tempfile.mkstemp(dir=self.folder, prefix="sha256-")
+            try:
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    json.dump(content, file)
+                Path(unfinished).replace(self._file)
+            except OSError:
+                Path(unfinished).unlink(missing_ok=True)
+
+
+def _is_sha256(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 2 * _SHA256_LENGTH
+
+
+def _sha256(seen: Seen) -> str:
+    digest = hashlib.sha256()
+    try:
+        with Path(seen.path).open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return ""
+    return digest.hexdigest()

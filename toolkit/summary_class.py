@@ -1,0 +1,213 @@
+"""From the syntax tree of a class or a function to its summary."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.pysource import dotted, text_of
+from verl_doctor.toolkit.symbols import Attribute, Class, Function, Parameter, Role, Signature
+
+# Decorators that leave a function's parameters as they are written. `deprecate_kwargs` and its kin are vLLM's own
+# (vllm/utils): they wrap with functools.wraps and pass everything on.
+_KEEP_SIGNATURE = frozenset(
+    {
+        "abc.abstractmethod", "abstractmethod", "asyncio.coroutine", "cache", "contextlib.asynccontextmanager",
+        "asynccontextmanager", "contextlib.contextmanager", "contextmanager", "deprecate_args", "deprecate_kwargs",
+        "deprecated", "final", "functools.cache", "functools.lru_cache", "functools.wraps", "lru_cache", "override",
+        "torch.inference_mode", "torch.no_grad", "typing.final", "typing.override", "typing_extensions.deprecated",
+        "typing_extensions.override", "instrument", "warnings.deprecated", "wraps",
+    }
+)  # fmt: skip
+_PROPERTIES = ("property", "cached_property", "functools.cached_property", "abc.abstractproperty")
+# Wrap a generator: the annotation then no longer says what a call gives.
+_CHANGE_RESULT = ("contextmanager", "asynccontextmanager")
+_Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    """Whether a condition holds for type checkers only."""
+    return dotted(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"}
+
+
+def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, *, in_class: bool) -> Function:
+    """Summarise a function."""
+    decorators = [dotted(part.func if isinstance(part, ast.Call) else part) for part in node.decorator_list]
+    role: Role = "method" if in_class else "function"
+    known = True
+    for name in decorators:
+        if name in {"classmethod", "staticmethod"}:
+            role = "classmethod" if name == "classmethod" else "staticmethod"
+        elif name in _PROPERTIES or name.endswith((".setter", ".deleter", ".getter")):
+            role = "property"
+        else:
+            known = known and name in _KEEP_SIGNATURE
+    returns = text_of(node.returns, 400) if node.returns is not None else ""
+    if role == "classmethod" and not returns and _returns_cls(node):
+        returns = "Self"
+    if any(name.rpartition(".")[2] in _CHANGE_RESULT for name in decorators):
+        returns = ""
+    signature = signature_of(node.args) if known else None
+    return Function(
+        node.name,
+        module,
+        node.lineno,
+        role,
+        signature,
+        returns if known else "",
+        isinstance(node, ast.AsyncFunctionDef),
+    )
+
+
+def signature_of(arguments: ast.arguments) -> Signature:
+    """Read the parameters of a function."""
+    plain = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(plain) - len(arguments.defaults)
+    parameters = [
+        Parameter(
+            argument.arg,
+            "positional" if index < len(arguments.posonlyargs) else "either",
+            index < first_default,
+        )
+        for index, argument in enumerate(plain)
+    ]
+    parameters += [
+        Parameter(argument.arg, "keyword", default is None)
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+    return Signature(tuple(parameters), arguments.vararg is not None, arguments.kwarg is not None)
+
+
+def class_of(node: ast.ClassDef, module: str, outer: str = "") -> Class:
+    """Summarise a class: its own members, and what its methods store on `self`."""
+    reader = _ClassReader(node, module, outer)
+    reader.block(node.body)
+    for statement in ast.walk(node):
+        if isinstance(statement, _Functions):
+            reader.stored(statement)
+    return Class(
+        name=reader.name,
+        module=module,
+        line=node.lineno,
+        bases=tuple(dotted(base.value if isinstance(base, ast.Subscript) else base) for base in node.bases),
+        decorators=tuple(
+            dotted(part.func if isinstance(part, ast.Call) else part) for part in node.decorator_list
+        ),
+        keywords=tuple(keyword.arg or "**" for keyword in node.keywords),
+        members=reader.members,
+        open=reader.open,
+    )
+
+
+class _ClassReader:
+    def __init__(self, node: ast.ClassDef, module: str, outer: str) -> None:
+        self.name = f"{outer}.{node.name}" if outer else node.name
+        self.module = module
+        self.members: dict[str, Function | Attribute | Class] = {}
+        self.open = ""
+        self.keyword_only = any(
+            keyword.arg == "kw_only" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            for decorator in node.decorator_list
+            if isinstance(decorator, ast.Call)
+            for keyword in decorator.keywords
+        )
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            match node:
+                case ast.FunctionDef(name="__getattr__" | "__getattribute__" as name):
+                    self.open = f"it defines {name}"
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._method(node)
+                case ast.ClassDef(name=name):
+                    self.members[name] = class_of(node, self.module, self.name)
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    self.members[name] = self._field(node, name)
+                case ast.Assign(targets=targets):
+                    for target in targets:
+                        for name in _names(target):
+                            self.members[name] = Attribute(name, self.module, node.lineno)
+                case ast.If(test=test) if is_type_checking(test):
+                    self.block(node.body)
+                    self.block(node.orelse)
+                case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+                    self.open = "it binds members conditionally"
+
+    def _method(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if any(dotted(part).rpartition(".")[2] in {"setter", "deleter"} for part in node.decorator_list):
+            return  # the getter stands above it and says more
+        self.members[node.name] = function_of(node, self.module, in_class=True)
+
+    def _field(self, node: ast.AnnAssign, name: str) -> Attribute:
+        said = text_of(node.annotation, 400)
+        kind = dotted(node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation)
+        if kind.rpartition(".")[2] == "ClassVar" or _keyword(node.value, "init") is False:
+            return Attribute(name, self.module, node.lineno, said)
+        keyword_only = self.keyword_only or _keyword(node.value, "kw_only") is True
+        return Attribute(
+            name,
+            self.module,
+            node.lineno,
+            said,
+            "keyword" if keyword_only else "either",
+            required=node.value is None,
+        )
+
+    def stored(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Add what a method stores on its first parameter; the class stays open if it does so by computed names."""
+        arguments = [*function.args.posonlyargs, *function.args.args]
+        if not arguments:
+            return
+        this = arguments[0].arg
+        for node in ast.walk(function):
+            match node:
+                case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store()) if name == this:
+                    self.members.setdefault(attr, Attribute(attr, self.module, node.lineno))
+                case ast.AnnAssign(target=ast.Attribute(value=ast.Name(id=name), attr=attr)) if name == this:
+                    said = text_of(node.annotation, 400)
+                    before = self.members.get(attr)
+                    if before is None or (isinstance(before, Attribute) and not before.annotation):
+                        self.members[attr] = Attribute(attr, self.module, node.lineno, said)
+                case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=name), *_]) if name == this:
+                    self.open = "it sets attributes by computed names"
+                case ast.Attribute(value=ast.Name(id=name), attr="__dict__") if name == this:
+                    self.open = "it writes to its __dict__"
+
+
+def _returns_cls(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether every return of a class method gives `cls(...)`, perhaps through a local name."""
+    if not node.args.args:
+        return False
+    this = node.args.args[0].arg
+    made = {
+        statement.targets[0].id
+        for statement in ast.walk(node)
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.targets[0], ast.Name)
+        and _calls(statement.value, this)
+    }
+    returned = [statement.value for statement in ast.walk(node) if isinstance(statement, ast.Return)]
+    return bool(returned) and all(
+        _calls(value, this) or (isinstance(value, ast.Name) and value.id in made) for value in returned
+    )
+
+
+def _calls(node: ast.expr | None, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+
+
+def _keyword(value: ast.expr | None, name: str) -> object:
+    """The constant given for a keyword of `field(...)`."""
+    if isinstance(value, ast.Call):
+        for keyword in value.keywords:
+            if keyword.arg == name and isinstance(keyword.value, ast.Constant):
+                return keyword.value.value
+    return None
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for element in target.elts:
+            yield from _names(element)

@@ -1,0 +1,129 @@
+"""What one module defines: a small summary of its syntax tree, which can then be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["function", "method", "classmethod", "staticmethod", "property"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a function. `kind` says how it may be given."""
+
+    name: str
+    kind: Literal["positional", "either", "keyword"]
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters, and whether there are `*args` and `**kwargs` besides them."""
+
+    parameters: tuple[Parameter, ...] = ()
+    more_positional: bool = False
+    more_keywords: bool = False
+
+    def without_first(self) -> Signature:
+        """The signature of a bound method."""
+        if not self.parameters:
+            return self
+        return Signature(self.parameters[1:], self.more_positional, self.more_keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method. `signature` is None when an unknown decorator may have changed it.
+
+    `returns` is the annotation's text; "Self" also stands for a class method that returns `cls(...)`.
+    """
+
+    name: str
+    module: str
+    line: int
+    role: Role
+    signature: Signature | None
+    returns: str = ""
+    is_async: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A class attribute, a field, or something that a method stores on `self`.
+
+    `field` tells whether a dataclass decorator would see it, `required` whether it has no default.
+    """
+
+    name: str
+    module: str
+    line: int
+    annotation: str = ""
+    field: Literal["", "either", "keyword"] = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class. `open` says why it may have more members than are listed; empty when it may not."""
+
+    name: str
+    module: str
+    line: int
+    bases: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    members: Mapping[str, Function | Attribute | Class] = field(default_factory=dict)
+    open: str = ""
+
+    @property
+    def dotted(self) -> str:
+        """The full name."""
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A name that an import binds, or that is assigned another dotted name."""
+
+    target: str
+    line: int
+    module_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Any other name of a module. `made_by` is the dotted name of what is called to make it, if so."""
+
+    name: str
+    module: str
+    line: int
+    annotation: str = ""
+    made_by: str = ""
+
+
+Binding = Function | Class | Alias | Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A module's `__getattr__`: the names it serves with the text that says from where. `complete`: and no others."""
+
+    table: Mapping[str, str]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What a module binds. `typing_names` are bound for type checkers only; `open` says why there may be more."""
+
+    name: str
+    path: str
+    is_package: bool
+    names: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    typing_names: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+    exported: frozenset[str] | None = None
+    lazy: Lazy | None = None
+    open: str = ""

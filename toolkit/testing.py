@@ -1,0 +1,59 @@
+"""For rule authors, ours and plugins': a rule's examples are its tests.
+
+from verl_doctor.toolkit.testing import check_examples
+
+def test_examples():
+    check_examples(my_rule)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.judge import Selection, judge
+from verl_doctor.toolkit.result import CheckResult
+from verl_doctor.toolkit.rule import Check, Example
+
+HEADINGS = ("## Why it matters", "## How to fix")
+_EVERY_COST = frozenset({"instant", "live", "gpu", "cluster", "slow"})
+
+
+def run_check(check: Check, *facts: Any) -> CheckResult:
+    """Judge these facts, and nothing else, by one rule.
+
+    A fact that could not be had is given as a pair: its type and the `Unknown`.
+    """
+    given: Mapping[type, Any] = dict(
+        fact if isinstance(fact, tuple) else (type(fact), fact) for fact in facts
+    )
+    selection = Selection(costs=_EVERY_COST)
+    (result,) = judge([check], Collection([], given), selection, today=date(2026, 1, 1))
+    return result
+
+
+def check_example(check: Check, example: Example) -> None:
+    """Raise AssertionError, saying which example, when the rule does not do what it promises."""
+    result = run_check(check, *example.facts)
+    label = f"{check.code}, {example.name!r}"
+    if result.status in {"error", "skipped"}:
+        raise AssertionError(f"{label}: {result.status}: {result.reason}\n{result.trace}")
+    messages = [finding.message for finding in result.findings]
+    if example.expect is None:
+        if messages:
+            raise AssertionError(f"{label}: should be silent, said {messages}")
+    elif len(messages) != 1 or example.expect not in messages[0]:
+        raise AssertionError(f"{label}: should say {example.expect!r} once, said {messages}")
+
+
+def check_examples(check: Check) -> None:
+    """Raise AssertionError unless the rule is documented, has a silent and a speaking example, and all hold."""
+    for heading in HEADINGS:
+        if heading not in check.documentation:
+            raise AssertionError(f"{check.code}: its docstring lacks the heading '{heading}'")
+    if {example.expect is None for example in check.examples} != {True, False}:
+        raise AssertionError(f"{check.code}: it needs a silent and a speaking example")
+    for example in check.examples:
+        check_example(check, example)
