@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
 _PYTHON = Interpreter(
     executable="/env/bin/python",
@@ -53,5 +53,5 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
             f"The target's Python could not be asked: {interpreter.reason}",
             Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
             remedy="Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python",
-            stops=("every job",),
+            stops=(EVERY_JOB,),
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from verl_doctor.toolkit.fact_requirements import Requirements, Unmet
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, check
 from verl_doctor.toolkit.text import counted
 
 # The order in which conflicts are told: what most often decides whether a job starts.
@@ -182,7 +182,7 @@ def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
         ),
         remedy="Install what is missing; verl-doctor fix --select PKG101 shows the command",
         severity="error" if essential else "warning",
-        stops=("every job",) if essential else (),
+        stops=(EVERY_JOB,) if essential else (),
     )
 
 
@@ -226,7 +226,7 @@ def _contradiction(wishes: list[Unmet]) -> Finding:
         ),
         remedy="Install versions that agree; verl-doctor fix --select PKG101 shows the command",
         severity=severity,
-        stops=("every job",) if reasons else (),
+        stops=(EVERY_JOB,) if reasons else (),
     )
 
 

@@ -53,6 +53,10 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
             said = reader.value(text, scope)
             about_versions = _mentions_a_probe(text)
             return Verdict(said.startswith(start) if isinstance(said, str) else None, about_versions)
+        case ast.Call(func=ast.Attribute(value=ast.Set(elts=elements), attr="issubset"), args=[among]):
+            asked = reader.value(among, scope)
+            if isinstance(asked, Probe):
+                return _combined([_inside(reader.value(element, scope), asked) for element in elements], both=True)
         case ast.Call(func=function) if dotted(function).rpartition(".")[2] in _HELPERS:
             return _helper(test, reader, scope)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
@@ -88,11 +92,7 @@ def _has(owner: Value, name: str, reader: Reader) -> bool | None:
 def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope: Scope) -> Verdict:
     values = [reader.value(node, scope) for node in nodes]
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and isinstance(values[1], Probe):
-        probe, name = values[1], values[0]
-        inside = None
-        if isinstance(name, str):
-            inside = True if name in probe.names else False if probe.complete else None
-        verdict = Verdict(inside, probe=True)
+        verdict = _inside(values[0], values[1])
         return verdict.negated() if isinstance(ops[0], ast.NotIn) else verdict
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)):
         verdict = _among(values[0], nodes, reader, scope)
@@ -104,6 +104,12 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope
         _mentions_a_probe(node) for node in nodes
     )
     return Verdict(None if None in results else all(results), about_versions)
+
+
+def _inside(name: Value, probe: Probe) -> Verdict:
+    if not isinstance(name, str):
+        return Verdict(None, probe=True)
+    return Verdict(True if name in probe.names else False if probe.complete else None, probe=True)
 
 
 def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) -> Verdict:
@@ -166,8 +172,6 @@ def _mentions_a_probe(test: ast.expr) -> bool:
 
 def is_universal(test: ast.expr) -> bool:
     """Whether the condition holds in some process of every run, like `self.node_rank == 0`."""
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return all(is_universal(value) for value in test.values)
     return _ALWAYS_SOMEWHERE.fullmatch(text_of(test)) is not None
 
 
@@ -179,6 +183,9 @@ def opposite(test: ast.expr) -> ast.expr:
     }  # fmt: skip
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return test.operand
+    if isinstance(test, ast.BoolOp):
+        other = ast.Or() if isinstance(test.op, ast.And) else ast.And()
+        return ast.BoolOp(other, [opposite(value) for value in test.values])
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return ast.Compare(test.left, [flipped[type(test.ops[0])]()], test.comparators)
     return ast.UnaryOp(ast.Not(), test)

@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from verl_doctor.toolkit.api_guards import judge
-from verl_doctor.toolkit.api_values import Entry, LocalClass, Reader, Scope, SelfOf, annotation_text, import_entries
+from verl_doctor.toolkit.api_values import (
+    Entry,
+    LocalClass,
+    Reader,
+    Scope,
+    SelfOf,
+    annotation_text,
+    import_entries,
+)
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)

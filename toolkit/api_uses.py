@@ -29,7 +29,7 @@ from verl_doctor.toolkit.api_values import (
     signature_of_call,
 )
 from verl_doctor.toolkit.classes import mro
-from verl_doctor.toolkit.pysource import text_of
+from verl_doctor.toolkit.pysource import dotted, text_of
 from verl_doctor.toolkit.resolve import Answer, Missing, Present, Sources
 from verl_doctor.toolkit.summary import absolute
 from verl_doctor.toolkit.symbols import Class, Function, Module
@@ -71,13 +71,18 @@ class Import:
 
 @dataclass(slots=True)
 class Uses:
-    """All that was read from one module. `calls` are the names that each unit mentions, with the condition if any."""
+    """All that was read from one module.
+
+    `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
+    it. `units` maps each function or method to its class, if it has one.
+    """
 
     module: str
     path: str
     uses: list[Use] = field(default_factory=list)
     imports: list[Import] = field(default_factory=list)
     mentions: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    calls: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
 
 
@@ -203,6 +208,10 @@ class _Walker:
 
     def _under(self, test: ast.expr, context: _Context) -> _Context:
         """The context below a condition that the trees do not decide."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            for part in test.values:
+                context = self._under(part, context)
+            return context
         verdict = judge(test, self.reader, context.scope)
         if verdict.holds is True or is_universal(test):
             return context
@@ -288,6 +297,8 @@ class _Walker:
                 return
             case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), *_]):
                 self.scopes.patched.add(name)
+        if called := dotted(node.func).rpartition(".")[2]:
+            _note(self.found.calls, called, context)
         callee = self.reader.value(node.func, context.scope)
         self._remember_update(node, context)
         if not self._is_watched(callee):
@@ -481,9 +492,14 @@ class _Walker:
         return ""
 
     def _mention(self, name: str, context: _Context) -> None:
-        known = self.found.mentions.setdefault(context.unit, {})
-        if name not in known or len(context.when) < len(known[name]):
-            known[name] = context.when
+        _note(self.found.mentions, name, context)
+
+
+def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: _Context) -> None:
+    """Remember the mention of a name that stands under the fewest conditions."""
+    known = names.setdefault(context.unit, {})
+    if name not in known or len(context.when) < len(known[name]):
+        known[name] = context.when
 
 
 def _resolution(answer: Answer) -> Resolution:

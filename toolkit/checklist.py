@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from verl_doctor.toolkit.fact_markers import Markers
-
 from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render_markdown import escaped

@@ -135,7 +135,7 @@ def constructor(sources: Sources, owner: Class) -> tuple[Signature, str] | None:
     parts = list(mro(sources, owner))
     if owner.keywords and set(owner.keywords) - {"omit_defaults", "dict", "array_like", "kw_only"}:
         return None
-    if any(isinstance(part, Class) and ("__new__" in part.members or part.keywords and part is not owner) for part in parts):
+    if any(isinstance(part, Class) and ("__new__" in part.members or (part.keywords and part is not owner)) for part in parts):
         return None
     for part in parts:
         if not isinstance(part, Class):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.api_uses import Use, Uses, read_uses
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
-from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.moved import definitions
 from verl_doctor.toolkit.own_imports import read_imports
 from verl_doctor.toolkit.pysource import ModuleFile, SourceTree, Unreadable, parse, read
@@ -45,6 +45,16 @@ class VllmUse:
     reason: str = ""
     read_from: str = ""
 
+    @property
+    def breaks(self) -> bool:
+        """Whether the line fails when it is reached."""
+        return self.resolution == "missing" and not self.guard
+
+    @property
+    def last(self) -> str:
+        """The name itself: of the argument, the attribute, or the thing imported."""
+        return self.name.rstrip(")").replace("(", ".").replace(":", ".").rpartition(".")[2]
+
 
 @dataclass(frozen=True)
 class VllmUses:
@@ -73,7 +83,7 @@ def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
     reading = _Reading(verl, vllm)
     begin = entries(reading.verl, reading.tree)
     if not begin:
-        return Unknown(f"{verl.folder} has no vLLM rollout where verl keeps it")
+        return Absent(f"{verl.folder} has no vLLM rollout where verl keeps it")
     reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
     later = _optional(reached.values(), reading)
     found = [
@@ -146,19 +156,22 @@ class _Reading:
         return tree, source
 
     def located(self, uses: list[VllmUse]) -> list[VllmUse]:
-        """Say for each missing import where the name is defined now, if that is one place."""
-        names = {_last(use) for use in uses if use.resolution == "missing" and use.kind == "import"}
-        places = definitions(self.vllm, names)
+        """Say for each name that a module lacks where it is defined now, if that is one place."""
+        moved = {use: name for use in uses if use.resolution == "missing" and (name := self._moved_name(use))}
+        places = definitions(self.vllm, moved.values())
         return [
-            replace(use, now=f"{now[0]}.{_last(use)}")
-            if use.kind == "import" and len(now := places.get(_last(use), ())) == 1
+            replace(use, now=f"{places[moved[use]][0]}.{moved[use]}")
+            if use in moved and len(places.get(moved[use], ())) == 1
             else use
             for use in uses
         ]
 
-
-def _last(use: VllmUse) -> str:
-    return use.name.rpartition(":")[2] if ":" in use.name else ""
+    def _moved_name(self, use: VllmUse) -> str:
+        """The name to look for elsewhere: that of an import, or an attribute of a module."""
+        if use.kind == "import":
+            return use.name.rpartition(":")[2] if ":" in use.name else ""
+        owner, _, name = use.name.rpartition(".")
+        return name if use.kind == "attribute" and self.vllm.locate(owner) is not None else ""
 
 
 def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
@@ -205,3 +218,8 @@ def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> VllmUse:
         reason=use.reason,
         read_from=use.read_from,
     )
+
+
+def rollouts(uses: VllmUses) -> tuple[str, ...]:
+    """The rollout paths that this verl has: what rules about them judge."""
+    return uses.paths

@@ -85,7 +85,9 @@ def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
 
 
 def _facts_of(checks: Iterable[Check]) -> Iterable[type]:
-    return dict.fromkeys(need.fact for check in checks for need in (*check.applies_needs, *check.needs))
+    return dict.fromkeys(
+        need.fact for check in checks for need in (*check.applies_needs, *check.needs, *check.paths_needs)
+    )
 
 
 def _affordable(check: Check, selection: Selection) -> bool:
@@ -108,9 +110,20 @@ def _judge_one(
         reason=reason,
         seconds=time.perf_counter() - started,
         findings=findings,
-        paths=check.paths,
+        paths=_paths(check, collection),
         trace=trace,
     )
+
+
+def _paths(check: Check, collection: Collection) -> tuple[str, ...]:
+    """The paths of the job that this rule judges here; none when that cannot be told."""
+    if check.paths is None:
+        return ()
+    try:
+        found = _call(check.paths, check.paths_needs, collection)
+    except Exception:  # noqa: BLE001 - the rule itself will say what broke
+        return ()
+    return () if isinstance(found, Unknown) else tuple(found)
 
 
 def _outcome(

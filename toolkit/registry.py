@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from verl_doctor.toolkit.fact_plugins import PluginProblem, PluginProblems
-
 from verl_doctor.toolkit.change import Fix
+from verl_doctor.toolkit.fact_plugins import PluginProblem, PluginProblems
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.rule import Check
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.rule import EVERY_JOB, Finding
 
 SCHEMA_VERSION = 1
 
@@ -113,12 +113,20 @@ def status_of(findings: Iterable[Finding]) -> Status:
 
 
 def _path_verdict(path: str, results: Iterable[CheckResult]) -> PathVerdict:
-    judges = [result for result in results if path in result.paths]
-    stopping = tuple(r.code for r in judges if any(path in finding.stops for finding in r.findings))
+    known = list(results)
+    stopping = tuple(result.code for result in known if _stops(result, path))
     if stopping:
         return PathVerdict(path, "stops", stopping)
-    silent = tuple(r.code for r in judges if r.status in {"skipped", "error", "not_applicable"})
+    silent = tuple(
+        result.code
+        for result in known
+        if path in result.paths and result.status in {"skipped", "error", "not_applicable"}
+    )
     return PathVerdict(path, "unknown", silent) if silent else PathVerdict(path, "starts")
+
+
+def _stops(result: CheckResult, path: str) -> bool:
+    return any(path in finding.stops or EVERY_JOB in finding.stops for finding in result.findings)
 
 
 def document(report: Report) -> dict[str, Any]:

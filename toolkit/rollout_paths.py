@@ -31,7 +31,7 @@ def entries(verl: SourceTree, parsed: Callable[[str], ast.Module | None]) -> dic
     registered = _registered(verl, parsed(f"{verl.name}.{_REGISTRY[0]}"))
     also: tuple[str, ...] = ()
     if not registered and _is_module(verl, _ROLLOUT):
-        registered = {mode: f"{verl.name}.{_ROLLOUT}" for mode in ("sync", "async")}
+        registered = dict.fromkeys(("sync", "async"), f"{verl.name}.{_ROLLOUT}")
         also = (f"{verl.name}.{_SHARDING}",)
     found = {}
     if "sync" in registered:
@@ -72,7 +72,8 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
     """Follow a path from its entry modules.
 
     An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
-    condition. Elsewhere a function is run when something that is run mentions its name unconditionally.
+    condition. Elsewhere a function is run when something that is run calls its name unconditionally: a function
+    that is only handed on, for instance to patch vLLM with it, may never be called.
     """
     found, begin = Reach(), tuple(start)
     for name in begin:
@@ -107,14 +108,15 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
             break
         optional |= more
     found.units |= methods.keys() - optional
+    calls = _sites(found, read, calls_only=True)
     while True:
-        mentioned = {
+        called = {
             name
-            for name, places in sites.items()
+            for name, places in calls.items()
             for where, when in places
             if not when and (where.endswith(":") or where in found.units)
         }
-        more = {unit for unit, (name, _) in offered.items() if name in mentioned} - found.units - optional
+        more = {unit for unit, (name, _) in offered.items() if name in called} - found.units - optional
         if not more:
             return
         found.units |= more
@@ -153,13 +155,17 @@ def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tup
     return offered
 
 
-def _sites(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """For each name, the functions that mention it, each with the conditions around the mention."""
+def _sites(
+    found: Reach, read: Callable[[str], Uses | None], *, calls_only: bool = False
+) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """For each name, the functions that mention it (or call it), each with the conditions around that."""
     sites: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for module in found.modules:
         uses = read(module)
-        for unit, mentions in (uses.mentions if uses else {}).items():
-            for name, when in mentions.items():
+        if uses is None:
+            continue
+        for unit, names in (uses.calls if calls_only else uses.mentions).items():
+            for name, when in names.items():
                 sites.setdefault(name, []).append((f"{module}:{unit}", when))
     return sites
 

@@ -13,6 +13,9 @@ from verl_doctor.toolkit.facts import Need, needs_of
 Severity = Literal["error", "warning", "info"]
 Cost = Literal["instant", "live", "gpu", "cluster", "slow"]
 
+EVERY_JOB = "every job"
+"""What a finding stops that leaves no path of a job."""
+
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 
@@ -41,7 +44,7 @@ class Finding:
     """One thing that is wrong: said in a sentence, proven by evidence, with the next step.
 
     `severity` is the rule's own unless the finding lowers it. `fix` names the fix that would help. `stops` names the
-    paths of a job (for instance "async rollout") that cannot run because of it. `also` are further places with the
+    paths of a job (for instance "async rollout", or `EVERY_JOB`) that cannot run because of it. `also` are further places with the
     same root cause.
     """
 
@@ -81,7 +84,8 @@ class Check:
     requires: frozenset[str] = frozenset()
     applies: Callable[..., str | None] | None = None
     applies_needs: tuple[Need, ...] = ()
-    paths: tuple[str, ...] = ()
+    paths: Callable[..., tuple[str, ...]] | None = None
+    paths_needs: tuple[Need, ...] = ()
     examples: tuple[Example, ...] = field(default=(), repr=False)
 
     @property
@@ -108,14 +112,15 @@ def check(
     since: str = "0.1",
     requires: Iterable[str] = (),
     applies: Callable[..., str | None] | None = None,
-    paths: Iterable[str] = (),
+    paths: Callable[..., tuple[str, ...]] | None = None,
     examples: Iterable[Example] = (),
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Declare a rule.
 
     `requires` are codes that must have passed, or this rule is skipped: one root cause gives one red line.
     `applies` is a function of facts that returns why the rule is irrelevant here, or None when it is relevant.
-    `paths` are the paths of a job that the rule judges; a finding names those it `stops`.
+    `paths` is a function of facts that returns the paths of a job that the rule judges, for instance "async rollout";
+    a finding names those it `stops`.
 
     Raises TypeError or ValueError at import when the declaration is wrong.
     """
@@ -137,7 +142,8 @@ def check(
             requires=frozenset(requires),
             applies=applies,
             applies_needs=needs_of(applies) if applies else (),
-            paths=tuple(paths),
+            paths=paths,
+            paths_needs=needs_of(paths) if paths else (),
             examples=tuple(examples),
         )
 

@@ -10,17 +10,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.fact_plugins import PluginProblems
-from verl_doctor.toolkit.marker import Marker
-
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Config, load
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_plugins import PluginProblems
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.judge import Selection, judge, unknown_words
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.target import Options, Target, UsageError, discover

@@ -231,14 +231,13 @@ OWNER, USER, GROUP, MASK, OTHER, NO_ID = 1, 2, 4, 16, 32, 0xFFFFFFFF
 
 
 def test_access_lists_stay_and_none_is_inherited(root: Path) -> None:
-    rules = access_list(
-        (OWNER, 6, NO_ID), (USER, 4, 1234), (GROUP, 4, NO_ID), (MASK, 4, NO_ID), (OTHER, 0, NO_ID)
-    )
+    rest = ((USER, 4, 1234), (GROUP, 4, NO_ID), (MASK, 4, NO_ID), (OTHER, 0, NO_ID))
+    rules = access_list((OWNER, 6, NO_ID), *rest)
     (root / "with.py").write_bytes(b"old\n")
     (root / "without.py").write_bytes(b"old\n")
     try:
         os.setxattr(root / "with.py", "system.posix_acl_access", rules)
-        os.setxattr(root, "system.posix_acl_default", rules)
+        os.setxattr(root, "system.posix_acl_default", access_list((OWNER, 7, NO_ID), *rest))
     except OSError as error:
         pytest.skip(f"no access lists here: {error.strerror}")
     changes = [ReplaceFile(root / name, b"old\n", b"new\n") for name in ("with.py", "without.py")]

@@ -30,7 +30,11 @@ class Cable:
     length: int
 
 
-@check("HOST901", paths=["training"])
+def training(disk: Disk | Unknown) -> tuple[str, ...]:
+    return ("training",)
+
+
+@check("HOST901", paths=training)
 def disk_is_full(disk: Disk) -> Iterator[Finding]:
     """The disk is full."""
     if disk.free == 0:

@@ -1,0 +1,33 @@
+"""What vLLM renamed, with dates: knowledge that the sources of one release cannot tell. Rules read it, none repeats it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rename:
+    """An old name and what replaces it. `since` says which release changed what, `as_of` when that was looked up."""
+
+    code: str
+    old: str
+    new: str
+    inverted: bool
+    since: str
+    upstream: str
+    as_of: str
+
+
+LOG_REQUESTS = Rename(
+    code="VLLM101",
+    old="disable_log_requests",
+    new="enable_log_requests",
+    inverted=True,
+    since=(
+        "vLLM 0.10.1 replaced the field, 0.12.0 removed the attribute and the keyword, "
+        "0.17.0 the command-line flag"
+    ),
+    upstream="vllm-project/vllm#21739, #29402",
+    as_of="2026-11",
+)
+RENAMES = (LOG_REQUESTS,)

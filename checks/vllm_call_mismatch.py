@@ -1,0 +1,78 @@
+"""VLLM103: verl calls something of vLLM with arguments that it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._vllm_breaks import breaks, by_cause, finding
+from verl_doctor.toolkit.fact_trees import Tree
+from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+VERL = Tree("/env/verl", "verl", "0.6.1", "site-packages")
+VLLM = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
+SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+PATHS = ("sync rollout", "async rollout")
+TOO_MANY = VllmUse(
+    SERVER, 340, "positional", "vllm.entrypoints.openai.api_server.init_app_state(4)", "missing", "start",
+    ("async rollout",), now="engine_client, state, args", read_from="/env/vllm/entrypoints/openai/api_server.py",
+)  # fmt: skip
+RENAMED = VllmUse(
+    SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
+    "start", ("async rollout",), now="enable_log_requests",
+)  # fmt: skip
+
+
+@check(
+    "VLLM103",
+    paths=rollouts,
+    examples=[
+        Example("every call fits", (VllmUses(VERL, VLLM, (), 170, PATHS),)),
+        Example("a rename that VLLM101 reports", (VllmUses(VERL, VLLM, (RENAMED,), 170, PATHS),)),
+        Example(
+            "a function takes one argument less",
+            (VllmUses(VERL, VLLM, (TOO_MANY,), 170, PATHS),),
+            expect="init_app_state() is called with 4 positional arguments",
+        ),
+    ],
+)
+def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
+    """Verl calls vLLM with arguments that it does not take.
+
+    ## Why it matters
+    The call raises TypeError when it is reached: at engine start, after the model has been loaded, or later. Where as
+    many arguments are taken in another order, nothing raises and the values land in the wrong parameters.
+
+    ## How to fix
+    Change the call to the parameters that the finding shows, or install a vLLM for which this verl was written:
+    `verl-doctor matrix` lists the pairs that fit.
+    """
+    kinds = ("keyword", "positional", "required", "meaning")
+    for group in by_cause(breaks(uses, *kinds), lambda use: f"{use.name} {use.kind}"):
+        use = group[0]
+        yield finding(
+            group,
+            f"{_mismatch(use)} in vLLM {uses.vllm.version}",
+            found=use.name,
+            wanted=_wanted(use),
+            remedy="change the call, or use a vLLM release that this verl supports",
+        )
+
+
+def _mismatch(use: VllmUse) -> str:
+    callee, _, argument = use.name.rstrip(")").partition("(")
+    callee = ".".join(callee.split(".")[-2:] if callee.split(".")[-2][:1].isupper() else callee.split(".")[-1:])
+    match use.kind:
+        case "keyword":
+            return f"{callee}() is called with the keyword {argument}, which it does not take"
+        case "positional":
+            return f"{callee}() is called with {argument} positional arguments, more than it takes"
+        case "required":
+            return f"{callee}() is called without {argument}, which it requires"
+    return f"{callee}() is called with ({argument}), while its parameters stand in another order"
+
+
+def _wanted(use: VllmUse) -> str:
+    if use.kind == "keyword":
+        return f"{use.now}?" if use.now else "a keyword that it takes"
+    return f"({use.now})"

@@ -1,0 +1,87 @@
+"""Remembered answers: valid for exactly the files they came from, and never worse than none."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from verl_doctor.toolkit.remember import remembered
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    parts: tuple[Part, ...]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "a.py").write_text("x = 1\n")
+    return folder
+
+
+def ask(sources: Path, said: str = "first") -> str:
+    answer = remembered("answers", Answer, [sources], lambda: Answer((Part(said, (1, 2)),)))
+    assert answer.parts[0].lines == (1, 2)
+    return answer.parts[0].name
+
+
+def cache() -> Path:
+    return platformdirs.user_cache_path("verl-doctor") / "answers.json"
+
+
+def test_the_same_files_give_the_same_answer_without_computing_it(sources: Path) -> None:
+    assert ask(sources) == "first"
+    assert ask(sources, "second") == "first"
+
+
+def test_a_changed_file_is_noticed_even_with_its_old_time(sources: Path) -> None:
+    ask(sources)
+    file = sources / "a.py"
+    before = file.stat()
+    replacement = sources / "new"
+    replacement.write_text("x = 2\n")
+    os.utime(replacement, ns=(before.st_atime_ns, before.st_mtime_ns))
+    replacement.replace(file)
+    assert ask(sources, "second") == "second"
+
+
+def test_a_new_a_renamed_and_a_removed_file_are_noticed(sources: Path) -> None:
+    ask(sources)
+    (sources / "b.py").write_text("")
+    assert ask(sources, "new") == "new"
+    (sources / "b.py").rename(sources / "c.py")
+    assert ask(sources, "renamed") == "renamed"
+    (sources / "c.py").unlink()
+    assert ask(sources, "gone") == "first"
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"{", b"[3]", b'[{"key": 3}]', b"\xff" * 100, b"[" * 100_000])
+def test_a_damaged_cache_is_as_good_as_none(sources: Path, nonsense: bytes) -> None:
+    ask(sources)
+    cache().write_bytes(nonsense)
+    assert ask(sources, "second") == "second"
+    assert ask(sources, "third") == "second"
+
+
+def test_a_remembered_answer_of_another_shape_is_computed_anew(sources: Path) -> None:
+    ask(sources)
+    cache().write_text(cache().read_text().replace('"lines"', '"rows"'))
+    assert ask(sources, "second") == "second"
+
+
+def test_a_cache_that_cannot_be_written_is_no_harm(sources: Path) -> None:
+    cache().parent.parent.mkdir(parents=True, exist_ok=True)
+    cache().parent.write_text("a file where the folder should be")
+    assert ask(sources) == "first"

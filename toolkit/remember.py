@@ -1,0 +1,92 @@
+"""Answers that are dear to compute, remembered between runs in the doctor's own cache folder.
+
+An answer is valid for exactly the files that it was computed from, and for this version of the doctor's own code. A
+cache that cannot be read or written, or that holds nonsense, is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from verl_doctor.toolkit.facts import F
+
+_KEPT = 16  # answers of one kind, the youngest first
+_LARGEST = 16_000_000  # bytes
+
+
+def remembered(name: str, fact: type[F], folders: Iterable[Path], compute: Callable[[], F]) -> F:
+    """Return the answer for the Python sources below these folders, computing it when they are not the same as then."""
+    key = fingerprint([*folders, Path(__file__).parent])
+    file = platformdirs.user_cache_path("verl-doctor") / f"{name}.json"
+    answers = _read(file)
+    for entry in answers:
+        if entry.get("key") == key:
+            with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
+                return _restored(fact, entry["is"])
+    answer = compute()
+    _write(file, [{"key": key, "is": asdict(answer)}, *answers][:_KEPT])  # type: ignore[call-overload]
+    return answer
+
+
+def fingerprint(folders: Iterable[Path]) -> str:
+    """A digest of the name, size, inode and time of every Python source below the folders, and of their compiled siblings' names."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for line in sorted(_seen(str(folder))):
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _seen(folder: str) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        yield f"{folder}\0{error.errno}\n"
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
+            yield from _seen(entry.path)
+        elif entry.name.endswith(".py"):
+            with contextlib.suppress(OSError):
+                info = entry.stat()
+                yield f"{entry.path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\n"
+        elif entry.name.endswith(".so"):
+            yield f"{entry.path}\n"
+
+
+def _restored(fact: type[F], value: Any) -> F:
+    import dacite  # noqa: PLC0415 - only when there is something to restore
+
+    return dacite.from_dict(fact, value, dacite.Config(cast=[tuple]))  # type: ignore[type-var]
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        if file.stat().st_size <= _LARGEST:
+            answers = json.loads(file.read_bytes())
+            if isinstance(answers, list) and all(isinstance(entry, dict) for entry in answers):
+                return answers
+    return []
+
+
+def _write(file: Path, answers: list[dict[str, Any]]) -> None:
+    """Write whole or not at all; two doctors at once cost one of them its answer, never a damaged file."""
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump(answers, stream)
+            Path(unfinished).replace(file)
+        except OSError:
+            Path(unfinished).unlink(missing_ok=True)
