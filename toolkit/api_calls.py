@@ -18,43 +18,49 @@ class Given:
     """One keyword of a call, wherever it is written: in the call itself, or in a dict that is spread into it."""
 
     name: str
-    line: int
+    at: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What became of one argument. `nearest` is what a person would compare it with."""
+    """What became of one argument. `at` is its line and column, `nearest` is what a person would compare it with."""
 
     kind: Kind
     name: str
-    line: int
+    at: tuple[int, int]
     fits: bool
     nearest: str = ""
 
 
-def match(call: ast.Call, keywords: list[Given], signature: Signature, *, all_known: bool) -> Iterator[Fit]:
-    """Compare a call with a signature. `all_known` says that no argument hides behind a `*` or `**`."""
-    accepted = {parameter.name: parameter for parameter in signature.parameters if parameter.kind != "positional"}
-    for keyword in keywords:
-        fits = keyword.name in accepted or signature.more_keywords
-        yield Fit("keyword", keyword.name, keyword.line, fits, "" if fits else nearest(keyword.name, accepted))
+def keyword_fit(keyword: Given, signature: Signature) -> Fit:
+    """Whether a callee takes this keyword."""
+    accepted = [parameter.name for parameter in signature.parameters if parameter.kind != "positional"]
+    fits = keyword.name in accepted or signature.more_keywords
+    return Fit("keyword", keyword.name, keyword.at, fits, "" if fits else nearest(keyword.name, accepted))
+
+
+def places_fit(call: ast.Call, keywords: Iterable[Given], signature: Signature, *, all_known: bool) -> Iterator[Fit]:
+    """Whether the positional arguments fit, and whether none is lacking.
+
+    `all_known` says that no keyword hides behind a `**`.
+    """
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return
+    at = (call.lineno, call.col_offset)
     places = [parameter for parameter in signature.parameters if parameter.kind != "keyword"]
     shown = ", ".join(parameter.name for parameter in signature.parameters)
     if call.args:
         fits = len(call.args) <= len(places) or signature.more_positional
-        yield Fit("positional", str(len(call.args)), call.lineno, fits, "" if fits else shown)
-        if fits and _meanings_moved(call.args, places):
-            yield Fit("meaning", ", ".join(_tail(node) for node in call.args), call.lineno, fits=False, nearest=shown)
+        yield Fit("positional", str(len(call.args)), at, fits, "" if fits else shown)
         if not fits:
             return
-    if not all_known:
-        return
-    filled = {parameter.name for parameter in places[: len(call.args)]} | {keyword.name for keyword in keywords}
-    for parameter in signature.parameters:
-        if parameter.required and parameter.name not in filled:
-            yield Fit("required", parameter.name, call.lineno, fits=False, nearest=shown)
+        if _meanings_moved(call.args, places):
+            yield Fit("meaning", ", ".join(_tail(node) for node in call.args), at, fits=False, nearest=shown)
+    if all_known:
+        filled = {parameter.name for parameter in places[: len(call.args)]} | {keyword.name for keyword in keywords}
+        for parameter in signature.parameters:
+            if parameter.required and parameter.name not in filled:
+                yield Fit("required", parameter.name, at, fits=False, nearest=shown)
 
 
 def _meanings_moved(arguments: list[ast.expr], places: list[Parameter]) -> bool:

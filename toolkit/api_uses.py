@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from verl_doctor.toolkit.api_calls import Fit, Given, match, nearest
+from verl_doctor.toolkit.api_calls import Fit, Given, keyword_fit, nearest, places_fit
 from verl_doctor.toolkit.api_guards import (
     Handler,
     error_of,
@@ -50,6 +50,7 @@ class Use:
     kind: str
     name: str
     line: int
+    column: int
     resolution: Resolution
     unit: str
     when: tuple[str, ...] = ()
@@ -280,10 +281,10 @@ class _Walker:
         if not self._is_watched(owner):
             return
         if isinstance(node.ctx, ast.Load):
-            self._record_member(owner, node.attr, node.lineno, "attribute", context)
+            self._record_member(owner, node.attr, _at(node), "attribute", context)
         elif isinstance(node.ctx, ast.Store):
             if isinstance(owner, Instance):
-                self._record_member(owner, node.attr, node.lineno, "store", context)
+                self._record_member(owner, node.attr, _at(node), "store", context)
             self.scopes.patched.add(node.attr)
 
     def _call(self, node: ast.Call, context: _Context) -> None:
@@ -292,7 +293,7 @@ class _Walker:
                 value = self.reader.value(owner, context.scope)
                 if self._is_watched(value):
                     guarded = replace(context, guard=context.guard or "getattr with a default") if default else context
-                    self._record_member(value, name, node.lineno, "attribute", guarded)
+                    self._record_member(value, name, _at(node), "attribute", guarded)
                 self._mention(name, context)
                 return
             case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), *_]):
@@ -305,23 +306,20 @@ class _Walker:
             return
         found = signature_of_call(self.reader.sources, callee)
         if found is None:
-            self._record("call", describe(callee), node.lineno, "unknown", context, reason="its parameters are not known")
+            self._record("call", describe(callee), _at(node), "unknown", context, reason="its parameters are not known")
             return
         signature, path = found
         named, all_known = self._keywords(node, context)
         for inner, given in named:
-            for fit in match(ast.Call(node.func, [], []), [given], signature, all_known=False):
-                self._record_fit(callee, fit, inner, path)
-        plain = [given for _, given in named]
-        for fit in match(node, plain, signature, all_known=all_known):
-            if fit.kind != "keyword":
-                self._record_fit(callee, fit, context, path)
+            self._record_fit(callee, keyword_fit(given, signature), inner, path)
+        for fit in places_fit(node, [given for _, given in named], signature, all_known=all_known):
+            self._record_fit(callee, fit, context, path)
 
     def _record_fit(self, callee: Value, fit: Fit, context: _Context, path: str) -> None:
         self._record(
             fit.kind,
             f"{describe(callee)}({fit.name})",
-            fit.line,
+            fit.at,
             "present" if fit.fits else "missing",
             context,
             nearest=fit.nearest,
@@ -336,7 +334,7 @@ class _Walker:
         all_known = True
         for keyword in node.keywords:
             if keyword.arg is not None:
-                found.append((context, Given(keyword.arg, keyword.value.lineno if keyword.lineno < 1 else keyword.lineno)))
+                found.append((context, Given(keyword.arg, _at(keyword))))
             else:
                 spread = list(self._spread(keyword.value, context))
                 all_known = False
@@ -345,14 +343,18 @@ class _Walker:
 
     def _spread(self, node: ast.expr, context: _Context) -> Iterator[tuple[_Context, Given]]:
         match node:
-            case ast.Dict(keys=keys):
-                for key in keys:
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        yield context, Given(key.value, key.lineno)
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    if key is None:
+                        yield from self._spread(value, context)
+                    elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield context, Given(key.value, _at(key))
             case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
                 for keyword in keywords:
-                    if keyword.arg is not None:
-                        yield context, Given(keyword.arg, keyword.lineno)
+                    if keyword.arg is None:
+                        yield from self._spread(keyword.value, context)
+                    else:
+                        yield context, Given(keyword.arg, _at(keyword))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 verdict = judge(test, self.reader, context.scope)
                 if verdict.holds is not False:
@@ -377,15 +379,14 @@ class _Walker:
             and isinstance(target.slice, ast.Constant)
             and isinstance(target.slice.value, str)
         ):
-            self._add_spread(target.value.id, Given(target.slice.value, target.lineno), context)
+            self._add_spread(target.value.id, Given(target.slice.value, _at(target.slice)), context)
 
     def _remember_update(self, node: ast.Call, context: _Context) -> None:
         """`kwargs.update(name=value)` and `kwargs.update({"name": value})` do the same."""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "update" and isinstance(node.func.value, ast.Name):
             for part in [*node.args, ast.Call(ast.Name("dict"), [], node.keywords)]:
-                if isinstance(part, (ast.Dict, ast.Call)):
-                    for inner, given in self._spread(part, context):
-                        self._add_spread(node.func.value.id, given, inner)
+                for inner, given in self._spread(part, context):
+                    self._add_spread(node.func.value.id, given, inner)
 
     def _add_spread(self, name: str, given: Given, context: _Context) -> None:
         home = context.scope.find(name)
@@ -398,16 +399,16 @@ class _Walker:
         sources, package = self.reader.sources, self.scopes.package
         if isinstance(node, ast.Import):
             for alias in node.names:
-                self._imported(alias.name, "", sources.import_module(alias.name), alias.lineno, context)
+                self._imported(alias.name, "", sources.import_module(alias.name), _at(alias), context)
             return
         source = absolute(node, package)
         for alias in node.names:
             if alias.name == "*":
-                self._imported(source, "", sources.import_module(source), alias.lineno, context)
+                self._imported(source, "", sources.import_module(source), _at(alias), context)
             else:
-                self._imported(source, alias.name, sources.import_name(source, alias.name), alias.lineno, context)
+                self._imported(source, alias.name, sources.import_name(source, alias.name), _at(alias), context)
 
-    def _imported(self, source: str, name: str, answer: Answer, line: int, context: _Context) -> None:
+    def _imported(self, source: str, name: str, answer: Answer, at: tuple[int, int], context: _Context) -> None:
         own = self.reader.sources.own_name(source)
         if own is None:
             return
@@ -418,7 +419,7 @@ class _Walker:
         read_from = answer.read_from if isinstance(answer, Missing) else ""
         resolution = _resolution(answer)
         guard = self._caught("import", answer, context)
-        self._record("import", f"{own}:{name}" if name else own, line, resolution, context, guard, "", reason, read_from)
+        self._record("import", f"{own}:{name}" if name else own, at, resolution, context, guard, "", reason, read_from)
 
     def _own_import(self, module: str, name: str, context: _Context) -> None:
         conditional = bool(context.when or context.guard or any(context.handlers))
@@ -437,7 +438,7 @@ class _Walker:
                 return module.partition(".")[0] == self.reader.package
         return False
 
-    def _record_member(self, owner: Value, name: str, line: int, kind: str, context: _Context) -> None:
+    def _record_member(self, owner: Value, name: str, at: tuple[int, int], kind: str, context: _Context) -> None:
         sources = self.reader.sources
         if isinstance(owner, Module):
             answer = sources.member(owner, name)
@@ -452,7 +453,7 @@ class _Walker:
         read_from = answer.read_from if isinstance(answer, Missing) else ""
         nearest = self._nearest(owner, name) if resolution == "missing" else ""
         guard = self._caught(kind, answer, context)
-        self._record(kind, f"{describe(owner)}.{name}", line, resolution, context, guard, nearest, reason, read_from)
+        self._record(kind, f"{describe(owner)}.{name}", at, resolution, context, guard, nearest, reason, read_from)
 
     def _nearest(self, owner: Value, name: str) -> str:
         """The member of a class whose name is most like the missing one."""
@@ -465,7 +466,7 @@ class _Walker:
         self,
         kind: str,
         name: str,
-        line: int,
+        at: tuple[int, int],
         resolution: Resolution,
         context: _Context,
         guard: str = "",
@@ -475,7 +476,7 @@ class _Walker:
     ) -> None:
         guard = guard or self._caught(kind, None, context)
         self.found.uses.append(
-            Use(kind, name, line, resolution, context.unit, context.when, guard, nearest, reason, read_from)
+            Use(kind, name, *at, resolution, context.unit, context.when, guard, nearest, reason, read_from)
         )
 
     def _caught(self, kind: str, answer: object, context: _Context) -> str:
@@ -493,6 +494,10 @@ class _Walker:
 
     def _mention(self, name: str, context: _Context) -> None:
         _note(self.found.mentions, name, context)
+
+
+def _at(node: ast.expr | ast.keyword | ast.alias) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: _Context) -> None:

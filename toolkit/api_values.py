@@ -249,6 +249,9 @@ class Reader:
                 return self._external(name, node, scope)
             case Probe():
                 return callee
+        match node:
+            case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value=str(name))]):
+                return _thing(self.sources.import_module(name))
         if isinstance(node.func, ast.Name) and node.func.id in _CONTAINERS and len(node.args) == 1:
             inner = self.value(node.args[0], scope)
             return inner if isinstance(inner, Probe) else None

@@ -18,6 +18,8 @@ from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options, UsageError, discover, journal_homes
 from verl_doctor.toolkit.text import counted, harmless
 
+_LOST = ("gone back", "changed by someone else", "partly in place")
+
 
 @click.command()
 @target_options
@@ -82,6 +84,13 @@ def _undo_one(homes: list[Path], identifier: str | None) -> list[Transaction]:
     return apply.undo(home, identifier)
 
 
+def _is_meant(transaction: Transaction, identifier: str | None) -> bool:
+    """Whether it is the one called so ("7" and "0007" are the same), or without a name one that can be undone."""
+    if identifier is None:
+        return transaction.state not in {"undone", "failed"}
+    return transaction.id.lstrip("0") == identifier.lstrip("0")
+
+
 def _listing(homes: list[Path]) -> Iterator[str]:
     for home in homes:
         try:
@@ -128,11 +137,7 @@ def verify(*, options: Options) -> int:
             raise UsageError(str(error)) from None
         for transaction in transactions:
             if transaction.state == "applied":
-                gone = [
-                    change
-                    for change in transaction.changes
-                    if change.now in {"gone back", "changed by someone else"}
-                ]
+                gone = [change for change in transaction.changes if change.now in _LOST]
                 lost += bool(gone)
                 state = "is in place" if not gone else f"{gone[0].now}: {gone[0].path}"
                 print(harmless(f"{transaction.id}  {transaction.code}  {transaction.fix}  {state}"))

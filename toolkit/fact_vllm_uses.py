@@ -14,6 +14,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.moved import definitions
 from verl_doctor.toolkit.own_imports import read_imports
 from verl_doctor.toolkit.pysource import ModuleFile, SourceTree, Unreadable, parse, read
+from verl_doctor.toolkit.remember import remembered
 from verl_doctor.toolkit.resolve import Sources
 from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reach
 from verl_doctor.toolkit.symbols import Module
@@ -29,7 +30,7 @@ class VllmUse:
     thing used (`module:name` for an import, `callee(argument)` for an argument). `now` is where a missing name is
     defined today, or the accepted parameter nearest to it. `guard` is what avoids or catches a miss here. `when` is
     the condition under which the place is reached at all, `paths` the rollout paths that reach it (none: optional
-    parts of verl). `phase` is "import" for code that runs when the module is imported, "start" for the rest.
+    parts of verl). `column` counts UTF-8 bytes, as Python does. `phase` is "import" for code that runs when the module is imported, "start" for the rest.
     """
 
     path: str
@@ -44,6 +45,7 @@ class VllmUse:
     now: str = ""
     reason: str = ""
     read_from: str = ""
+    column: int = 0
 
     @property
     def breaks(self) -> bool:
@@ -75,7 +77,8 @@ class VllmUses:
 @collector(timeout=20)
 def vllm_uses(verl: VerlTrees, vllm: VllmTree) -> VllmUses | Unknown:
     """Read the verl tree that the job would import, and from vLLM those modules that it uses."""
-    return read_trees(verl.imported, vllm.tree)
+    pair = (verl.imported, vllm.tree)
+    return remembered(VllmUses, pair, [Path(tree.folder) for tree in pair], lambda: read_trees(*pair))
 
 
 def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
@@ -217,6 +220,7 @@ def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> VllmUse:
         now=use.nearest,
         reason=use.reason,
         read_from=use.read_from,
+        column=use.column,
     )
 
 

@@ -14,27 +14,33 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import platformdirs
 
-from verl_doctor.toolkit.facts import F
+from verl_doctor.toolkit.facts import F, Unknown
 
 _KEPT = 16  # answers of one kind, the youngest first
 _LARGEST = 16_000_000  # bytes
 
 
-def remembered(name: str, fact: type[F], folders: Iterable[Path], compute: Callable[[], F]) -> F:
-    """Return the answer for the Python sources below these folders, computing it when they are not the same as then."""
-    key = fingerprint([*folders, Path(__file__).parent])
-    file = platformdirs.user_cache_path("verl-doctor") / f"{name}.json"
+def remembered(
+    fact: type[F], about: object, folders: Iterable[Path], compute: Callable[[], F | Unknown]
+) -> F | Unknown:
+    """Return the answer for the Python sources below these folders, computing it when they are not the same as then.
+
+    `about` is whatever else the answer depends on; its `repr` counts. An `Unknown` is not remembered.
+    """
+    key = f"{fingerprint([*folders, Path(__file__).parent])} {about!r}"
+    file = platformdirs.user_cache_path("verl-doctor") / f"{fact.__name__}.json"
     answers = _read(file)
     for entry in answers:
         if entry.get("key") == key:
             with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
                 return _restored(fact, entry["is"])
     answer = compute()
-    _write(file, [{"key": key, "is": asdict(answer)}, *answers][:_KEPT])  # type: ignore[call-overload]
+    if isinstance(answer, fact):
+        _write(file, [{"key": key, "is": asdict(cast("Any", answer))}, *answers][:_KEPT])
     return answer
 
 
@@ -67,7 +73,7 @@ def _seen(folder: str) -> Iterator[str]:
 def _restored(fact: type[F], value: Any) -> F:
     import dacite  # noqa: PLC0415 - only when there is something to restore
 
-    return dacite.from_dict(fact, value, dacite.Config(cast=[tuple]))  # type: ignore[type-var]
+    return dacite.from_dict(fact, value, dacite.Config(cast=[tuple]))
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

@@ -32,13 +32,13 @@ def sources(tmp_path: Path) -> Path:
 
 
 def ask(sources: Path, said: str = "first") -> str:
-    answer = remembered("answers", Answer, [sources], lambda: Answer((Part(said, (1, 2)),)))
+    answer = remembered(Answer, "about", [sources], lambda: Answer((Part(said, (1, 2)),)))
     assert answer.parts[0].lines == (1, 2)
     return answer.parts[0].name
 
 
 def cache() -> Path:
-    return platformdirs.user_cache_path("verl-doctor") / "answers.json"
+    return platformdirs.user_cache_path("verl-doctor") / "Answer.json"
 
 
 def test_the_same_files_give_the_same_answer_without_computing_it(sources: Path) -> None:

@@ -1,0 +1,27 @@
+"""The bytes of source files, for plans: a plan is a pure function, so it asks this handle instead of the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.pysource import Unreadable, read
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """Source files of this machine. A local handle: it does not travel in a facts file."""
+
+    machine: Machine
+
+    def read(self, path: str) -> bytes | Unreadable:
+        """The content of a file."""
+        return read(Path(self.machine.at(path)))
+
+
+@collector(local=True)
+def source_files(machine: Machine) -> SourceFiles:
+    """Hand out the source files of this machine."""
+    return SourceFiles(machine)
