@@ -31,3 +31,8 @@ LOG_REQUESTS = Rename(
     as_of="2026-11",
 )
 RENAMES = (LOG_REQUESTS,)
+
+# Imports of what has no successor: a class of the same name elsewhere is another one. As of 2026-11.
+REMOVED = {
+    "vllm.model_executor.sampling_metadata:SamplingMetadata": "it was removed with the V0 engine and nothing replaces it",
+}

@@ -56,6 +56,6 @@ def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
             f"verl reads {short}.{name}, which vLLM {uses.vllm.version} does not have"
             + (f": it is {use.now} now" if "." in use.now else ""),
             found=use.reason,
-            wanted=use.now or name,
+            wanted=use.now if "." in use.now else f"{name} (nearest there: {use.now})" if use.now else name,
             remedy=f"use {use.now}" if "." in use.now else "use a vLLM release that this verl supports",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._vllm_breaks import breaks, by_cause, finding
+from verl_doctor.checks._vllm_renames import REMOVED
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -12,6 +13,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
 VERL = Tree("/env/verl", "verl", "0.6.1", "site-packages")
 VLLM = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
 PATHS = ("sync rollout", "async rollout")
+OTHER_RELEASE = "use a vLLM release that this verl supports"
 MOVED = VllmUse(
     "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py", 38, "import", "vllm.utils:FlexibleArgumentParser",
     "missing", "import", ("async rollout",), now="vllm.utils.argparse_utils.FlexibleArgumentParser",
@@ -50,15 +52,13 @@ def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
     for group in by_cause(breaks(uses, "import"), lambda use: use.name):
         use = group[0]
         module, _, name = use.name.partition(":")
-        where = f": it is in {use.now.rpartition('.')[0]} now" if use.now else ""
+        now = "" if use.name in REMOVED else use.now.rpartition(".")[0]
+        what = f"{name} from {module}" if name else module
+        where = f": it is in {now} now" if now else f": {REMOVED[use.name]}" if use.name in REMOVED else ""
         yield finding(
             group,
-            f"verl imports {name or module} from {module}, which vLLM {uses.vllm.version} does not have there{where}"
-            if name
-            else f"verl imports {module}, which vLLM {uses.vllm.version} does not have",
+            f"verl imports {what}, which vLLM {uses.vllm.version} does not have{' there' if now else ''}{where}",
             found=use.reason,
-            wanted=use.now or use.name.replace(":", "."),
-            remedy=f"import {name} from {use.now.rpartition('.')[0]}, and from {module} where that fails"
-            if use.now
-            else "use a vLLM release that this verl supports",
+            wanted=use.now if now else use.name.replace(":", "."),
+            remedy=f"import {name} from {now}, and from {module} where that fails" if now else OTHER_RELEASE,
         )

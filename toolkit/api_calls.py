@@ -39,7 +39,9 @@ def keyword_fit(keyword: Given, signature: Signature) -> Fit:
     return Fit("keyword", keyword.name, keyword.at, fits, "" if fits else nearest(keyword.name, accepted))
 
 
-def places_fit(call: ast.Call, keywords: Iterable[Given], signature: Signature, *, all_known: bool) -> Iterator[Fit]:
+def places_fit(
+    call: ast.Call, keywords: Iterable[Given], signature: Signature, *, all_known: bool
+) -> Iterator[Fit]:
     """Whether the positional arguments fit, and whether none is lacking.
 
     `all_known` says that no keyword hides behind a `**`.
@@ -57,7 +59,9 @@ def places_fit(call: ast.Call, keywords: Iterable[Given], signature: Signature, 
         if _meanings_moved(call.args, places):
             yield Fit("meaning", ", ".join(_tail(node) for node in call.args), at, fits=False, nearest=shown)
     if all_known:
-        filled = {parameter.name for parameter in places[: len(call.args)]} | {keyword.name for keyword in keywords}
+        filled = {parameter.name for parameter in places[: len(call.args)]} | {
+            keyword.name for keyword in keywords
+        }
         for parameter in signature.parameters:
             if parameter.required and parameter.name not in filled:
                 yield Fit("required", parameter.name, at, fits=False, nearest=shown)

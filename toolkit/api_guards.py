@@ -49,14 +49,18 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
             return _combined([judge(value, reader, scope) for value in values], isinstance(op, ast.And))
         case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(value=str(name))]):
             return Verdict(_has(reader.value(owner, scope), name, reader), probe=True)
-        case ast.Call(func=ast.Attribute(value=text, attr="startswith"), args=[ast.Constant(value=str(start))]):
+        case ast.Call(
+            func=ast.Attribute(value=text, attr="startswith"), args=[ast.Constant(value=str(start))]
+        ):
             said = reader.value(text, scope)
             about_versions = _mentions_a_probe(text)
             return Verdict(said.startswith(start) if isinstance(said, str) else None, about_versions)
         case ast.Call(func=ast.Attribute(value=ast.Set(elts=elements), attr="issubset"), args=[among]):
             asked = reader.value(among, scope)
             if isinstance(asked, Probe):
-                return _combined([_inside(reader.value(element, scope), asked) for element in elements], both=True)
+                return _combined(
+                    [_inside(reader.value(element, scope), asked) for element in elements], both=True
+                )
         case ast.Call(func=function) if dotted(function).rpartition(".")[2] in _HELPERS:
             return _helper(test, reader, scope)
         case ast.Compare(left=left, ops=ops, comparators=comparators):
@@ -97,9 +101,7 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)):
         verdict = _among(values[0], nodes, reader, scope)
         return verdict.negated() if isinstance(ops[0], ast.NotIn) else verdict
-    results = [
-        _ordered(left, op, right) for left, op, right in zip(values, ops, values[1:], strict=False)
-    ]
+    results = [_ordered(left, op, right) for left, op, right in zip(values, ops, values[1:], strict=False)]
     about_versions = any(isinstance(value, Version) for value in values) or any(
         _mentions_a_probe(node) for node in nodes
     )
@@ -152,8 +154,14 @@ def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
 def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
     """`is_version_ge(pkg="vllm", minver="0.7.3")`, verl's own helper (verl/utils/vllm/utils.py)."""
     given = {keyword.arg: reader.value(keyword.value, scope) for keyword in call.keywords if keyword.arg}
-    given |= dict(zip(("pkg", "minver"), (reader.value(argument, scope) for argument in call.args), strict=False))
-    if given.get("pkg", reader.package) == reader.package and isinstance(given.get("minver"), str) and reader.version:
+    given |= dict(
+        zip(("pkg", "minver"), (reader.value(argument, scope) for argument in call.args), strict=False)
+    )
+    if (
+        given.get("pkg", reader.package) == reader.package
+        and isinstance(given.get("minver"), str)
+        and reader.version
+    ):
         try:
             return Verdict(Version(reader.version) >= Version(str(given["minver"])), probe=True)
         except InvalidVersion:
@@ -247,4 +255,3 @@ def error_of(kind: str, answer: object) -> str:
         missing_module = isinstance(answer, Missing) and answer.what == "module"
         return "ModuleNotFoundError" if missing_module else "ImportError"
     return "AttributeError" if kind in {"attribute", "store"} else "TypeError"
-

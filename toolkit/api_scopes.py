@@ -49,7 +49,8 @@ class Scopes:
         local = self._class_of.get(id(node))
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         is_bound = local is not None and not any(
-            isinstance(part, ast.Name) and part.id in {"staticmethod", "classmethod"} for part in node.decorator_list
+            isinstance(part, ast.Name) and part.id in {"staticmethod", "classmethod"}
+            for part in node.decorator_list
         )
         for index, argument in enumerate(arguments):
             if index == 0 and is_bound and local is not None:
@@ -84,7 +85,9 @@ class Scopes:
         """Note what the methods of a class store on `self`."""
         local = LocalClass(node)
         local.bases = tuple(
-            self._classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in self._classes
+            self._classes[base.id]
+            for base in node.bases
+            if isinstance(base, ast.Name) and base.id in self._classes
         )
         self._classes[node.name] = local
         methods = [part for part in node.body if isinstance(part, _Functions)]
@@ -199,7 +202,9 @@ def _stores(method: _FunctionNode, this: str) -> Iterator[tuple[str, ast.expr | 
                             for part in ast.walk(target):
                                 if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
                                     yield part.attr, None, ""
-            case ast.AnnAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=attr), annotation=annotation):
+            case ast.AnnAssign(
+                target=ast.Attribute(value=ast.Name(id=owner), attr=attr), annotation=annotation
+            ):
                 if owner == this:
                     yield attr, None, annotation_text(annotation)
             case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=attr)) if owner == this:

@@ -75,7 +75,8 @@ class Uses:
     """All that was read from one module.
 
     `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
-    it. `units` maps each function or method to its class, if it has one.
+    it. `units` maps each function or method to its class, if it has one. `dead` are functions that are mentioned here
+    only where the two trees say that the code is not reached.
     """
 
     module: str
@@ -85,6 +86,7 @@ class Uses:
     mentions: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     calls: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ def read_uses(tree: ast.Module, module: Module, sources: Sources, package: str, 
     reader = Reader(sources, module, package, version)
     walker = _Walker(reader, Scopes(reader))
     walker.block(tree.body, _Context(walker.scopes.of_module(tree)))
+    live = {name for mentions in walker.found.mentions.values() for name in mentions}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - live)
     return walker.found
 
 
@@ -142,10 +147,14 @@ class _Walker:
                 self._try(node, context)
             case ast.With() | ast.AsyncWith():
                 guards = tuple(
-                    handler for item in node.items if (handler := suppressing(item, self.reader, context.scope))
+                    handler
+                    for item in node.items
+                    if (handler := suppressing(item, self.reader, context.scope))
                 )
                 self.expressions(node, context)
-                self.block(node.body, replace(context, handlers=(*context.handlers, guards)) if guards else context)
+                self.block(
+                    node.body, replace(context, handlers=(*context.handlers, guards)) if guards else context
+                )
             case ast.For() | ast.AsyncFor() | ast.While():
                 self.expressions(node, context)
                 self.block(node.body, context)
@@ -185,7 +194,9 @@ class _Walker:
         if verdict.holds is not False:
             self.block(node.body, context if verdict.holds else self._under(node.test, context))
         if verdict.holds is not True:
-            self.block(node.orelse, context if verdict.holds is False else self._under(opposite(node.test), context))
+            self.block(
+                node.orelse, context if verdict.holds is False else self._under(opposite(node.test), context)
+            )
 
     def _try(self, node: ast.Try, context: _Context) -> None:
         handlers = tuple(handler_of(part) for part in node.handlers)
@@ -199,7 +210,12 @@ class _Walker:
             if "missing" in misses and not taken:
                 taken = True
                 self.block(part.body, inner)
-            elif handler.only_for_imports and misses <= {"present"} and body and not _imports_others(node, self.reader):
+            elif (
+                handler.only_for_imports
+                and misses <= {"present"}
+                and body
+                and not _imports_others(node, self.reader)
+            ):
                 continue
             else:
                 self.block(part.body, self._noted(inner, handler.text))
@@ -248,7 +264,9 @@ class _Walker:
             case ast.Name(id=name):
                 self._mention(name, context)
             case ast.Lambda():
-                self.expression(node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope)))
+                self.expression(
+                    node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope))
+                )
                 return
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 context = replace(context, scope=self.scopes.of_comprehension(node, context.scope))
@@ -292,7 +310,11 @@ class _Walker:
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *default]):
                 value = self.reader.value(owner, context.scope)
                 if self._is_watched(value):
-                    guarded = replace(context, guard=context.guard or "getattr with a default") if default else context
+                    guarded = (
+                        replace(context, guard=context.guard or "getattr with a default")
+                        if default
+                        else context
+                    )
                     self._record_member(value, name, _at(node), "attribute", guarded)
                 self._mention(name, context)
                 return
@@ -306,7 +328,9 @@ class _Walker:
             return
         found = signature_of_call(self.reader.sources, callee)
         if found is None:
-            self._record("call", describe(callee), _at(node), "unknown", context, reason="its parameters are not known")
+            self._record(
+                "call", describe(callee), _at(node), "unknown", context, reason="its parameters are not known"
+            )
             return
         signature, path = found
         named, all_known = self._keywords(node, context)
@@ -383,7 +407,11 @@ class _Walker:
 
     def _remember_update(self, node: ast.Call, context: _Context) -> None:
         """`kwargs.update(name=value)` and `kwargs.update({"name": value})` do the same."""
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "update" and isinstance(node.func.value, ast.Name):
+        if (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "update"
+            and isinstance(node.func.value, ast.Name)
+        ):
             for part in [*node.args, ast.Call(ast.Name("dict"), [], node.keywords)]:
                 for inner, given in self._spread(part, context):
                     self._add_spread(node.func.value.id, given, inner)
@@ -406,9 +434,13 @@ class _Walker:
             if alias.name == "*":
                 self._imported(source, "", sources.import_module(source), _at(alias), context)
             else:
-                self._imported(source, alias.name, sources.import_name(source, alias.name), _at(alias), context)
+                self._imported(
+                    source, alias.name, sources.import_name(source, alias.name), _at(alias), context
+                )
 
-    def _imported(self, source: str, name: str, answer: Answer, at: tuple[int, int], context: _Context) -> None:
+    def _imported(
+        self, source: str, name: str, answer: Answer, at: tuple[int, int], context: _Context
+    ) -> None:
         own = self.reader.sources.own_name(source)
         if own is None:
             return
@@ -419,7 +451,9 @@ class _Walker:
         read_from = answer.read_from if isinstance(answer, Missing) else ""
         resolution = _resolution(answer)
         guard = self._caught("import", answer, context)
-        self._record("import", f"{own}:{name}" if name else own, at, resolution, context, guard, "", reason, read_from)
+        self._record(
+            "import", f"{own}:{name}" if name else own, at, resolution, context, guard, "", reason, read_from
+        )
 
     def _own_import(self, module: str, name: str, context: _Context) -> None:
         conditional = bool(context.when or context.guard or any(context.handlers))
@@ -438,7 +472,9 @@ class _Walker:
                 return module.partition(".")[0] == self.reader.package
         return False
 
-    def _record_member(self, owner: Value, name: str, at: tuple[int, int], kind: str, context: _Context) -> None:
+    def _record_member(
+        self, owner: Value, name: str, at: tuple[int, int], kind: str, context: _Context
+    ) -> None:
         sources = self.reader.sources
         if isinstance(owner, Module):
             answer = sources.member(owner, name)
@@ -453,14 +489,24 @@ class _Walker:
         read_from = answer.read_from if isinstance(answer, Missing) else ""
         nearest = self._nearest(owner, name) if resolution == "missing" else ""
         guard = self._caught(kind, answer, context)
-        self._record(kind, f"{describe(owner)}.{name}", at, resolution, context, guard, nearest, reason, read_from)
+        self._record(
+            kind, f"{describe(owner)}.{name}", at, resolution, context, guard, nearest, reason, read_from
+        )
 
     def _nearest(self, owner: Value, name: str) -> str:
         """The member of a class whose name is most like the missing one."""
         kind = owner.of if isinstance(owner, Instance) else owner
         if not isinstance(kind, Class):
             return ""
-        return nearest(name, [member for part in mro(self.reader.sources, kind) if isinstance(part, Class) for member in part.members])
+        return nearest(
+            name,
+            [
+                member
+                for part in mro(self.reader.sources, kind)
+                if isinstance(part, Class)
+                for member in part.members
+            ],
+        )
 
     def _record(
         self,
@@ -508,7 +554,9 @@ def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: _Con
 
 
 def _resolution(answer: Answer) -> Resolution:
-    return "present" if isinstance(answer, Present) else "missing" if isinstance(answer, Missing) else "unknown"
+    return (
+        "present" if isinstance(answer, Present) else "missing" if isinstance(answer, Missing) else "unknown"
+    )
 
 
 def _error(use: Use) -> str:
@@ -524,8 +572,14 @@ def _imports_others(node: ast.Try, reader: Reader) -> bool:
             names = (
                 [alias.name for alias in inner.names]
                 if isinstance(inner, ast.Import)
-                else [inner.module or ""] if isinstance(inner, ast.ImportFrom) and not inner.level else []
+                else [inner.module or ""]
+                if isinstance(inner, ast.ImportFrom) and not inner.level
+                else []
             )
-            if any(isinstance(reader.sources.import_module(name), Present) and reader.sources.own_name(name) is None for name in names):
+            if any(
+                isinstance(reader.sources.import_module(name), Present)
+                and reader.sources.own_name(name) is None
+                for name in names
+            ):
                 return True
     return False

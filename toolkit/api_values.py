@@ -176,7 +176,9 @@ class Reader:
             return self.value(entry.expression, scope)
         return entry.value
 
-    def instance_of(self, annotation: str, module: Module | Opaque | None, owner: Class | None = None) -> Value:
+    def instance_of(
+        self, annotation: str, module: Module | Opaque | None, owner: Class | None = None
+    ) -> Value:
         """An instance of the class that an annotation names."""
         if not isinstance(module, Module):
             return None
@@ -301,7 +303,9 @@ class Reader:
         found = constructor(self.sources, owner)
         if found is None or not owner.decorators:
             return None
-        return Probe(frozenset(parameter.name for parameter in found[0].parameters), not found[0].more_keywords)
+        return Probe(
+            frozenset(parameter.name for parameter in found[0].parameters), not found[0].more_keywords
+        )
 
 
 def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] | None:
@@ -334,7 +338,9 @@ def describe(value: Value) -> str:
     return ""
 
 
-def import_entries(node: ast.Import | ast.ImportFrom, reader: Reader, package: str) -> Iterator[tuple[str, Entry]]:
+def import_entries(
+    node: ast.Import | ast.ImportFrom, reader: Reader, package: str
+) -> Iterator[tuple[str, Entry]]:
     """The names that an import statement binds."""
     sources = reader.sources
     if isinstance(node, ast.Import):

@@ -25,7 +25,9 @@ _KNOWN_BASES: dict[str, frozenset[str]] = {
     "int": frozenset(dir(int)),
     "str": frozenset(dir(str)),
 }
-_CONSTRUCTS_NOTHING = frozenset({"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"})
+_CONSTRUCTS_NOTHING = frozenset(
+    {"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"}
+)
 # Decorators of a class that add no attribute. vLLM's own `config` makes a pydantic dataclass.
 _KEEP_MEMBERS = frozenset(
     {"dataclass", "dataclasses.dataclass", "pydantic.dataclasses.dataclass", "config", "final", "typing.final",
@@ -135,7 +137,10 @@ def constructor(sources: Sources, owner: Class) -> tuple[Signature, str] | None:
     parts = list(mro(sources, owner))
     if owner.keywords and set(owner.keywords) - {"omit_defaults", "dict", "array_like", "kw_only"}:
         return None
-    if any(isinstance(part, Class) and ("__new__" in part.members or (part.keywords and part is not owner)) for part in parts):
+    if any(
+        isinstance(part, Class) and ("__new__" in part.members or (part.keywords and part is not owner))
+        for part in parts
+    ):
         return None
     for part in parts:
         if not isinstance(part, Class):
@@ -155,7 +160,9 @@ def constructor(sources: Sources, owner: Class) -> tuple[Signature, str] | None:
     return Signature(), _path(sources, owner)
 
 
-def _from_fields(parts: list[Class | External | None], *, struct: bool, sources: Sources | None = None) -> Signature:
+def _from_fields(
+    parts: list[Class | External | None], *, struct: bool, sources: Sources | None = None
+) -> Signature:
     """The `__init__` that a dataclass decorator or msgspec would write: fields of the bases first."""
     fields: dict[str, Parameter] = {}
     open_ended = False

@@ -95,13 +95,20 @@ class SourceText:
                 after = after[: edit.start - begin] + edit.text + after[edit.end - begin :]
             text = text[:begin] + self._replacement(self.lines[first:last], after, comment) + text[stop:]
         result = self.to_bytes(text)
-        if isinstance(parse(result, Path(self.path)), Unreadable) or _encoding(result, self.path) != self.encoding:
+        if (
+            isinstance(parse(result, Path(self.path)), Unreadable)
+            or _encoding(result, self.path) != self.encoding
+        ):
             raise CannotEdit(f"{self.path}: the edited source would not parse")
         return result
 
     def _replacement(self, before: list[str], after: str, comment: str) -> str:
         newline = next((end for line in self.lines if (end := _ending(line))), "\n")
-        kept = [f"{_indent(line)}# {line.strip()}".rstrip() + f"  {comment}{_ending(line) or newline}" for line in before if line.strip()]
+        kept = [
+            f"{_indent(line)}# {line.strip()}".rstrip() + f"  {comment}{_ending(line) or newline}"
+            for line in before
+            if line.strip()
+        ]
         old = set(before)
         new = _LINE.findall(after)
         unmarkable = _unmarkable(after)
@@ -144,9 +151,7 @@ class SourceText:
         inside: set[int] = set()
         for first, last in _strings(self.text):
             inside.update(range(first, last))
-        inside |= {
-            index + 1 for index, line in enumerate(self.lines) if line.rstrip("\r\n").endswith("\\")
-        }
+        inside |= {index + 1 for index, line in enumerate(self.lines) if line.rstrip("\r\n").endswith("\\")}
         return frozenset(inside)
 
 

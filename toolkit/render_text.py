@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -109,7 +110,9 @@ def _path(path: PathVerdict, longest: int) -> Iterator[Text]:
 
 
 def _next(report: Report, width: int | None) -> Iterator[Text]:
-    """What to type now."""
+    """What to type now. A facts file can be judged, not repaired."""
+    if report.target["arguments"][:1] == ["--facts"]:
+        return
     fixes = {
         finding.fix: report.fix_safety.get(finding.fix) for _, finding in report.findings() if finding.fix
     }
@@ -117,17 +120,28 @@ def _next(report: Report, width: int | None) -> Iterator[Text]:
     if "safe" in fixes.values():
         steps.append(("verl-doctor fix --apply", "repairs what is safe to repair, and can be undone"))
     worst = next((result for result in report.results if result.status == "fail"), None)
+    yield from _steps(steps, report, width)
     if worst is not None:
-        steps.append((f"verl-doctor explain {worst.code}", "why it matters"))
-    yield from _steps(steps, width)
+        if not steps:
+            yield Text()
+        lead = "      " if steps else "Next: "
+        yield from _lines(
+            _command(f"verl-doctor explain {worst.code}", "why it matters"), width, indent=35, first=lead
+        )
 
 
-def _steps(steps: list[tuple[str, str]], width: int | None) -> Iterator[Text]:
+def _steps(steps: list[tuple[str, str]], report: Report, width: int | None) -> Iterator[Text]:
+    """Commands to type, with the options that make them examine the same target."""
     if steps:
         yield Text()
+    options = "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
     for number, (command, why) in enumerate(steps):
         lead = "Next: " if number == 0 else "      "
-        yield from _lines(f"{command:<27}  {why}", width, indent=35, first=lead)
+        yield from _lines(_command(command + options, why), width, indent=35, first=lead)
+
+
+def _command(command: str, why: str) -> str:
+    return f"{command:<27}  # {why}"
 
 
 def _finding(
@@ -213,7 +227,7 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
         for repair in repairs
         if repair.outcome == "repaired" and repair.transaction and repair.safety == "safe"
     ]
-    yield from _steps(steps, width)
+    yield from _steps(steps, report, width)
 
 
 def _repair_verdict(repairs: tuple[Repair, ...]) -> Text:

@@ -16,7 +16,17 @@ from verl_doctor.toolkit.symbols import Alias, Attribute, Binding, Class, Functi
 
 # Every module has these without binding them.
 _IMPLICIT = frozenset(
-    {"__name__", "__doc__", "__file__", "__path__", "__spec__", "__loader__", "__package__", "__dict__", "__builtins__"}
+    {
+        "__name__",
+        "__doc__",
+        "__file__",
+        "__path__",
+        "__spec__",
+        "__loader__",
+        "__package__",
+        "__dict__",
+        "__builtins__",
+    }
 )
 
 
@@ -211,7 +221,9 @@ class Sources:
 
     def _bound(self, module: Module, name: str, bindings: tuple[Binding, ...], seen: _Seen) -> Answer:
         answers = [self._follow(binding, seen) for binding in bindings]
-        present = list(dict.fromkeys(_Same(answer.definition) for answer in answers if isinstance(answer, Present)))
+        present = list(
+            dict.fromkeys(_Same(answer.definition) for answer in answers if isinstance(answer, Present))
+        )
         if len(present) == 1:
             return Present(present[0].definition)
         if present:

@@ -94,7 +94,11 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
     """Add the functions that are run for sure, given the modules that are loaded."""
     offered = _units_of(found, read)
     sites = _sites(found, read)
-    methods = {unit: name for unit, (name, is_method) in offered.items() if is_method and unit.partition(":")[0] in begin}
+    methods = {
+        unit: name
+        for unit, (name, is_method) in offered.items()
+        if is_method and unit.partition(":")[0] in begin
+    }
     optional: set[str] = set()
     while True:
         more = {
@@ -131,7 +135,9 @@ def _load(name: str, found: Reach, read: Callable[[str], Uses | None]) -> None:
             continue
         found.modules.add(module)
         waiting.append(module.rpartition(".")[0])
-        waiting += [entry.module for entry in _imports(module, read) if not entry.unit and not entry.conditional]
+        waiting += [
+            entry.module for entry in _imports(module, read) if not entry.unit and not entry.conditional
+        ]
 
 
 def _imports(module: str, read: Callable[[str], Uses | None]) -> list[Import]:

@@ -109,6 +109,7 @@ def describe(target: Target, collection: Collection, facts_file: Path | None) ->
     said: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_by}
     if facts_file is not None:
         said = {"python": "", "chosen_by": f"facts file {facts_file}"}
+    said["arguments"] = ["--facts", str(facts_file)] if facts_file else list(target.arguments)
     said["python_version"] = "" if isinstance(interpreter, Unknown) else interpreter.version
     said["verl"] = None if isinstance(verl, Unknown) else _tree(verl.imported)
     said["vllm"] = None if isinstance(vllm, Unknown) else _tree(vllm.tree)

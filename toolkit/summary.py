@@ -143,7 +143,11 @@ class _Reader:
         if has_blocks:
             return
         for part in ast.walk(node):
-            if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in _WRITES_NAMES:
+            if (
+                isinstance(part, ast.Call)
+                and isinstance(part.func, ast.Name)
+                and part.func.id in _WRITES_NAMES
+            ):
                 self.open = f"it binds names through {part.func.id}()"
             elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
                 if dotted(part.value) == "sys.modules":
@@ -194,9 +198,7 @@ def constant_keys(value: ast.expr | None) -> dict[str, str] | None:
                 if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
                     return None
                 table[key.value] = (
-                    entry.value
-                    if isinstance(entry, ast.Constant) and isinstance(entry.value, str)
-                    else ""
+                    entry.value if isinstance(entry, ast.Constant) and isinstance(entry.value, str) else ""
                 )
             return table
     return None
@@ -265,7 +267,9 @@ def _lazy(reader: _Reader) -> Lazy | None:
     return Lazy(table, complete)
 
 
-def _served(test: ast.expr, parameter: str, tables: dict[str, dict[str, str] | None]) -> dict[str, str] | None:
+def _served(
+    test: ast.expr, parameter: str, tables: dict[str, dict[str, str] | None]
+) -> dict[str, str] | None:
     """The names for which the test `name == "x"`, `name in TABLE` or `name in ("x", "y")` holds."""
     if (
         not isinstance(test, ast.Compare)
@@ -275,11 +279,7 @@ def _served(test: ast.expr, parameter: str, tables: dict[str, dict[str, str] | N
     ):
         return None
     right = test.comparators[0]
-    if (
-        isinstance(test.ops[0], ast.Eq)
-        and isinstance(right, ast.Constant)
-        and isinstance(right.value, str)
-    ):
+    if isinstance(test.ops[0], ast.Eq) and isinstance(right, ast.Constant) and isinstance(right.value, str):
         return {right.value: ""}
     if isinstance(test.ops[0], ast.In):
         return tables.get(right.id) if isinstance(right, ast.Name) else constant_keys(right)

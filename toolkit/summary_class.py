@@ -106,7 +106,9 @@ class _ClassReader:
         self.members: dict[str, Function | Attribute | Class] = {}
         self.open = ""
         self.keyword_only = any(
-            keyword.arg == "kw_only" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+            keyword.arg == "kw_only"
+            and isinstance(keyword.value, ast.Constant)
+            and keyword.value.value is True
             for decorator in node.decorator_list
             if isinstance(decorator, ast.Call)
             for keyword in decorator.keywords
@@ -140,7 +142,9 @@ class _ClassReader:
 
     def _field(self, node: ast.AnnAssign, name: str) -> Attribute:
         said = text_of(node.annotation, 400)
-        kind = dotted(node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation)
+        kind = dotted(
+            node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation
+        )
         if kind.rpartition(".")[2] == "ClassVar" or _keyword(node.value, "init") is False:
             return Attribute(name, self.module, node.lineno, said)
         keyword_only = self.keyword_only or _keyword(node.value, "kw_only") is True

@@ -43,6 +43,18 @@ class Target:
         """The environment's folder: the interpreter's `bin` folder lies in it."""
         return self.python.parent.parent
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The options with which another command examines the same target."""
+        named = {
+            "--python": self.python if self.chosen_by == "--python" else None,
+            "--verl": self.verl,
+            "--vllm": self.vllm,
+        }
+        return tuple(
+            word for option, path in named.items() if path is not None for word in (option, str(path))
+        )
+
 
 def discover(options: Options, machine: Machine) -> Target:
     """Choose the interpreter: the option, then the active environment, then the one that runs the doctor.

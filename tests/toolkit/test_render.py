@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from importlib import resources
 
 import jsonschema
@@ -19,6 +20,7 @@ from verl_doctor.toolkit.text import harmless, wrapped
 TARGET = {
     "python": "/env/bin/python",
     "chosen_by": "--python",
+    "arguments": ["--python", "/env/bin/python"],
     "python_version": "3.11.7",
     "verl": {"folder": "/env/lib/verl", "version": "0.6.1", "found_in": "site-packages"},
     "vllm": None,
@@ -58,6 +60,13 @@ def test_the_verdict_comes_first_then_the_paths_then_the_next_step_then_the_evid
         for part in ("async rollout", "verl-doctor fix", "it is wrong")
     ]
     assert order == sorted(order)
+
+
+def test_what_to_type_next_examines_the_same_target() -> None:
+    assert "verl-doctor fix --python /env/bin/python " in text(report(finding()))
+    assert "verl-doctor fix" not in text(
+        replace(report(finding()), target={**TARGET, "arguments": ["--facts", "f"]})
+    )
 
 
 def test_no_line_is_wider_than_the_terminal() -> None:
