@@ -7,7 +7,7 @@ from itertools import groupby
 
 from verl_doctor.checks._vllm_renames import RENAMES
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses
-from verl_doctor.toolkit.rule import Evidence, Finding, Location
+from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
 
 
 def breaks(uses: VllmUses, *kinds: str) -> Iterator[VllmUse]:
@@ -37,11 +37,16 @@ def finding(
         evidence=Evidence(found, wanted, next((use.read_from for use in group if use.read_from), "")),
         location=places[0],
         remedy=remedy,
-        severity=None if stops else "warning",
+        severity=None if stops else _optional_severity(group),
         fix=fix,
         stops=stops,
         also=tuple(places[1:]),
     )
+
+
+def _optional_severity(group: list[VllmUse]) -> Severity:
+    """A rollout may get there under some setting, or only a part of verl that no rollout loads by itself."""
+    return "warning" if any(use.paths for use in group) else "info"
 
 
 def _stops(use: VllmUse) -> bool:

@@ -61,7 +61,9 @@ def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
 
 def _mismatch(use: VllmUse) -> str:
     callee, _, argument = use.name.rstrip(")").partition("(")
-    callee = ".".join(callee.split(".")[-2:] if callee.split(".")[-2][:1].isupper() else callee.split(".")[-1:])
+    callee = ".".join(
+        callee.split(".")[-2:] if callee.split(".")[-2][:1].isupper() else callee.split(".")[-1:]
+    )
     match use.kind:
         case "keyword":
             return f"{callee}() is called with the keyword {argument}, which it does not take"

@@ -53,10 +53,18 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
     `verl-doctor fix --select VLLM101` shows an edit that works on vLLM before and after the rename, and
     `verl-doctor fix --apply` makes it. Running Ray workers keep the old code until they are restarted.
     """
-    renamed = [use for use in uses.uses if use.breaks and use.last == LOG_REQUESTS.old and use.now == LOG_REQUESTS.new]
+    renamed = [
+        use
+        for use in uses.uses
+        if use.breaks and use.last == LOG_REQUESTS.old and use.now == LOG_REQUESTS.new
+    ]
     for group in by_cause(renamed, lambda use: use.last):
-        readers = dict.fromkeys(use.name.rpartition(".")[0].rpartition(".")[2] for use in group if use.kind != "keyword")
-        takers = dict.fromkeys(use.name.partition("(")[0].rpartition(".")[2] for use in group if use.kind == "keyword")
+        readers = dict.fromkeys(
+            use.name.rpartition(".")[0].rpartition(".")[2] for use in group if use.kind != "keyword"
+        )
+        takers = dict.fromkeys(
+            use.name.partition("(")[0].rpartition(".")[2] for use in group if use.kind == "keyword"
+        )
         does = [f"reads {name}.{LOG_REQUESTS.old}" for name in readers]
         does += [f"passes {LOG_REQUESTS.old} to {name}()" for name in takers]
         yield finding(

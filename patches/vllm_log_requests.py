@@ -38,7 +38,11 @@ def vllm_log_requests(
     changes: list[Change] = []
     try:
         for path in sorted(places):
-            broken = [use for use in uses.uses if use.path == path and use.breaks and use.last == OLD and use.now == NEW]
+            broken = [
+                use
+                for use in uses.uses
+                if use.path == path and use.breaks and use.last == OLD and use.now == NEW
+            ]
             before = sources.read(path)
             if isinstance(before, Unreadable):
                 return Refusal(before.reason)
@@ -48,6 +52,11 @@ def vllm_log_requests(
     except CannotEdit as reason:
         return Refusal(str(reason))
     return changes
+
+
+def _is_ours(use: VllmUse) -> bool:
+    """Whether the use breaks, or reads what a store of this file, once repaired, sets no more."""
+    return use.last == OLD and use.now == NEW and use.resolution != "present" and not use.guard
 
 
 def _repaired(source: SourceText, broken: list[VllmUse], comment: str) -> bytes:
@@ -67,15 +76,23 @@ class _Repair:
 
     def __init__(self, source: SourceText, broken: list[VllmUse]) -> None:
         self.source = source
-        self.places = [_place(source, use) for use in broken]
+        found = (_place(source, use) for use in broken)
+        self.places = list({id(place.node): place for place in found}.values())
         self.broken = {id(place.node) for place in self.places}
         self.inspect = _inspect(source.tree)
 
-    def edits(self) -> Iterator[Edit]:
+    def edits(self) -> list[Edit]:
         """One edit for each outermost broken place; what lies inside it is part of its text."""
-        for place in {id(place.node): place for place in self.places}.values():
-            if not any(id(node) in self.broken for node in place.above):
-                yield self._edit(place)
+        return self._edits_below(self.source.tree)
+
+    def _edits_below(self, top: ast.AST) -> list[Edit]:
+        below = [place for place in self.places if place.node is top or top in place.above]
+        nodes = {id(place.node) for place in below}
+        return [
+            self._edit(place)
+            for place in below
+            if not any(id(node) in nodes for node in place.above[: _index(place.above, top)])
+        ]
 
     def _edit(self, place: _Place) -> Edit:
         node, above = place.node, place.above
@@ -90,14 +107,19 @@ class _Repair:
                 return self._dict_entry(node, above[0], place)
             case ast.Constant() if isinstance(above[0], ast.Subscript):
                 return self._item(above[0], above[1], place)
-        raise CannotEdit(f"{self.source.path}:{node.lineno}: this use of {OLD} is of no form that is known here")
+        raise CannotEdit(
+            f"{self.source.path}:{node.lineno}: this use of {OLD} is of no form that is known here"
+        )
 
     def _argument(self, value: ast.expr, place: _Place) -> str:
         """`**(...)` in place of the keyword or the dict entry."""
-        if isinstance(value, ast.Attribute) and id(value) in self.broken and (owner := self._plain(value.value)):
+        if (
+            isinstance(value, ast.Attribute)
+            and id(value) in self.broken
+            and (owner := self._plain(value.value))
+        ):
             return (
-                f'**({{"{NEW}": {owner}.{NEW}}} if hasattr({owner}, "{NEW}") '
-                f'else {{"{OLD}": {owner}.{OLD}}})'
+                f'**({{"{NEW}": {owner}.{NEW}}} if hasattr({owner}, "{NEW}") else {{"{OLD}": {owner}.{OLD}}})'
             )
         return f"**({self._choice(value, place)})"
 
@@ -143,7 +165,9 @@ class _Repair:
     def _item(self, target: ast.Subscript, statement: ast.AST, place: _Place) -> Edit:
         owner = self._plain(target.value)
         if not owner or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise CannotEdit(f"{self.source.path}:{target.lineno}: this assignment of {OLD} is not a plain one")
+            raise CannotEdit(
+                f"{self.source.path}:{target.lineno}: this assignment of {OLD} is not a plain one"
+            )
         text = f"{owner}.update({self._choice(statement.value, place)})"
         return Edit(self.source.start(statement), self.source.end(statement), text)
 
@@ -156,7 +180,9 @@ class _Repair:
         if isinstance(place.node, ast.keyword) and isinstance(call, ast.Call) and not _is_dict(call.func):
             return self._text(call.func)
         name = _held_by(place)
-        scope = next((node for node in place.above if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+        scope = next(
+            (node for node in place.above if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None
+        )
         found = {
             dotted(node.func)
             for node in ast.walk(scope or self.source.tree)
@@ -178,17 +204,14 @@ class _Repair:
 
     def _text(self, node: ast.expr) -> str:
         """The text of an expression, with the broken places inside it repaired."""
-        inside = [
-            part
-            for part in ast.walk(node)
-            if id(part) in self.broken and isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load)
-        ]
         text, begin = self.source.of(node), self.source.start(node)
-        for part in sorted(inside, key=self.source.start, reverse=True):
-            if not any(part is not other and part in set(ast.walk(other)) for other in inside):
-                start, end = self.source.start(part) - begin, self.source.end(part) - begin
-                text = text[:start] + self._read(part) + text[end:]
+        for edit in sorted(self._edits_below(node), key=lambda edit: edit.start, reverse=True):
+            text = text[: edit.start - begin] + edit.text + text[edit.end - begin :]
         return text
+
+
+def _index(above: tuple[ast.AST, ...], node: ast.AST) -> int:
+    return next((index for index, other in enumerate(above) if other is node), 0)
 
 
 def _place(source: SourceText, use: VllmUse) -> _Place:

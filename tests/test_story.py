@@ -54,7 +54,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
-            found[str(path)] = (0, 0, os.readlink(path))
+            found[str(path)] = (0, 0, str(path.readlink()))
         elif path.is_file():
             info = path.stat()
             found[str(path)] = (info.st_mode, info.st_nlink, path.read_bytes())

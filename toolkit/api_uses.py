@@ -76,7 +76,7 @@ class Uses:
 
     `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
     it. `units` maps each function or method to its class, if it has one. `dead` are functions that are mentioned here
-    only where the two trees say that the code is not reached.
+    only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
     """
 
     module: str
@@ -106,9 +106,8 @@ def read_uses(tree: ast.Module, module: Module, sources: Sources, package: str, 
     reader = Reader(sources, module, package, version)
     walker = _Walker(reader, Scopes(reader))
     walker.block(tree.body, _Context(walker.scopes.of_module(tree)))
-    live = {name for mentions in walker.found.mentions.values() for name in mentions}
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - live)
+    walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.live)
     return walker.found
 
 
@@ -117,6 +116,7 @@ class _Walker:
         self.reader = reader
         self.scopes = scopes
         self.found = Uses(reader.module.name, reader.module.path)
+        self.live: set[str] = set()
         self.spread: dict[tuple[int, str], list[tuple[Given, _Context]]] = {}
 
     # --- statements
@@ -539,6 +539,8 @@ class _Walker:
         return ""
 
     def _mention(self, name: str, context: _Context) -> None:
+        if not context.guard:
+            self.live.add(name)
         _note(self.found.mentions, name, context)
 
 
@@ -549,8 +551,9 @@ def _at(node: ast.expr | ast.keyword | ast.alias) -> tuple[int, int]:
 def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: _Context) -> None:
     """Remember the mention of a name that stands under the fewest conditions."""
     known = names.setdefault(context.unit, {})
-    if name not in known or len(context.when) < len(known[name]):
-        known[name] = context.when
+    when = (*context.when, context.guard) if context.guard else context.when
+    if name not in known or len(when) < len(known[name]):
+        known[name] = when
 
 
 def _resolution(answer: Answer) -> Resolution:

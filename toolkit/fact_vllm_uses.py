@@ -200,16 +200,12 @@ def _placed(uses: Uses, reached: dict[str, Reach], everything: dict[str, Uses]) 
         run = tuple(
             path for path in loaded if not use.unit or f"{uses.module}:{use.unit}" in reached[path].units
         )
-        if use.unit in uses.dead and not any(use.unit in names for names in _mentions(everything)):
+        if use.unit in uses.dead:
             use = replace(use, guard=use.guard or f"{use.unit}() is for other vLLM releases")  # noqa: PLW2901
         when = " and ".join(use.when)
         if use.unit and not run and use.resolution == "missing":
             when = " and ".join(filter(None, (condition_of(use.unit, uses, everything), when)))
         yield _fact(use, uses.path, loaded if when else run, when)
-
-
-def _mentions(everything: dict[str, Uses]) -> Iterator[dict[str, tuple[str, ...]]]:
-    return (names for uses in everything.values() for names in uses.mentions.values())
 
 
 def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> VllmUse:

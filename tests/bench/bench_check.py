@@ -70,7 +70,7 @@ def _table(runs: dict[str, list[Run]], cold: Run, python: Path) -> str:
     lines = [
         "# What `verl-doctor check` costs",
         "",
-        f"Medians of {count} runs that took turns, after one that was not counted; {os.cpu_count()} cores, "
+        f"Medians of {count} runs that took turns, after one that was not counted; {os.cpu_count()} cores,",
         f"{platform.machine()}, Linux {platform.release().split('-')[0]}, doctor under Python {platform.python_version()}.",
         f"Examined: {_versions(python)}.",
         "",

@@ -66,6 +66,6 @@ def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_said_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "verl-doctor.toml").write_text(text)
-    with pytest.raises(UsageError, match="verl-doctor.toml") as refused:
+    with pytest.raises(UsageError, match="verl-doctor\\.toml") as refused:
         load(tmp_path)
     assert said in str(refused.value)

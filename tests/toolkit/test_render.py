@@ -144,7 +144,7 @@ def test_markdown_shows_what_was_read_and_obeys_none_of_it(said: str) -> None:
 
 
 def test_a_fence_is_longer_than_any_in_its_content() -> None:
-    assert list(render_markdown.fenced("````\nx", "diff"))[0] == "`````diff"
+    assert next(render_markdown.fenced("````\nx", "diff")) == "`````diff"
 
 
 def test_long_words_are_not_broken() -> None:

