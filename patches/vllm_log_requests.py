@@ -38,11 +38,7 @@ def vllm_log_requests(
     changes: list[Change] = []
     try:
         for path in sorted(places):
-            broken = [
-                use
-                for use in uses.uses
-                if use.path == path and use.breaks and use.last == OLD and use.now == NEW
-            ]
+            broken = [use for use in uses.uses if use.path == path and _is_ours(use)]
             before = sources.read(path)
             if isinstance(before, Unreadable):
                 return Refusal(before.reason)
@@ -113,11 +109,7 @@ class _Repair:
 
     def _argument(self, value: ast.expr, place: _Place) -> str:
         """`**(...)` in place of the keyword or the dict entry."""
-        if (
-            isinstance(value, ast.Attribute)
-            and id(value) in self.broken
-            and (owner := self._plain(value.value))
-        ):
+        if isinstance(value, ast.Attribute) and id(value) in self.broken and (owner := dotted(value.value)):
             return (
                 f'**({{"{NEW}": {owner}.{NEW}}} if hasattr({owner}, "{NEW}") else {{"{OLD}": {owner}.{OLD}}})'
             )
@@ -129,21 +121,22 @@ class _Repair:
         return f'{{"{NEW}": {self._inverted(value)}}} if {self._accepts(place)} else {{"{OLD}": {given}}}'
 
     def _inverted(self, value: ast.expr) -> str:
-        if isinstance(value, ast.Constant) and isinstance(value.value, bool):
-            return str(not value.value)
-        if isinstance(value, ast.Attribute) and value.attr == OLD and id(value) not in self.broken:
-            if owner := self._plain(value.value):
-                return f'({owner}.{NEW} if hasattr({owner}, "{NEW}") else not {owner}.{OLD})'
+        match value:
+            case ast.Constant(value=bool(known)):
+                return str(not known)
+            case ast.Attribute(value=inner, attr=attr) if attr == OLD and id(value) not in self.broken:
+                if owner := dotted(inner):  # its type is not known: it may have either name
+                    return f'({owner}.{NEW} if hasattr({owner}, "{NEW}") else not {owner}.{OLD})'
         return f"not ({self._text(value)})"
 
     def _read(self, node: ast.Attribute) -> str:
         """A conditional expression in place of `owner.disable_log_requests`."""
-        if owner := self._plain(node.value):
+        if owner := dotted(node.value):
             return f'(not {owner}.{NEW} if hasattr({owner}, "{NEW}") else {owner}.{OLD})'
         return f'(lambda it: not it.{NEW} if hasattr(it, "{NEW}") else it.{OLD})({self._text(node.value)})'
 
     def _store(self, node: ast.Attribute, statement: ast.AST) -> Edit:
-        owner = self._plain(node.value)
+        owner = dotted(node.value)
         if not owner or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             raise CannotEdit(f"{self.source.path}:{node.lineno}: this assignment to {OLD} is not a plain one")
         value = statement.value
@@ -163,7 +156,7 @@ class _Repair:
         return Edit(self.source.start(key), end, self._argument(value, place))
 
     def _item(self, target: ast.Subscript, statement: ast.AST, place: _Place) -> Edit:
-        owner = self._plain(target.value)
+        owner = dotted(target.value)
         if not owner or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
             raise CannotEdit(
                 f"{self.source.path}:{target.lineno}: this assignment of {OLD} is not a plain one"
@@ -197,10 +190,6 @@ class _Repair:
         if len(found) != 1 or (callee := found.pop()).partition(".")[0] not in imported:
             raise CannotEdit(f"{self.source.path}:{place.node.lineno}: what takes this dict cannot be told")
         return callee
-
-    def _plain(self, node: ast.expr) -> str:
-        """The text of `a.b.c`, which may be evaluated twice; "" for anything else."""
-        return dotted(node)
 
     def _text(self, node: ast.expr) -> str:
         """The text of an expression, with the broken places inside it repaired."""

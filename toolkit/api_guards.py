@@ -1,4 +1,4 @@
-"""Conditions and handlers around a use: would this line run at all, only under a setting, or is a miss expected?"""
+"""Conditions and handlers around a use: does the line run at all, only under a setting, or is a miss expected."""
 
 from __future__ import annotations
 

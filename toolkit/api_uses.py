@@ -3,109 +3,29 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import replace
 
-from verl_doctor.toolkit.api_calls import Fit, Given, keyword_fit, nearest, places_fit
-from verl_doctor.toolkit.api_guards import (
-    Handler,
-    error_of,
-    exits,
-    handler_of,
-    is_universal,
-    judge,
-    opposite,
-    suppressing,
-)
+from verl_doctor.toolkit.api_calls import Fit, keyword_fit, nearest, places_fit
+from verl_doctor.toolkit.api_guards import error_of, exits, handler_of, judge, opposite, suppressing
 from verl_doctor.toolkit.api_scopes import Scopes
-from verl_doctor.toolkit.api_values import (
-    Bound,
-    Instance,
-    Reader,
-    Scope,
-    Value,
-    describe,
-    signature_of_call,
-)
+from verl_doctor.toolkit.api_spread import Spreads
+from verl_doctor.toolkit.api_use import Context, Import, Resolution, Use, Uses, position
+from verl_doctor.toolkit.api_values import Bound, Instance, Reader, Value, describe, signature_of_call
 from verl_doctor.toolkit.classes import mro
 from verl_doctor.toolkit.pysource import dotted, text_of
 from verl_doctor.toolkit.resolve import Answer, Missing, Present, Sources
 from verl_doctor.toolkit.summary import absolute
 from verl_doctor.toolkit.symbols import Class, Function, Module
 
-Resolution = Literal["present", "missing", "unknown"]
-_Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One use. `unit` is the function or method it stands in ("" for the module's own level).
-
-    `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to come,
-    "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss.
-    """
-
-    kind: str
-    name: str
-    line: int
-    column: int
-    resolution: Resolution
-    unit: str
-    when: tuple[str, ...] = ()
-    guard: str = ""
-    nearest: str = ""
-    reason: str = ""
-    read_from: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """An import of another module of the same tree. `conditional`: it need not happen, or may fail unharmed."""
-
-    module: str
-    unit: str
-    conditional: bool
-    guarded: bool = False
-
-
-@dataclass(slots=True)
-class Uses:
-    """All that was read from one module.
-
-    `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
-    it. `units` maps each function or method to its class, if it has one. `dead` are functions that are mentioned here
-    only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
-    """
-
-    module: str
-    path: str
-    uses: list[Use] = field(default_factory=list)
-    imports: list[Import] = field(default_factory=list)
-    mentions: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    calls: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    units: dict[str, str] = field(default_factory=dict)
-    dead: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What surrounds the statement being read."""
-
-    scope: Scope
-    unit: str = ""
-    in_class: str = ""
-    when: tuple[str, ...] = ()
-    guard: str = ""
-    handlers: tuple[tuple[Handler, ...], ...] = ()
 
 
 def read_uses(tree: ast.Module, module: Module, sources: Sources, package: str, version: str) -> Uses:
     """Read one module's uses of `package`. May raise RecursionError on absurdly nested sources."""
     reader = Reader(sources, module, package, version)
     walker = _Walker(reader, Scopes(reader))
-    walker.block(tree.body, _Context(walker.scopes.of_module(tree)))
+    walker.block(tree.body, Context(walker.scopes.of_module(tree)))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.live)
     return walker.found
@@ -117,11 +37,11 @@ class _Walker:
         self.scopes = scopes
         self.found = Uses(reader.module.name, reader.module.path)
         self.live: set[str] = set()
-        self.spread: dict[tuple[int, str], list[tuple[Given, _Context]]] = {}
+        self.spreads = Spreads(reader)
 
     # --- statements
 
-    def block(self, body: Iterable[ast.stmt], context: _Context) -> None:
+    def block(self, body: Iterable[ast.stmt], context: Context) -> None:
         statements = list(body)
         for index, node in enumerate(statements):
             self.statement(node, context)
@@ -129,11 +49,11 @@ class _Walker:
                 verdict = judge(node.test, self.reader, context.scope)
                 if verdict.holds is True:
                     return
-                rest = context if verdict.holds is False else self._under(opposite(node.test), context)
+                rest = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
                 self.block(statements[index + 1 :], rest)
                 return
 
-    def statement(self, node: ast.stmt, context: _Context) -> None:
+    def statement(self, node: ast.stmt, context: Context) -> None:
         match node:
             case ast.Import() | ast.ImportFrom():
                 self._import(node, context)
@@ -162,9 +82,9 @@ class _Walker:
             case ast.Match():
                 self.expressions(node, context)
                 for case in node.cases:
-                    self.block(case.body, self._noted(context, f"a case of {text_of(node.subject)}"))
-            case ast.Assign(targets=[ast.Subscript() as target], value=value):
-                self._item(target, value, context)
+                    self.block(case.body, context.noted(f"a case of {text_of(node.subject)}"))
+            case ast.Assign(targets=[ast.Subscript() as target]):
+                self.spreads.item(target, context)
                 self.expressions(node, context)
             case _:
                 if type(node).__name__ == "TryStar":
@@ -172,33 +92,34 @@ class _Walker:
                     return
                 self.expressions(node, context)
 
-    def _function(self, node: _FunctionNode, context: _Context) -> None:
+    def _function(self, node: _FunctionNode, context: Context) -> None:
         for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.expression(part, context)
         unit = context.unit or ".".join(filter(None, (context.in_class, node.name)))
         if not context.unit:
             self.found.units[unit] = context.in_class
         scope = self.scopes.of_function(node, context.scope)
-        inner = _Context(scope, unit, "", context.when, context.guard)
+        inner = Context(scope, unit, "", context.when, context.guard)
         self.block(node.body, inner)
 
-    def _class(self, node: ast.ClassDef, context: _Context) -> None:
+    def _class(self, node: ast.ClassDef, context: Context) -> None:
         for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
             self.expression(part, context)
         self.scopes.enter_class(node, context.scope)
         self.block(node.body, replace(context, in_class=node.name if not context.unit else ""))
 
-    def _if(self, node: ast.If, context: _Context) -> None:
+    def _if(self, node: ast.If, context: Context) -> None:
         self.expression(node.test, context)
         verdict = judge(node.test, self.reader, context.scope)
         if verdict.holds is not False:
-            self.block(node.body, context if verdict.holds else self._under(node.test, context))
+            self.block(node.body, context if verdict.holds else context.under(node.test, self.reader))
         if verdict.holds is not True:
             self.block(
-                node.orelse, context if verdict.holds is False else self._under(opposite(node.test), context)
+                node.orelse,
+                context if verdict.holds is False else context.under(opposite(node.test), self.reader),
             )
 
-    def _try(self, node: ast.Try, context: _Context) -> None:
+    def _try(self, node: ast.Try, context: Context) -> None:
         handlers = tuple(handler_of(part) for part in node.handlers)
         before = len(self.found.uses)
         self.block(node.body, replace(context, handlers=(*context.handlers, handlers)))
@@ -218,30 +139,14 @@ class _Walker:
             ):
                 continue
             else:
-                self.block(part.body, self._noted(inner, handler.text))
+                self.block(part.body, inner.noted(handler.text))
         if not taken:
             self.block(node.orelse, context)
         self.block(node.finalbody, context)
 
-    def _under(self, test: ast.expr, context: _Context) -> _Context:
-        """The context below a condition that the trees do not decide."""
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-            for part in test.values:
-                context = self._under(part, context)
-            return context
-        verdict = judge(test, self.reader, context.scope)
-        if verdict.holds is True or is_universal(test):
-            return context
-        if verdict.probe:
-            return replace(context, guard=context.guard or text_of(test))
-        return self._noted(context, text_of(test))
-
-    def _noted(self, context: _Context, condition: str) -> _Context:
-        return replace(context, when=(*context.when, condition))
-
     # --- expressions
 
-    def expressions(self, node: ast.stmt, context: _Context) -> None:
+    def expressions(self, node: ast.stmt, context: Context) -> None:
         """Read the expressions of a statement, leaving the statements it holds to the caller."""
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
@@ -249,7 +154,7 @@ class _Walker:
             elif isinstance(child, ast.withitem):
                 self.expression(child.context_expr, context)
 
-    def expression(self, node: ast.AST, context: _Context) -> None:
+    def expression(self, node: ast.AST, context: Context) -> None:
         match node:
             case ast.Attribute():
                 self._attribute(node, context)
@@ -273,16 +178,16 @@ class _Walker:
         for child in ast.iter_child_nodes(node):
             self.expression(child, context)
 
-    def _if_expression(self, node: ast.IfExp, context: _Context) -> None:
+    def _if_expression(self, node: ast.IfExp, context: Context) -> None:
         self.expression(node.test, context)
         verdict = judge(node.test, self.reader, context.scope)
         if verdict.holds is not False:
-            self.expression(node.body, context if verdict.holds else self._under(node.test, context))
+            self.expression(node.body, context if verdict.holds else context.under(node.test, self.reader))
         if verdict.holds is not True:
-            other = context if verdict.holds is False else self._under(opposite(node.test), context)
+            other = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
             self.expression(node.orelse, other)
 
-    def _chain(self, node: ast.BoolOp, context: _Context) -> None:
+    def _chain(self, node: ast.BoolOp, context: Context) -> None:
         """`a and b`: `b` is only reached where `a` holds; `a or b`: where it does not."""
         for value in node.values:
             self.expression(value, context)
@@ -291,21 +196,21 @@ class _Walker:
             if verdict.holds is False:
                 return
             if verdict.holds is None:
-                context = self._under(test, context)
+                context = context.under(test, self.reader)
 
-    def _attribute(self, node: ast.Attribute, context: _Context) -> None:
+    def _attribute(self, node: ast.Attribute, context: Context) -> None:
         self._mention(node.attr, context)
         owner = self.reader.value(node.value, context.scope)
         if not self._is_watched(owner):
             return
         if isinstance(node.ctx, ast.Load):
-            self._record_member(owner, node.attr, _at(node), "attribute", context)
+            self._record_member(owner, node.attr, position(node), "attribute", context)
         elif isinstance(node.ctx, ast.Store):
             if isinstance(owner, Instance):
-                self._record_member(owner, node.attr, _at(node), "store", context)
+                self._record_member(owner, node.attr, position(node), "store", context)
             self.scopes.patched.add(node.attr)
 
-    def _call(self, node: ast.Call, context: _Context) -> None:
+    def _call(self, node: ast.Call, context: Context) -> None:
         match node:
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *default]):
                 value = self.reader.value(owner, context.scope)
@@ -315,7 +220,7 @@ class _Walker:
                         if default
                         else context
                     )
-                    self._record_member(value, name, _at(node), "attribute", guarded)
+                    self._record_member(value, name, position(node), "attribute", guarded)
                 self._mention(name, context)
                 return
             case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), *_]):
@@ -323,23 +228,28 @@ class _Walker:
         if called := dotted(node.func).rpartition(".")[2]:
             _note(self.found.calls, called, context)
         callee = self.reader.value(node.func, context.scope)
-        self._remember_update(node, context)
+        self.spreads.update(node, context)
         if not self._is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
         if found is None:
             self._record(
-                "call", describe(callee), _at(node), "unknown", context, reason="its parameters are not known"
+                "call",
+                describe(callee),
+                position(node),
+                "unknown",
+                context,
+                reason="its parameters are not known",
             )
             return
         signature, path = found
-        named, all_known = self._keywords(node, context)
+        named, all_known = self.spreads.keywords(node, context)
         for inner, given in named:
             self._record_fit(callee, keyword_fit(given, signature), inner, path)
         for fit in places_fit(node, [given for _, given in named], signature, all_known=all_known):
             self._record_fit(callee, fit, context, path)
 
-    def _record_fit(self, callee: Value, fit: Fit, context: _Context, path: str) -> None:
+    def _record_fit(self, callee: Value, fit: Fit, context: Context, path: str) -> None:
         self._record(
             fit.kind,
             f"{describe(callee)}({fit.name})",
@@ -350,96 +260,25 @@ class _Walker:
             read_from=path,
         )
 
-    # --- dicts that are spread into calls
-
-    def _keywords(self, node: ast.Call, context: _Context) -> tuple[list[tuple[_Context, Given]], bool]:
-        """The keywords of a call, each with the context in which it is given; and whether these are all."""
-        found: list[tuple[_Context, Given]] = []
-        all_known = True
-        for keyword in node.keywords:
-            if keyword.arg is not None:
-                found.append((context, Given(keyword.arg, _at(keyword))))
-            else:
-                spread = list(self._spread(keyword.value, context))
-                all_known = False
-                found += spread
-        return found, all_known
-
-    def _spread(self, node: ast.expr, context: _Context) -> Iterator[tuple[_Context, Given]]:
-        match node:
-            case ast.Dict(keys=keys, values=values):
-                for key, value in zip(keys, values, strict=True):
-                    if key is None:
-                        yield from self._spread(value, context)
-                    elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        yield context, Given(key.value, _at(key))
-            case ast.Call(func=ast.Name(id="dict"), args=[], keywords=keywords):
-                for keyword in keywords:
-                    if keyword.arg is None:
-                        yield from self._spread(keyword.value, context)
-                    else:
-                        yield context, Given(keyword.arg, _at(keyword))
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                verdict = judge(test, self.reader, context.scope)
-                if verdict.holds is not False:
-                    yield from self._spread(body, context if verdict.holds else self._under(test, context))
-                if verdict.holds is not True:
-                    other = context if verdict.holds is False else self._under(opposite(test), context)
-                    yield from self._spread(orelse, other)
-            case ast.Name(id=name):
-                home = context.scope.find(name)
-                if home is None:
-                    return
-                entries = home[1]
-                if len(entries) == 1 and (made := entries[0].expression) is not None and made is not node:
-                    yield from self._spread(made, context) if not isinstance(made, ast.Name) else ()
-                    for given, inner in self.spread.get((id(home[0]), name), []):
-                        yield inner, given
-
-    def _item(self, target: ast.Subscript, value: ast.expr, context: _Context) -> None:
-        """`kwargs["name"] = value` adds a keyword to what is later spread."""
-        if (
-            isinstance(target.value, ast.Name)
-            and isinstance(target.slice, ast.Constant)
-            and isinstance(target.slice.value, str)
-        ):
-            self._add_spread(target.value.id, Given(target.slice.value, _at(target.slice)), context)
-
-    def _remember_update(self, node: ast.Call, context: _Context) -> None:
-        """`kwargs.update(name=value)` and `kwargs.update({"name": value})` do the same."""
-        if (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr == "update"
-            and isinstance(node.func.value, ast.Name)
-        ):
-            for part in [*node.args, ast.Call(ast.Name("dict"), [], node.keywords)]:
-                for inner, given in self._spread(part, context):
-                    self._add_spread(node.func.value.id, given, inner)
-
-    def _add_spread(self, name: str, given: Given, context: _Context) -> None:
-        home = context.scope.find(name)
-        if home is not None:
-            self.spread.setdefault((id(home[0]), name), []).append((given, context))
-
     # --- imports
 
-    def _import(self, node: ast.Import | ast.ImportFrom, context: _Context) -> None:
+    def _import(self, node: ast.Import | ast.ImportFrom, context: Context) -> None:
         sources, package = self.reader.sources, self.scopes.package
         if isinstance(node, ast.Import):
             for alias in node.names:
-                self._imported(alias.name, "", sources.import_module(alias.name), _at(alias), context)
+                self._imported(alias.name, "", sources.import_module(alias.name), position(alias), context)
             return
         source = absolute(node, package)
         for alias in node.names:
             if alias.name == "*":
-                self._imported(source, "", sources.import_module(source), _at(alias), context)
+                self._imported(source, "", sources.import_module(source), position(alias), context)
             else:
                 self._imported(
-                    source, alias.name, sources.import_name(source, alias.name), _at(alias), context
+                    source, alias.name, sources.import_name(source, alias.name), position(alias), context
                 )
 
     def _imported(
-        self, source: str, name: str, answer: Answer, at: tuple[int, int], context: _Context
+        self, source: str, name: str, answer: Answer, at: tuple[int, int], context: Context
     ) -> None:
         own = self.reader.sources.own_name(source)
         if own is None:
@@ -450,12 +289,12 @@ class _Walker:
         reason = "" if isinstance(answer, Present) else answer.reason
         read_from = answer.read_from if isinstance(answer, Missing) else ""
         resolution = _resolution(answer)
-        guard = self._caught("import", answer, context)
+        guard = context.caught("import", answer)
         self._record(
             "import", f"{own}:{name}" if name else own, at, resolution, context, guard, "", reason, read_from
         )
 
-    def _own_import(self, module: str, name: str, context: _Context) -> None:
+    def _own_import(self, module: str, name: str, context: Context) -> None:
         conditional = bool(context.when or context.guard or any(context.handlers))
         file = self.reader.sources.file_of(f"{module}.{name}") if name else None
         target = f"{module}.{name}" if file is not None and file.kind in {"module", "package"} else module
@@ -473,7 +312,7 @@ class _Walker:
         return False
 
     def _record_member(
-        self, owner: Value, name: str, at: tuple[int, int], kind: str, context: _Context
+        self, owner: Value, name: str, at: tuple[int, int], kind: str, context: Context
     ) -> None:
         sources = self.reader.sources
         if isinstance(owner, Module):
@@ -484,13 +323,13 @@ class _Walker:
             return
         resolution = _resolution(answer)
         reason = "" if isinstance(answer, Present) else answer.reason
-        if resolution == "missing" and name in self.scopes.patched:
-            resolution, reason = "unknown", f"this module itself sets {name} somewhere"
         read_from = answer.read_from if isinstance(answer, Missing) else ""
-        nearest = self._nearest(owner, name) if resolution == "missing" else ""
-        guard = self._caught(kind, answer, context)
+        alike = self._nearest(owner, name) if resolution == "missing" else ""
+        if kind == "attribute" and resolution == "missing" and name in self.scopes.patched:
+            resolution, reason = "unknown", f"this module itself sets {name} somewhere"
+        guard = context.caught(kind, answer)
         self._record(
-            kind, f"{describe(owner)}.{name}", at, resolution, context, guard, nearest, reason, read_from
+            kind, f"{describe(owner)}.{name}", at, resolution, context, guard, alike, reason, read_from
         )
 
     def _nearest(self, owner: Value, name: str) -> str:
@@ -514,41 +353,24 @@ class _Walker:
         name: str,
         at: tuple[int, int],
         resolution: Resolution,
-        context: _Context,
+        context: Context,
         guard: str = "",
         nearest: str = "",
         reason: str = "",
         read_from: str = "",
     ) -> None:
-        guard = guard or self._caught(kind, None, context)
+        guard = guard or context.caught(kind, None)
         self.found.uses.append(
             Use(kind, name, *at, resolution, context.unit, context.when, guard, nearest, reason, read_from)
         )
 
-    def _caught(self, kind: str, answer: object, context: _Context) -> str:
-        """What would catch a miss of this kind here, in words; "" when nothing would."""
-        if context.guard:
-            return context.guard
-        error = error_of(kind, answer)
-        for handlers in reversed(context.handlers):
-            for handler in handlers:
-                if handler.takes(error):
-                    if handler.raises:
-                        break
-                    return handler.text
-        return ""
-
-    def _mention(self, name: str, context: _Context) -> None:
+    def _mention(self, name: str, context: Context) -> None:
         if not context.guard:
             self.live.add(name)
         _note(self.found.mentions, name, context)
 
 
-def _at(node: ast.expr | ast.keyword | ast.alias) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
-def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: _Context) -> None:
+def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: Context) -> None:
     """Remember the mention of a name that stands under the fewest conditions."""
     known = names.setdefault(context.unit, {})
     when = (*context.when, context.guard) if context.guard else context.when

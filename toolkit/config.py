@@ -27,7 +27,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_KEYS = ("select", "ignore", "marker", "sites", "expect", "disable_plugins")
+_KEYS = ("select", "ignore", "marker", "sites", "disable_plugins")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
 _LARGEST = 1_000_000
 
@@ -49,7 +49,6 @@ class Config:
     ignore: Mapping[str, Ignore] = field(default_factory=dict)
     marker: str = "verl-doctor"
     sites: Mapping[str, str] = field(default_factory=dict)
-    expect: Mapping[str, Any] = field(default_factory=dict)
     disable_plugins: tuple[str, ...] = ()
 
 
@@ -98,11 +97,10 @@ def _config(path: Path, table: Any) -> Config:
         raise UsageError(f"{path}: marker must be one word of letters, digits, '.', '_' or '-'")
     return Config(
         path=str(path),
-        select=_words(path, "select", table),
+        select=tuple(word.upper() for word in _words(path, "select", table)),
         ignore=_ignores(path, table.get("ignore", {})),
         marker=marker,
         sites=_strings(path, "sites", table),
-        expect=_mapping(path, "expect", table),
         disable_plugins=_words(path, "disable_plugins", table),
     )
 
@@ -114,15 +112,10 @@ def _words(path: Path, key: str, table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _mapping(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
     value = table.get(key, {})
     if not isinstance(value, dict):
         raise UsageError(f"{path}: {key} must be a table")
-    return value
-
-
-def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
-    value = _mapping(path, key, table)
     for name, text in value.items():
         if not isinstance(text, str):
             raise UsageError(f"{path}: {key}.{name} must be a string")
@@ -140,7 +133,7 @@ def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
         reason, until = entry["reason"], _day(entry["until"])
         if not isinstance(reason, str) or not reason.strip() or until is None:
             raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
-        ignores[code] = Ignore(reason.strip(), until)
+        ignores[code.upper()] = Ignore(reason.strip(), until)
     return ignores
 
 

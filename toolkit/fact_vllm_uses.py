@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from verl_doctor.toolkit.api_uses import Use, Uses, read_uses
+from verl_doctor.toolkit.api_use import Use, Uses
+from verl_doctor.toolkit.api_uses import read_uses
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.moved import definitions

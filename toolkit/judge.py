@@ -14,7 +14,12 @@ from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Ignore
 from verl_doctor.toolkit.facts import Absent, Broken, Need, Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, Status, status_of
-from verl_doctor.toolkit.rule import Check, Finding
+from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding
+
+DEEP = frozenset({"live", "gpu"})
+"""The cost classes that --deep adds."""
+
+_FOLLOWS = "follows from "
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,8 @@ class Selection:
 
 
 def _matches(word: str, check: Check) -> bool:
-    """A code, or the letters of a family, or a code's beginning."""
-    return check.code.startswith(word)
+    """A code, the letters of a family, or these with the first digits: VLLM101, VLLM, VLLM1."""
+    return word.startswith(check.family) and check.code.startswith(word)
 
 
 def unknown_words(words: Iterable[str], checks: Iterable[Check]) -> list[str]:
@@ -69,6 +74,18 @@ def judge(
     return tuple(results[code] for code in sorted(wanted))
 
 
+def not_asked(checks: Iterable[Check], collection: Collection, results: Sequence[CheckResult]) -> dict[str, list[str]]:
+    """For each path that some rule judged: the rules that would judge it too and were not selected."""
+    judged = {path for result in results for path in result.paths}
+    ran = {result.code for result in results}
+    others = [check for check in checks if check.code not in ran] if judged else []
+    found: dict[str, list[str]] = {}
+    for check in others:
+        for path in _paths(check, collection):
+            found.setdefault(path, []).append(check.code)
+    return found
+
+
 def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
     """Requirements first. A requirement that no rule has, or a circle, is ignored: a plugin must not stop the run."""
     graph: dict[str, set[str]] = {}
@@ -95,24 +112,31 @@ def _affordable(check: Check, selection: Selection) -> bool:
 
 
 def _judge_one(
-    check: Check,
-    collection: Collection,
-    selection: Selection,
-    results: Mapping[str, CheckResult],
-    today: date,
+    check: Check, collection: Collection, selection: Selection, results: Mapping[str, CheckResult], today: date
 ) -> CheckResult:
     started = time.perf_counter()
-    status, reason, findings, trace = _outcome(check, collection, selection, results, today)
+    verdict = _passed_over(check, selection, results, today) or _outcome(check, collection)
+    ignore = selection.ignores.get(check.code)
+    if ignore is not None and verdict.findings and not verdict.reason:
+        verdict = replace(verdict, reason=f"it was ignored until {ignore.until}: {ignore.reason}")
     return CheckResult(
         code=check.code,
         title=check.title,
-        status=status,
-        reason=reason,
         seconds=time.perf_counter() - started,
-        findings=findings,
         paths=_paths(check, collection),
-        trace=trace,
+        **vars(verdict),
     )
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How judging one rule ended."""
+
+    status: Status
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+    trace: str = ""
+    deliberate: bool = False
 
 
 def _paths(check: Check, collection: Collection) -> tuple[str, ...]:
@@ -121,44 +145,62 @@ def _paths(check: Check, collection: Collection) -> tuple[str, ...]:
         return ()
     try:
         found = _call(check.paths, check.paths_needs, collection)
-    except Exception:  # noqa: BLE001 - the rule itself will say what broke
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - the rule itself will say what broke
         return ()
     return () if isinstance(found, Unknown) else tuple(found)
 
 
-def _outcome(
-    check: Check,
-    collection: Collection,
-    selection: Selection,
-    results: Mapping[str, CheckResult],
-    today: date,
-) -> tuple[Status, str, tuple[Finding, ...], str]:
+def _passed_over(
+    check: Check, selection: Selection, results: Mapping[str, CheckResult], today: date
+) -> _Outcome | None:
+    """Why the rule is not judged at all, or None when it is to be judged."""
     ignore = selection.ignores.get(check.code)
     if ignore is not None and today <= ignore.until:
-        return "skipped", f"ignored until {ignore.until}: {ignore.reason}", (), ""
+        return _Outcome("skipped", f"ignored until {ignore.until}: {ignore.reason}", deliberate=True)
     if check.cost not in selection.costs:
-        return "skipped", f"needs --deep (cost: {check.cost})", (), ""
-    masking = [
-        code
-        for code in sorted(check.requires)
-        if code in results and results[code].status in {"fail", "error"}
-    ]
-    if masking:
-        return "skipped", f"follows from {', '.join(masking)}", (), ""
+        how = "needs --deep" if check.cost in DEEP else "is not run by this command"
+        return _Outcome("skipped", f"{how} (cost: {check.cost})", deliberate=True)
+    for code in sorted(check.requires & results.keys()):
+        if not _holds(results[code]):
+            first = results[code].reason if results[code].reason.startswith(_FOLLOWS) else _FOLLOWS + code
+            return _Outcome("skipped", first)
+    return None
+
+
+def _holds(required: CheckResult) -> bool:
+    """Whether rules that require this one make sense: it passed, or it was left out on purpose or for irrelevance."""
+    return required.status in {"pass", "warn", "not_applicable"} or required.deliberate
+
+
+def _outcome(check: Check, collection: Collection) -> _Outcome:
     try:
         if check.applies is not None:
             relevance = _call(check.applies, check.applies_needs, collection)
             if isinstance(relevance, Unknown):
-                return *_without(relevance), (), relevance.trace if isinstance(relevance, Broken) else ""
+                return _without(relevance)
             if relevance is not None:
-                return "not_applicable", relevance, (), ""
+                return _Outcome("not_applicable", relevance)
         found = _call(lambda **facts: tuple(check.judge(**facts)), check.needs, collection)
         if isinstance(found, Unknown):
-            return *_without(found), (), found.trace if isinstance(found, Broken) else ""
-        findings = tuple(replace(finding, severity=finding.severity or check.severity) for finding in found)
-        return status_of(findings), "", findings, ""
-    except Exception as error:  # noqa: BLE001 - a rule that breaks is one result, not the end of the run
-        return "error", f"the rule broke: {type(error).__name__}: {error}", (), traceback.format_exc()
+            return _without(found)
+        findings = tuple(_complete(finding, check) for finding in found)
+        return _Outcome(status_of(findings), findings=findings)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a rule that breaks is one result, not the end of the run
+        return _Outcome("error", f"the rule broke: {type(error).__name__}: {error}", trace=traceback.format_exc())
+
+
+def _complete(finding: Finding, check: Check) -> Finding:
+    """Give a finding its rule's severity. Raises TypeError or ValueError when a plugin yields something else."""
+    if not isinstance(finding, Finding) or not isinstance(finding.message, str):
+        raise TypeError(f"a rule yields findings with a message, not {finding!r:.80}")
+    severity = finding.severity or check.severity
+    if severity not in SEVERITIES:
+        raise ValueError(f"a severity is one of {', '.join(SEVERITIES)}, not {severity!r:.40}")
+    return replace(finding, severity=severity)
 
 
 def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Collection) -> Any:
@@ -166,8 +208,8 @@ def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Col
     return arguments if isinstance(arguments, Unknown) else function(**arguments)
 
 
-def _without(missing: Unknown) -> tuple[Status, str]:
+def _without(missing: Unknown) -> _Outcome:
     """What becomes of a rule whose fact could not be had."""
     if isinstance(missing, Broken):
-        return "error", missing.reason
-    return ("not_applicable" if isinstance(missing, Absent) else "skipped"), missing.reason
+        return _Outcome("error", missing.reason, trace=missing.trace)
+    return _Outcome("not_applicable" if isinstance(missing, Absent) else "skipped", missing.reason)

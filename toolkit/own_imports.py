@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from verl_doctor.toolkit.api_uses import Import, Uses
+from verl_doctor.toolkit.api_use import Import, Uses
 from verl_doctor.toolkit.pysource import ModuleFile, SourceTree
 from verl_doctor.toolkit.summary import absolute
 from verl_doctor.toolkit.summary_class import is_type_checking

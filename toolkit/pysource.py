@@ -94,7 +94,7 @@ class SourceTree:
         """What lies in a folder. Listed once: asking the file system for each spelling costs more."""
         if folder not in self._listings:
             try:
-                self._listings[folder] = frozenset(os.listdir(folder))
+                self._listings[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone, thousands of them
             except (OSError, ValueError):
                 self._listings[folder] = frozenset()
         return self._listings[folder]

@@ -13,6 +13,7 @@ SCHEMA_VERSION = 1
 
 Status = Literal["pass", "warn", "fail", "skipped", "not_applicable", "error"]
 Verdict = Literal["ok", "warnings", "failures", "could_not_check"]
+Outcome = Literal["planned", "repaired", "still failing", "made worse, undone", "refused", "not attempted"]
 PathState = Literal["starts", "stops", "unknown"]
 
 STATUSES: tuple[Status, ...] = ("fail", "error", "warn", "skipped", "not_applicable", "pass")
@@ -21,7 +22,11 @@ _VERDICT_CODES: Mapping[Verdict, int] = {"ok": 0, "warnings": 0, "failures": 1, 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one rule said. `reason` explains a status other than pass, warn and fail; `trace` is for `-v`."""
+    """What one rule said.
+
+    `reason` explains a status other than pass, warn and fail, or adds to one; `trace` is for `-v`. `deliberate` means
+    that the rule was left out on purpose: ignored by the user's configuration, or dearer than this command may be.
+    """
 
     code: str
     title: str
@@ -31,6 +36,7 @@ class CheckResult:
     findings: tuple[Finding, ...] = ()
     paths: tuple[str, ...] = ()
     trace: str = ""
+    deliberate: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Repair:
     code: str
     title: str
     safety: str
-    outcome: Literal["planned", "repaired", "still failing", "made worse, undone", "refused", "not attempted"]
+    outcome: Outcome
     reason: str = ""
     changes: tuple[Mapping[str, Any], ...] = ()
     diff: str = ""
@@ -63,21 +69,30 @@ class Repair:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that was found out in one run."""
+    """Everything that was found out in one run.
+
+    `not_asked` names for each path the rules that would judge it and were not selected. `repairs` is None for a check;
+    `applied` says whether they were carried out.
+    """
 
     target: Mapping[str, Any]
     results: tuple[CheckResult, ...]
     seconds: float = 0.0
     fix_safety: Mapping[str, str] = field(default_factory=dict)
+    not_asked: Mapping[str, Iterable[str]] = field(default_factory=dict)
     repairs: tuple[Repair, ...] | None = None
+    applied: bool = False
 
     @property
     def verdict(self) -> Verdict:
-        """The whole run in one word. A failure outweighs a rule that broke, and that outweighs a warning."""
-        found = {result.status for result in self.results}
+        """The whole run in one word. A failure outweighs a rule that broke, and that outweighs a warning.
+
+        It is not "ok" when nothing was judged because what the rules need could not be seen.
+        """
+        found = {result.status for result in self.results if not result.deliberate}
         if "fail" in found:
             return "failures"
-        if "error" in found:
+        if "error" in found or ("skipped" in found and not found & {"pass", "warn"}):
             return "could_not_check"
         return "warnings" if "warn" in found else "ok"
 
@@ -91,7 +106,7 @@ class Report:
     def paths(self) -> tuple[PathVerdict, ...]:
         """The verdict for each path of a job that some rule judged."""
         names = dict.fromkeys(path for result in self.results for path in result.paths)
-        return tuple(_path_verdict(path, self.results) for path in names)
+        return tuple(_path_verdict(path, self.results, self.not_asked.get(path, ())) for path in names)
 
     def exit_code(self, *, strict: bool = False) -> int:
         """0 nothing failed, 1 failures (with `strict`: warnings too), 3 a rule could not check."""
@@ -112,16 +127,13 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return "warn" if "warning" in severities else "pass"
 
 
-def _path_verdict(path: str, results: Iterable[CheckResult]) -> PathVerdict:
+def _path_verdict(path: str, results: Iterable[CheckResult], not_asked: Iterable[str]) -> PathVerdict:
     known = list(results)
     stopping = tuple(result.code for result in known if _stops(result, path))
     if stopping:
         return PathVerdict(path, "stops", stopping)
-    silent = tuple(
-        result.code
-        for result in known
-        if path in result.paths and result.status in {"skipped", "error", "not_applicable"}
-    )
+    judges = [result for result in known if path in result.paths]
+    silent = (*(result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}), *not_asked)
     return PathVerdict(path, "unknown", silent) if silent else PathVerdict(path, "starts")
 
 
@@ -173,6 +185,6 @@ def _finding(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def with_repairs(report: Report, repairs: Iterable[Repair]) -> Report:
+def with_repairs(report: Report, repairs: Iterable[Repair], *, applied: bool) -> Report:
     """The same report, with what became of the fixes."""
-    return replace(report, repairs=tuple(repairs))
+    return replace(report, repairs=tuple(repairs), applied=applied)

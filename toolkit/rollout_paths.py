@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.api_uses import Import, Uses
+from verl_doctor.toolkit.api_use import Import, Uses
 from verl_doctor.toolkit.pysource import SourceTree
 
 SYNC, ASYNC = "sync rollout", "async rollout"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from verl_doctor.toolkit.facts import Need, needs_of
 
@@ -15,6 +16,8 @@ Cost = Literal["instant", "live", "gpu", "cluster", "slow"]
 
 EVERY_JOB = "every job"
 """What a finding stops that leaves no path of a job."""
+
+SEVERITIES: tuple[str, ...] = get_args(Severity)
 
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
@@ -91,7 +94,8 @@ class Check:
     @property
     def title(self) -> str:
         """The first line of the rule's docstring."""
-        return inspect.getdoc(self.judge).splitlines()[0].rstrip(".")  # type: ignore[union-attr]
+        lines = (inspect.getdoc(self.judge) or _name_of(self.judge)).splitlines()
+        return lines[0].rstrip(".")
 
     @property
     def family(self) -> str:
@@ -130,7 +134,7 @@ def check(
             raise ValueError(
                 f"{function.__name__}: '{code}' is no rule code (family letters and three digits)"
             )
-        if not inspect.getdoc(function):
+        if not inspect.getdoc(function) and sys.flags.optimize < 2:  # -OO takes the docstrings away
             raise ValueError(f"{code}: a rule is documented by its docstring")
         return Check(
             code=code,
@@ -148,3 +152,7 @@ def check(
         )
 
     return declare
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return function.__name__.replace("_", " ").capitalize()

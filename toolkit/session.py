@@ -17,7 +17,7 @@ from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_plugins import PluginProblems
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.judge import Selection, judge, unknown_words
+from verl_doctor.toolkit.judge import DEEP, Selection, judge, not_asked, unknown_words
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.registry import Registry
@@ -56,6 +56,7 @@ class Session:
         return Report(
             target=describe(self.target, collection, self.facts_file),
             results=results,
+            not_asked=not_asked(self.registry.checks, collection, results),
             seconds=time.perf_counter() - started,
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
         )
@@ -83,15 +84,21 @@ def open_session(
     announce(target)
     config = load(machine.cwd)
     known = registry.load(config.disable_plugins)
-    for option, words in (("--select", select), ("--ignore", ignore), (config.path, config.select)):
+    named = (
+        ("--select", select),
+        ("--ignore", ignore),
+        (f"{config.path}: select", config.select),
+        (f"{config.path}: ignore", tuple(config.ignore)),
+    )
+    for option, words in named:
         if strangers := unknown_words(words, known.checks):
             families = ", ".join(dict.fromkeys(check.family for check in known.checks))
             raise UsageError(
                 f"{option}: no rule is called {', '.join(strangers)}; families are {families}; "
                 f"verl-doctor rules lists all"
             )
-    costs = {"instant", "live", "gpu"} if deep else {"instant"}
-    selection = Selection(select or config.select, ignore, frozenset(costs), config.ignore)
+    costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
+    selection = Selection(select or config.select, ignore, costs, config.ignore)
     return Session(machine, target, config, known, selection, facts_file)
 
 

@@ -11,7 +11,6 @@ from verl_doctor.toolkit.summary_class import class_of, function_of, is_type_che
 from verl_doctor.toolkit.symbols import Alias, Binding, Lazy, Module, Variable
 
 _WRITES_NAMES = frozenset({"globals", "locals", "vars", "exec", "setattr"})
-_Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass
@@ -149,9 +148,12 @@ class _Reader:
                 and part.func.id in _WRITES_NAMES
             ):
                 self.open = f"it binds names through {part.func.id}()"
-            elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
-                if dotted(part.value) == "sys.modules":
-                    self.open = "it replaces itself in sys.modules"
+            elif (
+                isinstance(part, ast.Subscript)
+                and isinstance(part.ctx, ast.Store)
+                and dotted(part.value) == "sys.modules"
+            ):
+                self.open = "it replaces itself in sys.modules"
 
 
 def summarise(tree: ast.Module, name: str, path: str, *, is_package: bool) -> Module:

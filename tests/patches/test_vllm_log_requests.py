@@ -9,6 +9,7 @@ from textwrap import dedent, indent
 
 import pytest
 from source_trees import SERVER, vllm, write
+
 from verl_doctor.checks.vllm_log_requests_renamed import vllm_log_requests_renamed
 from verl_doctor.patches.vllm_log_requests import vllm_log_requests
 from verl_doctor.toolkit.change import Refusal, ReplaceFile

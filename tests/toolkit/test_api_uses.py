@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from source_trees import compare, missing, only, vllm, write
+
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
 from verl_doctor.toolkit.facts import Absent

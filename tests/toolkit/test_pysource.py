@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from source_trees import write
+
 from verl_doctor.toolkit.classes import constructor
 from verl_doctor.toolkit.moved import definitions
 from verl_doctor.toolkit.pysource import SourceTree, Unreadable, parse, parse_expression, read

