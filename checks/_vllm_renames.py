@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rename:
-    """An old name and what replaces it. `since` says which release changed what, `as_of` when that was looked up."""
+    """An old name and what replaces it, with the opposite meaning. `since` says which release changed what, `as_of` when that was looked up."""
 
     code: str
     old: str
     new: str
-    inverted: bool
     since: str
     upstream: str
     as_of: str
@@ -22,7 +21,6 @@ LOG_REQUESTS = Rename(
     code="VLLM101",
     old="disable_log_requests",
     new="enable_log_requests",
-    inverted=True,
     since=(
         "vLLM 0.10.1 replaced the field, 0.12.0 removed the attribute and the keyword, "
         "0.17.0 the command-line flag"

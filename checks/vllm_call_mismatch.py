@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._vllm_breaks import breaks, by_cause, finding
-from verl_doctor.toolkit.fact_trees import Tree
+from verl_doctor.checks._vllm_examples import SERVER, seen
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
-VERL = Tree("/env/verl", "verl", "0.6.1", "site-packages")
-VLLM = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
-SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
-PATHS = ("sync rollout", "async rollout")
-TOO_MANY = VllmUse(
+_TOO_MANY = VllmUse(
     SERVER, 340, "positional", "vllm.entrypoints.openai.api_server.init_app_state(4)", "missing", "start",
     ("async rollout",), now="engine_client, state, args", read_from="/env/vllm/entrypoints/openai/api_server.py",
 )  # fmt: skip
-RENAMED = VllmUse(
+_RENAMED = VllmUse(
     SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
     "start", ("async rollout",), now="enable_log_requests",
 )  # fmt: skip
@@ -27,11 +23,11 @@ RENAMED = VllmUse(
     "VLLM103",
     paths=rollouts,
     examples=[
-        Example("every call fits", (VllmUses(VERL, VLLM, (), 170, PATHS),)),
-        Example("a rename that VLLM101 reports", (VllmUses(VERL, VLLM, (RENAMED,), 170, PATHS),)),
+        Example("every call fits", seen()),
+        Example("a rename that VLLM101 reports", seen(_RENAMED)),
         Example(
             "a function takes one argument less",
-            (VllmUses(VERL, VLLM, (TOO_MANY,), 170, PATHS),),
+            seen(_TOO_MANY),
             expect="init_app_state() is called with 4 positional arguments",
         ),
     ],
@@ -45,7 +41,7 @@ def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
     Change the call to the parameters that the finding shows, or install a vLLM for which this verl was written:
-    `verl-doctor matrix` lists the pairs that fit.
+    `verl-doctor check --vllm DIR` judges one before it is installed.
     """
     kinds = ("keyword", "positional", "required", "meaning")
     for group in by_cause(breaks(uses, *kinds), lambda use: f"{use.name} {use.kind}"):

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._vllm_breaks import breaks, by_cause, finding
+from verl_doctor.checks._vllm_examples import BOTH, SERVER, seen
 from verl_doctor.checks._vllm_renames import REMOVED
-from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
-VERL = Tree("/env/verl", "verl", "0.6.1", "site-packages")
-VLLM = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
-PATHS = ("sync rollout", "async rollout")
 OTHER_RELEASE = "use a vLLM release that this verl supports"
-MOVED = VllmUse(
-    "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py", 38, "import", "vllm.utils:FlexibleArgumentParser",
+_MOVED = VllmUse(
+    SERVER, 38, "import", "vllm.utils:FlexibleArgumentParser",
     "missing", "import", ("async rollout",), now="vllm.utils.argparse_utils.FlexibleArgumentParser",
     reason="vllm.utils has no FlexibleArgumentParser", read_from="/env/vllm/utils/__init__.py",
 )  # fmt: skip
-TRIED = VllmUse(
+_TRIED = VllmUse(
     "/env/verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py", 66, "import",
-    "vllm.worker.worker_base:WorkerWrapperBase", "missing", "import", PATHS, guard="except ModuleNotFoundError",
+    "vllm.worker.worker_base:WorkerWrapperBase", "missing", "import", BOTH, guard="except ModuleNotFoundError",
 )  # fmt: skip
 
 
@@ -29,11 +26,11 @@ TRIED = VllmUse(
     "VLLM102",
     paths=rollouts,
     examples=[
-        Example("every import is there", (VllmUses(VERL, VLLM, (), 170, PATHS),)),
-        Example("verl tries the old place, then the new one", (VllmUses(VERL, VLLM, (TRIED,), 170, PATHS),)),
+        Example("every import is there", seen()),
+        Example("verl tries the old place, then the new one", seen(_TRIED)),
         Example(
             "a class has moved",
-            (VllmUses(VERL, VLLM, (MOVED,), 170, PATHS),),
+            seen(_MOVED),
             expect="it is in vllm.utils.argparse_utils now",
         ),
     ],
@@ -47,7 +44,7 @@ def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
     Where the finding says that the name lives elsewhere now, import it from there. Otherwise install a vLLM for which
-    this verl was written: `verl-doctor matrix` lists the pairs that fit.
+    this verl was written: `verl-doctor check --vllm DIR` judges one before it is installed.
     """
     for group in by_cause(breaks(uses, "import"), lambda use: use.name):
         use = group[0]

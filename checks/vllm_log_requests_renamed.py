@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._vllm_breaks import by_cause, finding
+from verl_doctor.checks._vllm_examples import SERVER, seen
 from verl_doctor.checks._vllm_renames import LOG_REQUESTS
-from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
 
-VERL = Tree("/env/verl", "verl", "0.6.1", "site-packages")
-VLLM = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
-SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
-PATHS = ("sync rollout", "async rollout")
-READ = VllmUse(
+_READ = VllmUse(
     SERVER, 332, "attribute", "vllm.engine.arg_utils.AsyncEngineArgs.disable_log_requests", "missing", "start",
     ("async rollout",), now="enable_log_requests", read_from="/env/vllm/engine/arg_utils.py",
 )  # fmt: skip
-GIVEN = VllmUse(
+_GIVEN = VllmUse(
     SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
     "start", ("async rollout",), now="enable_log_requests", read_from="/env/vllm/v1/engine/async_llm.py",
 )  # fmt: skip
-PROBED = VllmUse(
-    SERVER, 332, "attribute", READ.name, "missing", "start", ("async rollout",),
+_PROBED = VllmUse(
+    SERVER, 332, "attribute", _READ.name, "missing", "start", ("async rollout",),
     guard="hasattr(engine_args, 'disable_log_requests')", now="enable_log_requests",
 )  # fmt: skip
 
@@ -32,11 +28,11 @@ PROBED = VllmUse(
     "VLLM101",
     paths=rollouts,
     examples=[
-        Example("vLLM has every name that verl uses", (VllmUses(VERL, VLLM, (), 170, PATHS),)),
-        Example("verl asks before it reads", (VllmUses(VERL, VLLM, (PROBED,), 170, PATHS),)),
+        Example("vLLM has every name that verl uses", seen()),
+        Example("verl asks before it reads", seen(_PROBED)),
         Example(
             "the renamed argument is read and passed on",
-            (VllmUses(VERL, VLLM, (READ, GIVEN), 170, PATHS),),
+            seen(_READ, _GIVEN),
             expect="disable_log_requests",
         ),
     ],
@@ -71,7 +67,7 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
             group,
             f"verl {' and '.join(does)}, which vLLM {uses.vllm.version} does not have: "
             f"it is {LOG_REQUESTS.new} now, with the opposite meaning",
-            found=", ".join(dict.fromkeys(use.name for use in group)),
+            found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
             wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
             remedy="verl-doctor fix --select VLLM101 --apply, then restart Ray workers that run verl",
             fix="vllm-log-requests",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_doctor.checks._vllm_renames import LOG_REQUESTS
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses
@@ -15,16 +16,16 @@ from verl_doctor.toolkit.pysource import Unreadable, dotted
 from verl_doctor.toolkit.pysource_edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.rule import Finding
 
-OLD, NEW = "disable_log_requests", "enable_log_requests"
+OLD, NEW = LOG_REQUESTS.old, LOG_REQUESTS.new
 
 
 @fix(
     "vllm-log-requests",
-    repairs="VLLM101",
+    repairs=LOG_REQUESTS.code,
     safety="safe",
-    upstream="vllm-project/vllm#21739, #29402",
+    upstream=LOG_REQUESTS.upstream,
     needed="vllm>=0.12",
-    restart="running Ray workers keep the old code until they are restarted",
+    restart="Ray workers that run now, which keep the old code",
 )
 def vllm_log_requests(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
@@ -42,7 +43,7 @@ def vllm_log_requests(
             before = sources.read(path)
             if isinstance(before, Unreadable):
                 return Refusal(before.reason)
-            after = _repaired(SourceText(before, path), broken, marker.comment("VLLM101"))
+            after = _repaired(SourceText(before, path), broken, marker.comment(LOG_REQUESTS.code))
             if after != before:
                 changes.append(ReplaceFile(Path(path), before, after))
     except CannotEdit as reason:

@@ -68,7 +68,7 @@ def plan(change: CompileBytecode) -> Planned | None:
         if not root.is_dir():
             raise Refused(f"{root} is not a folder: no bytecode can be written below it")
     roots = tuple(os.path.realpath(root) for root in change.roots)
-    python = os.path.abspath(change.python)  # noqa: PTH100 - a virtual environment's python is a link to another's
+    python = os.path.abspath(change.python)
     record = BytecodeRecord("compile_bytecode", python, roots, _cache_tag(python))
     return Planned(record, {}) if any(_sources_without_cache(record)) else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +12,6 @@ from typing import Any, Literal
 from verl_doctor.toolkit.config import Config
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render_markdown import escaped
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import counted
@@ -35,22 +35,20 @@ class Step:
     do: str = ""
 
 
-def steps(report: Report, config: Config, markers: Markers | Unknown, machine: Machine) -> tuple[Step, ...]:
+def steps(report: Report, config: Config, markers: Markers | Unknown) -> tuple[Step, ...]:
     """Judge every step by the rules that concern it, or by the configured paths."""
     text = (
         importlib.resources.files("verl_doctor.checks")
         .joinpath("data/migration_steps.toml")
         .read_text("utf-8")
     )
-    return tuple(_step(entry, report, config, markers, machine) for entry in tomllib.loads(text)["step"])
+    return tuple(_step(entry, report, config, markers) for entry in tomllib.loads(text)["step"])
 
 
-def _step(
-    entry: Mapping[str, Any], report: Report, config: Config, markers: Markers | Unknown, machine: Machine
-) -> Step:
+def _step(entry: Mapping[str, Any], report: Report, config: Config, markers: Markers | Unknown) -> Step:
     if "by_hand" in entry:
         return Step(entry["title"], "open", "not judged: it is yours to run", entry["by_hand"])
-    state, evidence = _sites(config, machine) if entry.get("sites") else _by_rules(entry["judged_by"], report)
+    state, evidence = _sites(config) if entry.get("sites") else _by_rules(entry["judged_by"], report)
     if entry.get("markers"):
         evidence = f"{evidence}; {_marked(markers)}"
     return Step(entry["title"], state, evidence, "" if state == "done" else entry["do"])
@@ -75,10 +73,10 @@ def _by_rules(codes: list[str], report: Report) -> tuple[State, str]:
     return "done", f"{', '.join(result.code for result in results)} passed"
 
 
-def _sites(config: Config, machine: Machine) -> tuple[State, str]:
+def _sites(config: Config) -> tuple[State, str]:
     if not config.sites:
         return "open", "no paths are configured"
-    missing = [f"{name} = {path}" for name, path in config.sites.items() if not machine.at(path).exists()]
+    missing = [f"{name} = {path}" for name, path in config.sites.items() if not os.path.exists(path)]
     if missing:
         return "failed", f"not on this machine: {', '.join(missing)}"
     return "done", f"{counted(len(config.sites), 'path')} of {config.path} exist"

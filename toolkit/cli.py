@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -25,9 +26,10 @@ EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line. What goes wrong is said in one sentence on stderr; there is no traceback."""
+    """Run the command line. What goes wrong is said in one sentence on stderr; a traceback needs -v."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        sys.exit(cli.main(arguments, prog_name="verl-doctor", standalone_mode=False) or 0)
+        sys.exit(cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0)
     except UsageError as error:
         _stop(str(error), 2)
     except click.UsageError as error:
@@ -36,10 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        _stop("stopped; nothing is left half done", 130)
+        _stop("stopped; verl-doctor undo --list shows whether anything was changed", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - a defect of the doctor must not look like a finding
+        if {"-v", "--verbose"} & set(given):
+            traceback.print_exc()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        _stop(
+            f"could not check: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno}); "
+            f"this is a defect of verl-doctor, please report it with the output of -v",
+            3,
+        )
 
 
 def _stop(sentence: str, code: int) -> NoReturn:
@@ -129,7 +140,7 @@ def checklist(*, options: Options, form: str) -> int:
     with Progress() as progress:
         collection = run.look()
         report = run.check(collection, progress.say)
-        steps = migration.steps(report, run.config, collection.get(Markers), run.machine)
+        steps = migration.steps(report, run.config, collection.get(Markers))
     if form == "json":
         print(json.dumps(migration.as_document(steps), indent=2))
     else:

@@ -64,24 +64,23 @@ def _homes(options: Options) -> list[Path]:
 
 
 def _undo_one(homes: list[Path], identifier: str | None) -> list[Transaction]:
-    """Undo by name, or what was done last in any of the journals."""
+    """Undo by name (an ID, or FOLDER/ID as a refusal prints them), or what was done last in any of the journals."""
+    if identifier is not None and "/" in identifier:
+        folder, _, identifier = identifier.rpartition("/")
+        return apply.undo(Path(folder), identifier)
     if not homes:
         raise apply.Refused("there is nothing to undo: nothing was changed here")
-    histories = {home: apply.history(home) for home in homes}
-    standing = [
-        (transaction.time, transaction.id, home)
-        for home, transactions in histories.items()
-        for transaction in transactions
-        if (identifier is None and transaction.state not in {"undone", "failed"})
-        or transaction.id == identifier
+    meant = [
+        (transaction.time, home, transaction.id)
+        for home in homes
+        for transaction in apply.history(home)
+        if _is_meant(transaction, identifier)
     ]
-    if len({home for *_, home in standing}) > 1 and identifier is not None:
-        places = " and in ".join(str(home) for *_, home in standing)
-        raise apply.Refused(
-            f"there is a transaction {identifier} in {places}; undo with no ID takes the last one back"
-        )
-    home = max(standing)[2] if standing else homes[0]
-    return apply.undo(home, identifier)
+    if identifier is not None and len(meant) > 1:
+        names = " or ".join(f"{home}/{number}" for _, home, number in meant)
+        raise apply.Refused(f"{identifier} is in two journals; name one of them: verl-doctor undo {names}")
+    home, number = max(meant)[1:] if meant else (homes[0], identifier)
+    return apply.undo(home, number)
 
 
 def _is_meant(transaction: Transaction, identifier: str | None) -> bool:

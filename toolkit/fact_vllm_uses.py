@@ -21,6 +21,7 @@ from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reac
 from verl_doctor.toolkit.symbols import Module
 
 _WATCHED = b"vllm"
+_LONGEST_QUOTE = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class VllmUse:
     thing used (`module:name` for an import, `callee(argument)` for an argument). `now` is where a missing name is
     defined today, or the accepted parameter nearest to it. `guard` is what avoids or catches a miss here. `when` is
     the condition under which the place is reached at all, `paths` the rollout paths that reach it (none: optional
-    parts of verl). `column` counts UTF-8 bytes, as Python does. `phase` is "import" for code that runs when the module is imported, "start" for the rest.
+    parts of verl). `column` counts UTF-8 bytes, as Python does. `phase` is "import" for code that runs when the module
+    is imported, "start" for the rest. `text` is the line as it is written.
     """
 
     path: str
@@ -47,6 +49,7 @@ class VllmUse:
     reason: str = ""
     read_from: str = ""
     column: int = 0
+    text: str = ""
 
     @property
     def breaks(self) -> bool:
@@ -60,11 +63,21 @@ class VllmUse:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """A module of verl that is there and cannot be parsed: why, and the paths that load it."""
+
+    module: str
+    path: str
+    reason: str
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class VllmUses:
     """All uses on the rollout paths and in what they may load later.
 
     `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
-    has at all. `unread` names modules that could not be read.
+    has at all. `unread` are modules of verl that could not be read.
     """
 
     verl: Tree
@@ -72,7 +85,7 @@ class VllmUses:
     uses: tuple[VllmUse, ...] = ()
     present: int = 0
     paths: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
 
 
 @collector(timeout=20)
@@ -96,15 +109,32 @@ def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
         if (uses := reading.uses(module)) is not None
         for placed in _placed(uses, reached, reading.read)
     ]
-    missing = reading.located([use for use in found if use.resolution != "present"])
+    missing = tuple(_quoted(reading.located([use for use in found if use.resolution != "present"])))
     return VllmUses(
         verl,
         vllm,
-        tuple(missing),
+        missing,
         len(found) - len(missing),
         tuple(reached),
-        tuple(sorted(reading.unread)),
+        tuple(
+            replace(
+                reading.unread[name], paths=tuple(path for path in reached if name in reached[path].modules)
+            )
+            for name in sorted(reading.unread)
+        ),
     )
+
+
+def _quoted(uses: Iterable[VllmUse]) -> Iterator[VllmUse]:
+    """Add the source lines."""
+    lines: dict[str, list[str]] = {}
+    for use in uses:
+        if use.path not in lines:
+            source = read(Path(use.path))
+            text = "" if isinstance(source, Unreadable) else source.decode("utf-8", "replace")
+            lines[use.path] = text.splitlines()
+        there = lines[use.path][use.line - 1 : use.line]
+        yield replace(use, text=there[0].strip()[:_LONGEST_QUOTE] if there else "")
 
 
 class _Reading:
@@ -116,7 +146,7 @@ class _Reading:
         self.version = vllm.version
         self.sources = Sources([self.verl, self.vllm])
         self.read: dict[str, Uses] = {}
-        self.unread: set[str] = set()
+        self.unread: dict[str, Unread] = {}
 
     def tree(self, name: str) -> ast.Module | None:
         """Parse a verl module. None when there is none, or none that can be read."""
@@ -134,7 +164,7 @@ class _Reading:
             except RecursionError:
                 found = None
             if found is None:
-                self.unread.add(name)
+                self.unread[name] = Unread(name, str(file.path), "it is nested too deeply")
                 return None
             self.read[name] = found
         return self.read[name]
@@ -155,7 +185,10 @@ class _Reading:
         source = read(file.path)
         tree = source if isinstance(source, Unreadable) else parse(source, file.path)
         if isinstance(tree, Unreadable) or isinstance(source, Unreadable):
-            self.unread.add(name)
+            why = source if isinstance(source, Unreadable) else tree
+            self.unread[name] = Unread(
+                name, str(file.path), why.reason if isinstance(why, Unreadable) else ""
+            )
             return None
         return tree, source
 

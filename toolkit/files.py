@@ -152,7 +152,7 @@ def _addition(change: NewFile) -> Planned | None:
 
 
 def _absolute(path: Path) -> str:
-    return os.path.abspath(path)  # noqa: PTH100 - without following links: the plan's own name for the file
+    return os.path.abspath(path)
 
 
 def _real(path: Path) -> Path:

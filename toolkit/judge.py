@@ -74,7 +74,9 @@ def judge(
     return tuple(results[code] for code in sorted(wanted))
 
 
-def not_asked(checks: Iterable[Check], collection: Collection, results: Sequence[CheckResult]) -> dict[str, list[str]]:
+def not_asked(
+    checks: Iterable[Check], collection: Collection, results: Sequence[CheckResult]
+) -> dict[str, list[str]]:
     """For each path that some rule judged: the rules that would judge it too and were not selected."""
     judged = {path for result in results for path in result.paths}
     ran = {result.code for result in results}
@@ -112,7 +114,11 @@ def _affordable(check: Check, selection: Selection) -> bool:
 
 
 def _judge_one(
-    check: Check, collection: Collection, selection: Selection, results: Mapping[str, CheckResult], today: date
+    check: Check,
+    collection: Collection,
+    selection: Selection,
+    results: Mapping[str, CheckResult],
+    today: date,
 ) -> CheckResult:
     started = time.perf_counter()
     verdict = _passed_over(check, selection, results, today) or _outcome(check, collection)
@@ -190,7 +196,9 @@ def _outcome(check: Check, collection: Collection) -> _Outcome:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a rule that breaks is one result, not the end of the run
-        return _Outcome("error", f"the rule broke: {type(error).__name__}: {error}", trace=traceback.format_exc())
+        return _Outcome(
+            "error", f"the rule broke: {type(error).__name__}: {error}", trace=traceback.format_exc()
+        )
 
 
 def _complete(finding: Finding, check: Check) -> Finding:

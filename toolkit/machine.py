@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
+import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 # Caches of a child go to a private folder, so that looking at an environment leaves no trace in the user's home.
 _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR")
+# Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end.
+_MARK = "VERL_DOCTOR_CHILD"
+_MOST_READ = 64 * 1024 * 1024  # bytes of a child's output
+# How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
+_DYING = 2.0
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_GET_CHILD_SUBREAPER = 37
 
 
 @dataclass(frozen=True)
@@ -38,13 +49,21 @@ class Answer:
 Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
 
 
+def _current_folder() -> Path:
+    """Where the user is; the root when that folder was removed under their feet."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
 @dataclass(frozen=True)
 class Machine:
     """This machine, or a folder that stands for one."""
 
     root: Path = Path("/")
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    cwd: Path = field(default_factory=Path.cwd)
+    cwd: Path = field(default_factory=_current_folder)
     runner: Runner | None = None
 
     def at(self, path: str | Path) -> Path:
@@ -58,36 +77,186 @@ class Machine:
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Answer:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.
 
-        Its whole process group is killed after `timeout` seconds. Raises OSError when it cannot be started.
+        It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when
+        it cannot be started.
         """
         with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as private:
-            environment = {**self.environ, **dict.fromkeys(_PRIVATE_FOLDERS, private)}
+            environment = {
+                **self.environ,
+                **dict.fromkeys(_PRIVATE_FOLDERS, private),
+                **self._as_seen_from_here(),
+            }
             environment.update({"PYTHONDONTWRITEBYTECODE": "1"} if env is None else env)
             if self.runner is not None:
                 return self.runner(argv, environment, timeout)
             return _run_group(argv, environment, timeout, private)
 
+    def _as_seen_from_here(self) -> dict[str, str]:
+        """What would mean something else in a private home and folder: the user's packages and relative paths."""
+        seen = {}
+        if not self.environ.get("PYTHONUSERBASE") and (home := self.environ.get("HOME")):
+            seen["PYTHONUSERBASE"] = str(Path(home, ".local"))
+        if path := self.environ.get("PYTHONPATH"):
+            entries = [os.path.normpath(self.cwd / entry) for entry in path.split(os.pathsep)]
+            seen["PYTHONPATH"] = os.pathsep.join(entries)
+        return seen
+
 
 def _run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:
+    """Run a child whose output goes to files: a grandchild that keeps a pipe open would be waited for, for ever."""
     started = time.monotonic()
-    with subprocess.Popen(
-        list(argv),
-        env=dict(environ),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    ) as process:
+    token = secrets.token_hex(16)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _orphans.adopted() as adopted:
+        # No context manager, which would wait without limit.
+        process = subprocess.Popen(
+            list(argv),
+            env={**environ, _MARK: token},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        in_time = False
         try:
-            out, err = process.communicate(timeout=timeout)
-            code: int | None = process.returncode
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
+            in_time = _ended(process.pid, timeout)
+        finally:
+            # The child is not reaped yet, so its number, which is also the group's, belongs to nobody else.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
-            code = None
-    return Answer(code, out, err, time.monotonic() - started)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_DYING)
+                _reap(-process.pid)
+            _end_escaped(token, adopted=adopted)
+        code = process.returncode if in_time else None
+        return Answer(code, _text(out), _text(err), time.monotonic() - started)
+
+
+def _ended(pid: int, timeout: float) -> bool:
+    """Wait for a child without reaping it. Whether it ended in time."""
+    with contextlib.suppress(AttributeError, OSError):  # no such call on this system
+        descriptor = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            return bool(poll.poll(max(timeout, 0) * 1000))
+        finally:
+            os.close(descriptor)
+    deadline = time.monotonic() + timeout
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _text(file: IO[bytes]) -> str:
+    # Not read(): whoever survived shares the position in the file.
+    return os.pread(file.fileno(), _MOST_READ, 0).decode("utf-8", "replace")
+
+
+class _Orphans:
+    """Makes this process the parent of what its children leave behind, for as long as some child runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._before = 0
+        self._can = False
+
+    @contextlib.contextmanager
+    def adopted(self) -> Iterator[bool]:
+        """Yield whether orphans come to us. Several threads may be inside at the same time."""
+        with self._lock:
+            if self._running == 0:
+                self._before = _is_subreaper()
+                self._can = _become_subreaper(1)
+            self._running += 1
+        try:
+            yield self._can
+        finally:
+            with self._lock:
+                self._running -= 1
+                if self._running == 0 and self._can:
+                    _become_subreaper(self._before)
+
+
+_orphans = _Orphans()
+
+
+def _is_subreaper() -> int:
+    import ctypes  # noqa: PLC0415 - a few milliseconds that only a child is worth
+
+    answer = ctypes.c_int(0)
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    return answer.value
+
+
+def _become_subreaper(value: int) -> bool:
+    import ctypes  # noqa: PLC0415
+
+    try:
+        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, value, 0, 0, 0) == 0)
+    except (AttributeError, OSError):
+        return False
+
+
+def _end_escaped(token: str, *, adopted: bool) -> None:
+    """Kill and reap what left the process group, and nothing that does not carry the token.
+
+    When one is killed its own children come to us, so this goes on until none is left.
+    """
+    deadline = time.monotonic() + _DYING
+    while time.monotonic() < deadline:
+        killed = [pid for pid in _suspects(adopted=adopted) if _killed(pid, token)]
+        if not killed:
+            return
+        for pid in killed:
+            _reap(pid)
+
+
+def _suspects(*, adopted: bool) -> Iterable[int]:
+    """Our own children when orphans come to us, otherwise every process."""
+    lists = list(Path("/proc/self/task").glob("*/children")) if adopted else []
+    if lists:
+        texts = []
+        for path in lists:
+            with contextlib.suppress(OSError):  # the thread has ended
+                texts.append(path.read_text(encoding="ascii"))
+        return [int(word) for text in texts for word in text.split()]
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _killed(pid: int, token: str) -> bool:
+    """Kill this process if its environment proves that it comes from our child."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return False
+    try:
+        # Opened before it is read: if the number changes hands in between, the signal goes to the dead.
+        if f"{_MARK}={token}".encode() not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _reap(number: int) -> None:
+    """Take a killed process, or a whole group when the number is negative, off the table, if it is our child."""
+    deadline = time.monotonic() + _DYING
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            pid, _ = os.waitpid(number, os.WNOHANG)
+            if pid == 0:
+                time.sleep(0.002)
+            elif number > 0:
+                return

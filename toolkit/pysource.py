@@ -117,7 +117,9 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
             warnings.simplefilter("ignore")  # other people's invalid escapes are not our subject
             return ast.parse(source, str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Unreadable(f"{path} cannot be parsed: {type(error).__name__}")
+        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
+        said = error.msg if isinstance(error, SyntaxError) else str(error) or "nested too deeply"
+        return Unreadable(f"{path} cannot be parsed: {type(error).__name__}: {said}{line}")
 
 
 def parse_expression(text: str) -> ast.expr | None:

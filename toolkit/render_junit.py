@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.result import CheckResult, Repair, Report
+from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import harmless
 
 
 def render(report: Report) -> str:
     """The whole document."""
-    summary = report.summary
-    suite = ET.Element(
-        "testsuite",
-        name="verl-doctor",
-        tests=str(len(report.results)),
-        failures=str(summary["fail"]),
-        errors=str(summary["error"]),
-        skipped=str(summary["skipped"] + summary["not_applicable"]),
-        time=f"{report.seconds:.3f}",
-    )
+    suite = ET.Element("testsuite", name="verl-doctor", time=f"{report.seconds:.3f}")
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(report).items():
         ET.SubElement(properties, "property", name=name, value=harmless(value))
     for result in report.results:
         _case(suite, result)
     for repair in report.repairs or ():
-        case = ET.SubElement(suite, "system-out")
-        case.text = harmless(
-            f"{repair.outcome}: {repair.code} {repair.fix} {repair.reason}\n{repair.diff}", keep="\n\t"
-        )
+        _repair(suite, repair)
+    for attribute, child in (
+        ("tests", ""),
+        ("failures", "/failure"),
+        ("errors", "/error"),
+        ("skipped", "/skipped"),
+    ):
+        suite.set(attribute, str(len(suite.findall(f"testcase{child}"))))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 
@@ -43,16 +39,9 @@ def _properties(report: Report) -> dict[str, str]:
 
 
 def _case(suite: ET.Element, result: CheckResult) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        classname="verl-doctor",
-        name=f"{result.code} {result.title}",
-        time=f"{result.seconds:.4f}",
-    )
-    text = harmless(
-        "\n".join(f"{f.severity}: {f.message} {f.location or ''}" for f in result.findings), keep="\n"
-    )
+    name = harmless(f"{result.code} {result.title}")
+    case = ET.SubElement(suite, "testcase", classname="verl-doctor", name=name, time=f"{result.seconds:.4f}")
+    text = "\n\n".join(_said(finding) for finding in result.findings)
     if result.status == "fail":
         ET.SubElement(case, "failure", message=harmless(_first_error(result))).text = text
     elif result.status == "error":
@@ -62,6 +51,30 @@ def _case(suite: ET.Element, result: CheckResult) -> None:
         ET.SubElement(case, "skipped", message=harmless(reason))
     elif text:
         ET.SubElement(case, "system-out").text = text
+
+
+def _said(finding: Finding) -> str:
+    """One finding with its evidence, a line for each thing."""
+    evidence = finding.evidence
+    places = " ".join(str(place) for place in (finding.location, *finding.also) if place)
+    rows = {"at": places, "found": evidence.found, "wanted": evidence.wanted, "read": evidence.read_from}
+    rows |= {"do": finding.remedy, "fix": finding.fix or ""}
+    lines = [
+        f"{finding.severity}: {finding.message}",
+        *(f"  {label}: {text}" for label, text in rows.items() if text),
+    ]
+    return "\n".join(harmless(line) for line in lines)
+
+
+def _repair(suite: ET.Element, repair: Repair) -> None:
+    """A repair is a test case of its own: it fails unless it is repaired or only planned."""
+    name = harmless(f"{repair.code} {repair.fix}: {repair.outcome}")
+    case = ET.SubElement(suite, "testcase", classname="verl-doctor.repair", name=name, time="0")
+    if repair.outcome == "not attempted":
+        ET.SubElement(case, "skipped", message=harmless(repair.reason))
+    elif repair.outcome not in {"planned", "repaired"}:
+        ET.SubElement(case, "failure", message=harmless(repair.reason or repair.outcome))
+    ET.SubElement(case, "system-out").text = harmless(repair.diff, keep="\n\t")
 
 
 def _first_error(result: CheckResult) -> str:

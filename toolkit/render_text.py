@@ -161,7 +161,7 @@ def _finding(
     rows += [("found", evidence.found), ("wanted", evidence.wanted)]
     if verbose or not finding.location:
         rows.append(("read", evidence.read_from))
-    rows += [("node", finding.node or ""), ("do", finding.remedy)]
+    rows += [("node", finding.node or ""), ("note", result.reason), ("do", finding.remedy)]
     if finding.fix in report.fix_safety:
         rows.append(("fix", f"{finding.fix} ({report.fix_safety[finding.fix]})"))  # type: ignore[index]
     for label, text in rows:
@@ -202,7 +202,7 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
 
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
     """What would be done, or what was done, and what is left."""
-    yield _repair_verdict(repairs)
+    yield _repair_verdict(repairs, applied=report.applied)
     for repair in repairs:
         yield Text()
         line = Text(repair.outcome, style=_OUTCOMES.get(repair.outcome, "bold yellow"))
@@ -230,23 +230,20 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from _steps(steps, report, width)
 
 
-def _repair_verdict(repairs: tuple[Repair, ...]) -> Text:
+def _repair_verdict(repairs: tuple[Repair, ...], *, applied: bool) -> Text:
     outcomes = [repair.outcome for repair in repairs]
     if not repairs:
         return Text("NOTHING TO REPAIR  no fix is known for what was found", style="bold")
-    if "planned" in outcomes or set(outcomes) <= {"refused"}:
+    if not applied:
         return Text(
             f"PLAN  {counted(outcomes.count('planned'), 'repair')}; nothing was changed", style="bold cyan"
         )
     attempted = len(outcomes) - outcomes.count("not attempted")
-    word, style = (
-        ("REPAIRED", "bold green")
-        if outcomes.count("repaired") == attempted
-        else ("NOT ALL REPAIRED", "bold red")
-    )
     if not attempted:
         return Text("NOTHING DONE  what is left is not safe to do unasked", style="bold yellow")
-    return Text(f"{word}  {outcomes.count('repaired')} of {attempted}", style=style)
+    repaired = outcomes.count("repaired")
+    word, style = ("REPAIRED", "bold green") if repaired == attempted else ("NOT ALL REPAIRED", "bold red")
+    return Text(f"{word}  {repaired} of {attempted}", style=style)
 
 
 def _left(report: Report, width: int | None) -> Iterator[Text]:

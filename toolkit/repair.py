@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import apply
-from verl_doctor.toolkit.change import Change, Fix, NewFile, Refusal, ReplaceFile, describe, safety_of
+from verl_doctor.toolkit.change import Change, Fix, NewFile, Refusal, ReplaceFile, Safety, describe, safety_of
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.facts import Unknown, arguments_from
-from verl_doctor.toolkit.result import Repair, Report, with_repairs
+from verl_doctor.toolkit.result import CheckResult, Outcome, Repair, Report, with_repairs
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import journal_home
@@ -22,21 +23,26 @@ _UNSAFE = "it cannot be undone; see it with verl-doctor fix, and add --unsafe to
 
 @dataclass(frozen=True)
 class Plan:
-    """What one fix would do."""
+    """What one fix would do about the findings of one rule that the same changes repair."""
 
     fix: Fix
     code: str
-    changes: tuple[Change, ...]
+    changes: tuple[Change, ...] = ()
     refusal: str = ""
 
-    def as_repair(self, outcome: str, reason: str = "", transaction: str | None = None) -> Repair:
+    @property
+    def safety(self) -> Safety:
+        """What is declared, unless a change is unsafe by type."""
+        return safety_of(self.fix.safety, list(self.changes))
+
+    def ended(self, outcome: Outcome, reason: str = "", transaction: str | None = None) -> Repair:
         """The plan and what became of it, for the report."""
         return Repair(
             fix=self.fix.id,
             code=self.code,
             title=self.fix.title,
-            safety=safety_of(self.fix.safety, list(self.changes)),
-            outcome=outcome,  # type: ignore[arg-type]
+            safety=self.safety,
+            outcome=outcome,
             reason=reason or self.refusal,
             changes=tuple(describe(change) for change in self.changes),
             diff="".join(diff_of(change) for change in self.changes),
@@ -47,34 +53,24 @@ class Plan:
 
 def show(session: Session, collection: Collection, report: Report) -> Report:
     """Plan every repair and change nothing."""
-    repairs = [
-        plan.as_repair("refused" if plan.refusal else "planned")
-        for plan in plans(session, collection, report)
-    ]
-    return with_repairs(report, repairs)
+    planned = plans(session, collection, report)
+    repairs = [plan.ended("refused" if plan.refusal else "planned") for plan in planned]
+    return with_repairs(report, repairs, applied=False)
 
 
 def carry_out(session: Session, report: Report, *, unsafe: bool) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
-    A fix after which a rule fails that did not fail before is taken back.
+    A fix after which something fails that did not fail before is taken back.
     """
-    found = dict.fromkeys((finding.fix, result.code) for result, finding in report.findings())
+    wanted = dict.fromkeys((fix, result.code) for result, _, fix in _fixable(session, report))
     repairs: list[Repair] = []
-    for identifier, code in found:
-        fix = session.registry.fix(identifier)
-        if fix is not None:
-            repairs += _carry_out_one(session, fix, code, unsafe=unsafe)
-    return with_repairs(session.check(session.look()), repairs)
-
-
-def _carry_out_one(session: Session, fix: Fix, code: str, *, unsafe: bool) -> list[Repair]:
-    if fix.safety == "unsafe" and not unsafe:
-        return [Plan(fix, code, ()).as_repair("not attempted", _UNSAFE)]
-    collection = session.look()
-    before = session.check(collection)
-    found = [plan for plan in plans(session, collection, before) if plan.fix is fix]
-    return [_attempt(session, plan, before, unsafe=unsafe) for plan in found]
+    for fix, code in wanted:
+        if fix.safety == "unsafe" and not unsafe:
+            repairs.append(Plan(fix, code).ended("not attempted", _UNSAFE))
+        else:
+            repairs += _attempt_all(session, fix, code, unsafe=unsafe)
+    return with_repairs(session.check(session.look()), repairs, applied=True)
 
 
 def exit_code(report: Report) -> int:
@@ -85,71 +81,119 @@ def exit_code(report: Report) -> int:
 
 def plans(session: Session, collection: Collection, report: Report) -> list[Plan]:
     """Ask the fix of each finding for its plan. Findings that the same changes would repair share one."""
-    found: list[Plan] = []
+    found = (
+        _plan(fix, result.code, finding, collection) for result, finding, fix in _fixable(session, report)
+    )
+    return list(dict.fromkeys(found))
+
+
+def _fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Finding, Fix]]:
+    """The findings that a fix is for. A hint is repaired only when its rule was asked for by name."""
     for result, finding in report.findings():
         fix = session.registry.fix(finding.fix)
-        if fix is not None:
-            plan = _plan(fix, result.code, finding, collection)
-            if plan not in found:
-                found.append(plan)
-    return found
+        if fix is not None and (finding.severity != "info" or session.selection.select):
+            yield result, finding, fix
 
 
 def _plan(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:
     arguments = arguments_from(fix.needs, {need.fact: collection.get(need.fact) for need in fix.needs})
     if isinstance(arguments, Unknown):
-        return Plan(fix, code, (), arguments.reason)
+        return Plan(fix, code, refusal=arguments.reason)
     try:
         changes = fix.plan(finding, **arguments)
-    except Exception as error:  # noqa: BLE001 - a fix that breaks is a refusal, not the end of the run
-        return Plan(fix, code, (), f"the fix broke: {type(error).__name__}: {error}")
-    if isinstance(changes, Refusal):
-        return Plan(fix, code, (), changes.reason)
-    return Plan(fix, code, tuple(changes))
+        return (
+            Plan(fix, code, refusal=changes.reason)
+            if isinstance(changes, Refusal)
+            else Plan(fix, code, tuple(changes))
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a fix that breaks is a refusal, not the end of the run
+        return Plan(fix, code, refusal=f"the fix broke: {type(error).__name__}: {error}")
+
+
+def _attempt_all(session: Session, fix: Fix, code: str, *, unsafe: bool) -> list[Repair]:
+    """Plan, apply and look again until this fix has nothing new to do about this rule."""
+    tried: dict[Plan, Repair] = {}
+    while True:
+        collection = session.look()
+        before = session.check(collection)
+        planned = [
+            plan for plan in plans(session, collection, before) if plan.fix is fix and plan.code == code
+        ]
+        waiting = [plan for plan in planned if plan not in tried]
+        if not waiting:
+            return list(tried.values())
+        tried[waiting[0]] = _attempt(session, waiting[0], before, unsafe=unsafe)
 
 
 def _attempt(session: Session, plan: Plan, before: Report, *, unsafe: bool) -> Repair:
-    safety = safety_of(plan.fix.safety, list(plan.changes))
     if plan.refusal:
-        return plan.as_repair("refused")
-    if safety == "manual":
-        return plan.as_repair("not attempted", "this one is for you to run")
-    if safety == "unsafe" and not unsafe:
-        return plan.as_repair("not attempted", _UNSAFE)
+        return plan.ended("refused")
+    if plan.safety == "manual":
+        return plan.ended("not attempted", "this one is for you to run")
+    if plan.safety == "unsafe" and not unsafe:
+        return plan.ended("not attempted", _UNSAFE)
     home = journal_home(session.target, _paths(plan.changes))
     try:
         done = apply.apply(plan.changes, home, fix=plan.fix.id, code=plan.code)
     except apply.Refused as error:
-        return plan.as_repair("refused", str(error))
+        return plan.ended("refused", str(error))
     after = session.check(session.look())
     identifier = done.id if done else None
     if worse := _worse(before, after):
         return _take_back(plan, home, identifier, worse)
-    left = _severity_count(after, plan.code) >= _severity_count(before, plan.code)
-    return plan.as_repair("still failing" if left else "repaired", "", identifier)
+    if why := _not_repaired(plan, before, after):
+        return plan.ended("still failing", why, identifier)
+    return plan.ended("repaired", "", identifier)
+
+
+def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
+    """Why the repair is not proven, or nothing: the rule must have run, and complain less than it did."""
+    result = next(result for result in after.results if result.code == plan.code)
+    if result.status not in {"pass", "warn", "fail"}:
+        return f"{plan.code} could not be judged afterwards: {result.reason}"
+    if _complaints(after, plan) >= _complaints(before, plan):
+        return f"{plan.code} says the same as before"
+    return ""
+
+
+def _complaints(report: Report, plan: Plan) -> int:
+    return sum(
+        result.code == plan.code and finding.fix == plan.fix.id for result, finding in report.findings()
+    )
 
 
 def _take_back(plan: Plan, home: Path, identifier: str | None, worse: str) -> Repair:
     if identifier is None:
-        return plan.as_repair("still failing", f"{worse} fails now", None)
+        return plan.ended("still failing", worse)
+    if plan.safety != "safe":
+        return plan.ended("still failing", f"{worse}, and what was run cannot be undone", identifier)
     try:
         apply.undo(home, identifier)
     except apply.Refused as error:
-        return plan.as_repair(
-            "still failing", f"{worse} fails now, and taking the repair back was refused: {error}", identifier
+        return plan.ended(
+            "still failing", f"{worse}, and taking the repair back was refused: {error}", identifier
         )
-    return plan.as_repair("made worse, undone", f"{worse} failed after it", identifier)
+    return plan.ended("made worse, undone", worse, identifier)
 
 
-def _worse(before: Report, after: Report) -> str | None:
-    """The first rule that fails or breaks now and did not before."""
-    bad = {"fail", "error"}
-    failing = {result.code for result in before.results if result.status in bad}
-    return next((r.code for r in after.results if r.status in bad and r.code not in failing), None)
+def _worse(before: Report, after: Report) -> str:
+    """What fails or breaks now that did not before, or nothing."""
+    was = {result.code: result.status for result in before.results}
+    for code, count in _errors(after).items():
+        if count > _errors(before)[code] and was.get(code) not in {"error", "skipped"}:
+            return f"{code} found more errors after it"
+    broken = (
+        r
+        for r in after.results
+        if r.status in {"error", "skipped"} and was.get(r.code) not in {"error", "skipped"}
+    )
+    return next((f"{result.code} could not be judged after it: {result.reason}" for result in broken), "")
 
 
-def _severity_count(report: Report, code: str) -> int:
-    return sum(finding.severity != "info" for result, finding in report.findings() if result.code == code)
+def _errors(report: Report) -> Counter[str]:
+    return Counter(result.code for result, finding in report.findings() if finding.severity == "error")
 
 
 def _paths(changes: Iterable[Change]) -> list[Path]:

@@ -133,7 +133,10 @@ def _path_verdict(path: str, results: Iterable[CheckResult], not_asked: Iterable
     if stopping:
         return PathVerdict(path, "stops", stopping)
     judges = [result for result in known if path in result.paths]
-    silent = (*(result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}), *not_asked)
+    silent = (
+        *(result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}),
+        *not_asked,
+    )
     return PathVerdict(path, "unknown", silent) if silent else PathVerdict(path, "starts")
 
 

@@ -75,20 +75,20 @@ def _interpreter(options: Options, machine: Machine) -> tuple[Path, Environment]
         return _named_interpreter(machine.cwd / options.python), "--python"
     for variable, kind in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
         prefix = machine.environ.get(variable)
-        if prefix and (python := Path(prefix, "bin", "python")).exists():
+        if prefix and os.path.exists(python := Path(prefix, "bin", "python")):
             return python, kind  # type: ignore[return-value]
     return Path(sys.executable), "verl-doctor's own"
 
 
 def _named_interpreter(path: Path) -> Path:
-    if path.is_dir():
+    if os.path.isdir(path):
         inside = path / "bin" / "python"
-        if inside.exists():
+        if os.path.exists(inside):
             return _absolute(inside)
         raise UsageError(
             f"--python {path}: this folder holds no bin/python; name an interpreter or its environment"
         )
-    if not path.exists():
+    if not os.path.exists(path):
         raise UsageError(f"--python {path}: there is no such file; name the environment's bin/python")
     if not os.access(path, os.X_OK):
         raise UsageError(f"--python {path}: this file cannot be executed; name the environment's bin/python")
@@ -97,7 +97,7 @@ def _named_interpreter(path: Path) -> Path:
 
 def _absolute(path: Path) -> Path:
     """Make absolute without following links: a virtual environment's python is a link to another one's."""
-    return Path(os.path.normpath(Path.cwd() / path))
+    return Path(os.path.abspath(path))
 
 
 def _package_folder(path: Path | None, package: str, machine: Machine) -> Path | None:
@@ -105,12 +105,12 @@ def _package_folder(path: Path | None, package: str, machine: Machine) -> Path |
     if path is None:
         return None
     path = _absolute(machine.cwd / path)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise UsageError(
             f"--{package} {path}: there is no such folder; name a {package} checkout or package folder"
         )
     for folder in (path / package, path / "src" / package, path):
-        if (folder / "__init__.py").is_file() and (folder.name == package or folder == path):
+        if os.path.isfile(folder / "__init__.py") and (folder.name == package or folder == path):
             return folder
     raise UsageError(
         f"--{package} {path}: this folder is no {package} tree: it holds neither {package}/__init__.py nor "
@@ -125,7 +125,9 @@ def journal_homes(target: Target) -> tuple[Path, Path]:
     interpreters that are none, such as /usr/bin/python3; it must not lie in the doctor's own, short-lived environment.
     """
     outside = platformdirs.user_state_path("verl-doctor") / "journal"
-    is_environment = (target.prefix / "pyvenv.cfg").exists() or (target.prefix / "conda-meta").is_dir()
+    is_environment = os.path.exists(target.prefix / "pyvenv.cfg") or os.path.isdir(
+        target.prefix / "conda-meta"
+    )
     return (target.prefix / ".verl-doctor" if is_environment else outside), outside
 
 

@@ -71,7 +71,10 @@ def _table(session: Session, timed: dict[str, list[float]], *, dropped: bool) ->
         "| what is compared | first look s | later looks s |",
         "|---|---|---|",
     ]
-    lines += [f"| {label} | {first:.2f} | {', '.join(f'{t:.2f}' for t in later)} |" for label, (first, *later) in timed.items()]
+    lines += [
+        f"| {label} | {first:.2f} | {', '.join(f'{t:.2f}' for t in later)} |"
+        for label, (first, *later) in timed.items()
+    ]
     return "\n".join([*lines, ""])
 
 

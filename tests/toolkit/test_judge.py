@@ -13,9 +13,9 @@ import pytest
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Ignore
 from verl_doctor.toolkit.facts import Absent, Broken, Unknown, collector, needs_of
-from verl_doctor.toolkit.judge import Selection, judge, unknown_words
+from verl_doctor.toolkit.judge import Selection, judge, not_asked, unknown_words
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.rule import Evidence, Finding, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, check
 
 TODAY = date(2026, 11, 21)
 
@@ -140,7 +140,7 @@ def test_an_ignore_holds_until_its_last_day_and_then_comes_back() -> None:
         selection = Selection(ignores={"HOST901": Ignore("known, OPS-12", until)})
         result = results(disk_is_full, given={Disk: Disk(0)}, selection=selection)["HOST901"]
         assert result.status == status
-        assert ("OPS-12" in result.reason) is (status == "skipped")
+        assert "OPS-12" in result.reason
 
 
 def test_requirements_in_a_circle_do_not_stop_the_run() -> None:
@@ -267,3 +267,81 @@ def test_a_wait_for_one_fact_does_not_hold_up_the_clock_of_another() -> None:
         return Disk(cable.length)
 
     assert results(disk_is_full, collectors=[cable, disk])["HOST901"].status == "pass"
+
+
+def test_masking_goes_on_through_what_was_masked() -> None:
+    third = check("HOST904", requires={"HOST902"})(disk_is_full.judge)
+    found = results(disk_is_full, disk_is_nearly_full, third, given={Disk: Disk(0)})
+    assert (found["HOST904"].status, found["HOST904"].reason) == ("skipped", "follows from HOST901")
+
+
+def test_a_requirement_that_could_not_be_judged_masks_too() -> None:
+    third = check("NET903", requires={"HOST901"})(cable_is_short.judge)
+    found = results(disk_is_full, third, given={Disk: Unknown("nobody looked"), Cable: Cable(1)})
+    assert found["NET903"].status == "skipped"
+
+
+def test_a_requirement_that_the_user_silenced_does_not_mask() -> None:
+    selection = Selection(ignores={"HOST901": Ignore("known", TODAY)})
+    assert (
+        results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(0)}, selection=selection)[
+            "HOST902"
+        ].status
+        == "warn"
+    )
+
+
+@pytest.mark.parametrize(
+    "yielded", [Finding("x", Evidence("y"), severity="critical"), Finding(3, Evidence("y")), "text"]
+)  # type: ignore[arg-type]
+def test_a_rule_that_yields_something_else_is_broken_and_not_a_pass(yielded: object) -> None:
+    @check("HOST905")
+    def odd(disk: Disk) -> Iterator[Finding]:
+        """Odd."""
+        yield yielded  # type: ignore[misc]
+
+    assert results(odd, given={Disk: Disk(5)})["HOST905"].status == "error"
+
+
+def test_a_rule_that_wants_to_exit_ends_only_itself() -> None:
+    @check("HOST906")
+    def leaving(disk: Disk) -> Iterator[Finding]:
+        """Leaving."""
+        raise SystemExit(0)
+        yield
+
+    found = results(leaving, disk_is_full, given={Disk: Disk(5)})
+    assert (found["HOST906"].status, found["HOST901"].status) == ("error", "pass")
+
+
+def test_nothing_judged_is_not_ok() -> None:
+    def verdict(disk: object, **more: object) -> str:
+        judged = judge([disk_is_full], Collection([], {Disk: disk}), Selection(**more), today=TODAY)  # type: ignore[arg-type]
+        return Report({}, judged).verdict
+
+    assert verdict(Unknown("python cannot be started")) == "could_not_check"
+    assert verdict(Absent("there is no disk")) == "ok"
+    assert verdict(Disk(0), ignores={"HOST901": Ignore("known", TODAY)}) == "ok"
+
+
+def test_a_path_is_not_said_to_start_when_a_rule_about_it_was_not_asked() -> None:
+    other = check("HOST907", paths=training)(disk_is_full.judge)
+    collection = Collection([], {Disk: Disk(5)})
+    judged = judge([disk_is_full, other], collection, Selection(select=("HOST901",)), today=TODAY)
+    report = Report({}, judged, not_asked=not_asked([disk_is_full, other], collection, judged))
+    assert (report.paths[0].state, report.paths[0].because) == ("unknown", ("HOST907",))
+
+
+def test_what_stops_every_job_stops_each_path() -> None:
+    @check("HOST908")
+    def fatal(disk: Disk) -> Iterator[Finding]:
+        """Fatal."""
+        yield Finding("gone", Evidence("gone"), stops=(EVERY_JOB,))
+
+    judged = judge([disk_is_full, fatal], Collection([], {Disk: Disk(5)}), Selection(), today=TODAY)
+    assert (Report({}, judged).paths[0].state, Report({}, judged).paths[0].because) == ("stops", ("HOST908",))
+
+
+def test_a_word_selects_a_whole_family_and_never_part_of_its_letters() -> None:
+    assert unknown_words(("HOST", "HOST9", "HOST901"), [disk_is_full]) == []
+    assert unknown_words(("H", "HOS", "HOST8", ""), [disk_is_full]) == ["H", "HOS", "HOST8", ""]

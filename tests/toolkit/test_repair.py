@@ -1,0 +1,196 @@
+"""What becomes of a repair: proven by a fresh look, or said to be something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import repair
+from verl_doctor.toolkit.change import Change, NewFile, Refusal, ReplaceFile, RunCommand, fix
+from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.fact_plugins import PluginProblems
+from verl_doctor.toolkit.facts import Broken, Unknown, collector
+from verl_doctor.toolkit.judge import Selection
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.registry import Registry
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Evidence, Finding, check
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.target import Target
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words in two files of the current folder."""
+
+    one: str
+    two: str
+
+
+@collector()
+def words(machine: Machine) -> Words | Unknown:
+    """Read them; a file that says "unreadable" cannot be."""
+    one, two = ((machine.cwd / name).read_text() for name in ("one", "two"))
+    return Broken("one cannot be read") if one == "unreadable" else Words(one, two)
+
+
+@check("HOST901")
+def bad_words(words: Words) -> Iterator[Finding]:
+    """A word is bad."""
+    for name, said in (("one", words.one), ("two", words.two)):
+        if said == "bad":
+            yield Finding(f"{name} is bad", Evidence(said), fix="mend")
+
+
+@check("HOST902")
+def ugly_words(words: Words) -> Iterator[Finding]:
+    """A word is ugly."""
+    if "ugly" in (words.one, words.two):
+        yield Finding("ugly", Evidence("ugly"))
+
+
+@check("HOST903", requires={"HOST901"})
+def short_words(words: Words) -> Iterator[Finding]:
+    """A word is short; nobody asks while one is bad."""
+    if len(words.two) < 4:
+        yield Finding("short", Evidence(words.two))
+
+
+Planner = Callable[[str, str, Path], list[Change] | Refusal]
+
+
+def mending(plan: Planner, safety: str = "safe"):
+    @fix("mend", repairs="HOST901", safety=safety)
+    def mend(finding: Finding, words: Words, machine: Machine) -> list[Change] | Refusal:
+        """Mend the word."""
+        name = finding.message.split()[0]
+        return plan(name, getattr(words, name), machine.cwd)
+
+    return mend
+
+
+def writing(content: str) -> Planner:
+    return lambda name, said, folder: [ReplaceFile(folder / name, said.encode(), content.encode())]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "one").write_text("bad")
+    (tmp_path / "two").write_text("good")
+    return tmp_path
+
+
+def session(folder: Path, plan: Planner, safety: str = "safe", select: tuple[str, ...] = ()) -> Session:
+    registry = Registry(
+        (bad_words, ugly_words, short_words), (mending(plan, safety),), (words,), (), PluginProblems(())
+    )
+    target = Target(folder / "bin" / "python", "--python")
+    return Session(Machine(cwd=folder), target, Config(), registry, Selection(select=select))
+
+
+def carried_out(run: Session, *, unsafe: bool = False) -> Report:
+    return repair.carry_out(run, run.check(run.look()), unsafe=unsafe)
+
+
+def outcomes(report: Report) -> list[str]:
+    return [done.outcome for done in report.repairs or ()]
+
+
+def test_a_repair_is_proven_by_a_fresh_look(folder: Path) -> None:
+    report = carried_out(session(folder, writing("fine")))
+    assert outcomes(report) == ["repaired"]
+    assert repair.exit_code(report) == 0
+    assert (folder / "one").read_text() == "fine"
+    assert report.verdict == "ok"
+
+
+def test_a_plan_changes_nothing(folder: Path) -> None:
+    run = session(folder, writing("fine"))
+    collection = run.look()
+    report = repair.show(run, collection, run.check(collection))
+    assert outcomes(report) == ["planned"]
+    assert "+fine" in (report.repairs or ())[0].diff
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_a_change_that_helps_nothing_is_still_failing(folder: Path) -> None:
+    run = session(folder, lambda name, said, place: [NewFile(place / "unrelated", b"x")])
+    report = carried_out(run)
+    assert outcomes(report) == ["still failing"]
+    assert repair.exit_code(report) == 1
+
+
+def test_a_repair_after_which_another_rule_fails_is_taken_back(folder: Path) -> None:
+    report = carried_out(session(folder, writing("ugly")))
+    assert outcomes(report) == ["made worse, undone"]
+    assert (folder / "one").read_text() == "bad"
+    assert repair.exit_code(report) == 1
+
+
+def test_a_repair_after_which_the_rule_cannot_be_judged_is_taken_back(folder: Path) -> None:
+    report = carried_out(session(folder, writing("unreadable")))
+    assert outcomes(report) == ["made worse, undone"]
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_a_rule_that_was_masked_until_now_does_not_make_it_worse(folder: Path) -> None:
+    (folder / "two").write_text("abc")
+    report = carried_out(session(folder, writing("fine")))
+    assert outcomes(report) == ["repaired"]
+    assert report.verdict == "failures"
+
+
+def test_each_finding_is_repaired_and_judged_by_itself(folder: Path) -> None:
+    (folder / "two").write_text("bad")
+    only_one: Planner = lambda name, said, place: (  # noqa: E731
+        writing("fine")(name, said, place) if name == "one" else [NewFile(place / "unrelated", b"x")]
+    )
+    report = carried_out(session(folder, only_one))
+    assert sorted(outcomes(report)) == ["repaired", "still failing"]
+    assert repair.exit_code(report) == 1
+
+
+def test_a_refusal_is_said_and_fails(folder: Path) -> None:
+    report = carried_out(session(folder, lambda *_: Refusal("this form is not known")))
+    assert outcomes(report) == ["refused"]
+    assert (report.repairs or ())[0].reason == "this form is not known"
+    assert repair.exit_code(report) == 1
+
+
+def test_a_fix_that_breaks_is_a_refusal(folder: Path) -> None:
+    report = carried_out(session(folder, lambda *_: list.pop([])))
+    assert outcomes(report) == ["refused"]
+    assert "IndexError" in (report.repairs or ())[0].reason
+
+
+def test_a_file_that_changed_since_the_look_is_refused(folder: Path) -> None:
+    report = carried_out(
+        session(folder, lambda name, said, place: [ReplaceFile(place / name, b"other", b"fine")])
+    )
+    assert outcomes(report) == ["refused"]
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_what_cannot_be_undone_is_not_done_unasked(folder: Path) -> None:
+    command: Planner = lambda name, said, place: [RunCommand(("touch", str(place / "ran")), "why")]  # noqa: E731
+    for declared in ("unsafe", "safe"):
+        report = carried_out(session(folder, command, declared))
+        assert outcomes(report) == ["not attempted"]
+        assert repair.exit_code(report) == 0
+        assert not (folder / "ran").exists()
+
+
+def test_with_unsafe_it_is_done(folder: Path) -> None:
+    command: Planner = lambda name, said, place: [  # noqa: E731
+        RunCommand(("sh", "-c", f"printf fine > {place / name}"), "why")
+    ]
+    report = carried_out(session(folder, command, "unsafe"), unsafe=True)
+    assert outcomes(report) == ["repaired"]
+
+
+def test_what_is_manual_is_only_shown(folder: Path) -> None:
+    assert outcomes(carried_out(session(folder, writing("fine"), "manual"), unsafe=True)) == ["not attempted"]
+    assert (folder / "one").read_text() == "bad"
