@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_interpreter import SOUND_WHEN_ISOLATED, Interpreter
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
@@ -24,6 +24,12 @@ _PYTHON = Interpreter(
     vllm="",
 )
 _SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not answer within 10 s"))
+_BROKEN_FROM_OUTSIDE = (
+    Interpreter,
+    Unknown(f"/env/bin/python failed: no encodings; {SOUND_WHEN_ISOLATED}, so ..."),
+)
+_TRY_IT = "Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python"
+_FIND_IT = "Run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
 
 
 @check(
@@ -31,6 +37,9 @@ _SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not answer within 
     examples=[
         Example("the interpreter answers", (_PYTHON,)),
         Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),
+        Example(
+            "something that is loaded at its start breaks it", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED
+        ),
     ],
 )
 def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding]:
@@ -44,14 +53,14 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
 
     ## How to fix
 
-    Run the interpreter by hand with `-c pass`, then with `-I -S -c pass`: when only the second works, a `.pth` file, a
-    `sitecustomize` or a `PYTHON...` variable is to blame. Otherwise build the environment anew, or name another
+    When it answers isolated (`-I -S`, which is tried too), a `.pth` file, a `sitecustomize` or a `PYTHON...` variable is to
+    blame: run the interpreter by hand with `-v -c pass` and look at the last import. Otherwise build the environment anew, or name another
     interpreter with `--python`.
     """
     if isinstance(interpreter, Unknown):
         yield Finding(
             f"The target's Python could not be asked: {interpreter.reason}",
             Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
-            remedy="Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python",
+            remedy=_FIND_IT if SOUND_WHEN_ISOLATED in interpreter.reason else _TRY_IT,
             stops=(EVERY_JOB,),
         )

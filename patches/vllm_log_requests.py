@@ -12,8 +12,8 @@ from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses
 from verl_doctor.toolkit.marker import Marker
-from verl_doctor.toolkit.pysource import Unreadable, dotted
-from verl_doctor.toolkit.pysource_edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.py_edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.py_source import Unreadable, dotted
 from verl_doctor.toolkit.rule import Finding
 
 OLD, NEW = LOG_REQUESTS.old, LOG_REQUESTS.new

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-from verl_doctor.toolkit.symbols import Parameter, Signature
+from verl_doctor.toolkit.py_symbols import Parameter, Signature
 
 Kind = Literal["keyword", "positional", "meaning", "required"]
 

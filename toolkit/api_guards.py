@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.api_values import GONE, Instance, Probe, Reader, Scope, Value
-from verl_doctor.toolkit.pysource import dotted, text_of
-from verl_doctor.toolkit.resolve import External, Missing, Present
-from verl_doctor.toolkit.summary_class import is_type_checking
-from verl_doctor.toolkit.symbols import Class, Module
+from verl_doctor.toolkit.py_resolve import External, Missing, Present
+from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_summary_class import is_type_checking
+from verl_doctor.toolkit.py_symbols import Class, Module
 
 # Every run has a process of rank 0, so what only that one does is done in every run.
 _ALWAYS_SOMEWHERE = re.compile(r"(?:[\w.]+\.)?(?:get_)?\w*rank(?:\(\))? == 0")

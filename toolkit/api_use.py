@@ -8,7 +8,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.api_guards import Handler, error_of, is_universal, judge
 from verl_doctor.toolkit.api_values import Reader, Scope
-from verl_doctor.toolkit.pysource import text_of
+from verl_doctor.toolkit.py_source import text_of
 
 Resolution = Literal["present", "missing", "unknown"]
 

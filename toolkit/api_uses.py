@@ -12,11 +12,11 @@ from verl_doctor.toolkit.api_scopes import Scopes
 from verl_doctor.toolkit.api_spread import Spreads
 from verl_doctor.toolkit.api_use import Context, Import, Resolution, Use, Uses, position
 from verl_doctor.toolkit.api_values import Bound, Instance, Reader, Value, describe, signature_of_call
-from verl_doctor.toolkit.classes import mro
-from verl_doctor.toolkit.pysource import dotted, text_of
-from verl_doctor.toolkit.resolve import Answer, Missing, Present, Sources
-from verl_doctor.toolkit.summary import absolute
-from verl_doctor.toolkit.symbols import Class, Function, Module
+from verl_doctor.toolkit.py_classes import mro
+from verl_doctor.toolkit.py_resolve import Answer, Missing, Present, Sources
+from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_summary import absolute
+from verl_doctor.toolkit.py_symbols import Class, Function, Module
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -14,11 +14,11 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from verl_doctor.toolkit.classes import annotated, constructor
-from verl_doctor.toolkit.pysource import dotted, text_of
-from verl_doctor.toolkit.resolve import Answer, Definition, External, Missing, Opaque, Present, Sources
-from verl_doctor.toolkit.summary import absolute
-from verl_doctor.toolkit.symbols import Attribute, Class, Function, Module, Signature, Variable
+from verl_doctor.toolkit.py_classes import annotated, constructor
+from verl_doctor.toolkit.py_resolve import Answer, Definition, External, Missing, Opaque, Present, Sources
+from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_summary import absolute
+from verl_doctor.toolkit.py_symbols import Attribute, Class, Function, Module, Signature, Variable
 
 _DEEPEST = 30
 # A name that is bound in more ways than this has no one type.

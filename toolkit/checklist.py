@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import importlib.resources
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.config import Config
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.render_markdown import escaped
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import counted
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 State = Literal["done", "failed", "open", "unknown"]
 _MARKS: Mapping[State, str] = {"done": "x", "failed": "!", "open": " ", "unknown": "?"}
@@ -42,7 +37,7 @@ def steps(report: Report, config: Config, markers: Markers | Unknown) -> tuple[S
         .joinpath("data/migration_steps.toml")
         .read_text("utf-8")
     )
-    return tuple(_step(entry, report, config, markers) for entry in tomllib.loads(text)["step"])
+    return tuple(_step(entry, report, config, markers) for entry in toml.loads(text)["step"])
 
 
 def _step(entry: Mapping[str, Any], report: Report, config: Config, markers: Markers | Unknown) -> Step:

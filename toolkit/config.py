@@ -13,19 +13,14 @@ model = "/models/qwen"
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.target import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _KEYS = ("select", "ignore", "marker", "sites", "disable_plugins")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
@@ -80,7 +75,7 @@ def _bytes(path: Path) -> bytes:
 
 def _table(path: Path) -> dict[str, Any]:
     try:
-        table: dict[str, Any] = tomllib.loads(_bytes(path).decode("utf-8"))
+        table: dict[str, Any] = toml.loads(_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, absurdly long numbers
         raise UsageError(f"{path} is no valid TOML: {error}") from None
     return table

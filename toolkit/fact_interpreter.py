@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import secrets
+import signal
 from dataclasses import dataclass
+from typing import Any
 
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.machine import Answer, Machine
 from verl_doctor.toolkit.target import Target
 
-# Runs under the target's interpreter, perhaps an old one. `find_spec` of a top-level name imports nothing, yet it
-# asks the finders that editable installs put in place.
+# Runs under the target's interpreter, perhaps one so old that all it can tell is its version. `find_spec` of a top-level name
+# imports nothing, yet it asks the finders that editable installs put in place. The answer stands behind a word that nobody
+# else can print.
 _QUESTION = r"""
-import importlib.util, json, os, platform, sys, sysconfig
+import sys
+def answer(text):
+    sys.stdout.write("\n" + sys.argv[1] + text + "\n")
+    sys.stdout.flush()
+if sys.version_info < (3, 6):
+    answer('{"too_old": "%d.%d.%d"}' % sys.version_info[:3])
+    sys.exit()
+import importlib.util, json, os, platform, sysconfig
 sys.path[:] = [entry for entry in sys.path if entry]
 def origin(name):
     try:
@@ -30,7 +41,7 @@ paths = sysconfig.get_paths()
 conda = os.path.isdir(os.path.join(sys.prefix, "conda-meta"))
 sites = [paths["purelib"], paths["platlib"]] + [
     entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
-print(json.dumps({
+answer(json.dumps({
     "executable": sys.executable,
     "version": platform.python_version(),
     "implementation": sys.implementation.name,
@@ -46,6 +57,10 @@ print(json.dumps({
     "vllm": origin("vllm"),
 }))
 """
+# The part of a reason that says that the interpreter itself is sound.
+SOUND_WHEN_ISOLATED = "isolated (-I -S) it answers"
+_LIMIT = 10
+_LIMIT_ISOLATED = 5
 
 
 @dataclass(frozen=True)
@@ -71,20 +86,67 @@ class Interpreter:
     vllm: str
 
 
-@collector(timeout=15)
+@collector(timeout=25)
 def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
-    """Ask the interpreter, as the user's job would start it."""
+    """Ask the interpreter, as the user's job would start it. When that fails, ask once more without anything of the user's."""
+    python = str(target.python)
     try:
-        answer = machine.run([str(target.python), "-c", _QUESTION], timeout=10)
+        answer, said = _ask(machine, [python], _LIMIT)
     except OSError as error:
-        return Unknown(f"{target.python} cannot be started: {error.strerror}")
-    if answer.code is None:
-        return Unknown(f"{target.python} did not answer within 10 s")
-    if answer.code != 0:
-        return Unknown(f"{target.python} failed: {answer.said}")
+        return Unknown(f"{python} cannot be started: {error.strerror}")
+    if said is None:
+        return Unknown(_why_not(machine, python, answer))
+    if "too_old" in said:
+        return Unknown(
+            f"{python} is Python {said['too_old']}, which is too old to be examined and for any verl; name a Python 3"
+        )
     try:
-        said = json.loads(answer.stdout.splitlines()[-1])
         said["sys_path"], said["site_packages"] = tuple(said["sys_path"]), tuple(said["site_packages"])
         return Interpreter(**said)
-    except (ValueError, KeyError, TypeError, IndexError):
-        return Unknown(f"{target.python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
+    except (KeyError, TypeError):
+        return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
+
+
+def _ask(machine: Machine, command: list[str], limit: float) -> tuple[Answer, dict[str, Any] | None]:
+    """Ask the question. Whatever else is printed, and however the process ends: who has answered has answered."""
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    answer = machine.run([*command, "-c", _QUESTION, token], timeout=limit)
+    _, found, rest = answer.stdout.rpartition(token)
+    try:
+        said = json.loads(rest.partition("\n")[0]) if found else None
+    except ValueError:
+        said = None
+    return answer, said if isinstance(said, dict) else None
+
+
+def _why_not(machine: Machine, python: str, answer: Answer) -> str:
+    failed = _failure(answer, _LIMIT)
+    isolated, said = _ask(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
+    if said is not None:
+        set_here = ", ".join(name for name in ("PYTHONHOME", "PYTHONPATH") if machine.environ.get(name))
+        return (
+            f"{python} {failed} when it is started as the job would start it; {SOUND_WHEN_ISOLATED}, so a .pth file, "
+            "sitecustomize, usercustomize or a PYTHON... variable breaks it"
+            + (f" (set here: {set_here})" if set_here else "")
+        )
+    if answer.code == 0:
+        return f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}"
+    again = _failure(isolated, _LIMIT_ISOLATED)
+    return f"{python} {failed}; isolated (-I -S) it fails as well" + (f": {again}" if again != failed else "")
+
+
+def _failure(answer: Answer, limit: float) -> str:
+    if answer.code is None:
+        return f"did not answer within {limit:.0f} s"
+    if answer.stderr.strip() or answer.stdout.strip():
+        return f"failed: {answer.said}"
+    if answer.code < 0:
+        return f"was ended by {_signal(-answer.code)}"
+    return f"ended with exit code {answer.code} and said nothing"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

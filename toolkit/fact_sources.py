@@ -7,7 +7,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.pysource import Unreadable, read
+from verl_doctor.toolkit.py_source import Unreadable, read
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from verl_doctor.toolkit.api_imports import read_imports
 from verl_doctor.toolkit.api_use import Use, Uses
 from verl_doctor.toolkit.api_uses import read_uses
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.moved import definitions
-from verl_doctor.toolkit.own_imports import read_imports
-from verl_doctor.toolkit.pysource import ModuleFile, SourceTree, Unreadable, parse, read
+from verl_doctor.toolkit.py_moved import definitions
+from verl_doctor.toolkit.py_resolve import Sources
+from verl_doctor.toolkit.py_source import ModuleFile, SourceTree, Unreadable, parse, read
+from verl_doctor.toolkit.py_symbols import Module
 from verl_doctor.toolkit.remember import remembered
-from verl_doctor.toolkit.resolve import Sources
 from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reach
-from verl_doctor.toolkit.symbols import Module
 
 _WATCHED = b"vllm"
 _LONGEST_QUOTE = 200  # characters

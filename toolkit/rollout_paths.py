@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.api_use import Import, Uses
-from verl_doctor.toolkit.pysource import SourceTree
+from verl_doctor.toolkit.py_source import SourceTree
 
 SYNC, ASYNC = "sync rollout", "async rollout"
 # Where verl keeps its vLLM rollout when it has no registry (through 0.5), below its top package.

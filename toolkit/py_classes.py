@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.pysource import dotted, parse_expression
-from verl_doctor.toolkit.resolve import Answer, External, Missing, Present, Sources, Unresolved
-from verl_doctor.toolkit.symbols import Attribute, Class, Function, Module, Parameter, Signature
+from verl_doctor.toolkit.py_resolve import Answer, External, Missing, Present, Sources, Unresolved
+from verl_doctor.toolkit.py_source import dotted, parse_expression
+from verl_doctor.toolkit.py_symbols import Attribute, Class, Function, Module, Parameter, Signature
 
 # Bases from elsewhere that add nothing a user would read, or (enumerations) these names.
 _ENUM = frozenset({"name", "value"})

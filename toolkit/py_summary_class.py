@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.pysource import dotted, text_of
-from verl_doctor.toolkit.symbols import Attribute, Class, Function, Parameter, Role, Signature
+from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_symbols import Attribute, Class, Function, Parameter, Role, Signature
 
 # Decorators that leave a function's parameters as they are written. `deprecate_kwargs` and its kin are vLLM's own
 # (vllm/utils): they wrap with functools.wraps and pass everything on.

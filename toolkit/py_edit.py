@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.pysource import Unreadable, parse
+from verl_doctor.toolkit.py_source import Unreadable, parse
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _END = re.compile(r"(?:\r\n|\r|\n)?\Z")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from source_trees import write
 
-from verl_doctor.toolkit.classes import constructor
-from verl_doctor.toolkit.moved import definitions
-from verl_doctor.toolkit.pysource import SourceTree, Unreadable, parse, parse_expression, read
-from verl_doctor.toolkit.resolve import External, Missing, Present, Sources, Unresolved
-from verl_doctor.toolkit.symbols import Class, Function, Module
+from verl_doctor.toolkit.py_classes import constructor
+from verl_doctor.toolkit.py_moved import definitions
+from verl_doctor.toolkit.py_resolve import External, Missing, Present, Sources, Unresolved
+from verl_doctor.toolkit.py_source import SourceTree, Unreadable, parse, parse_expression, read
+from verl_doctor.toolkit.py_symbols import Class, Function, Module
 
 
 @pytest.fixture

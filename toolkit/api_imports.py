@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from verl_doctor.toolkit.api_use import Import, Uses
-from verl_doctor.toolkit.pysource import ModuleFile, SourceTree
-from verl_doctor.toolkit.summary import absolute
-from verl_doctor.toolkit.summary_class import is_type_checking
+from verl_doctor.toolkit.py_source import ModuleFile, SourceTree
+from verl_doctor.toolkit.py_summary import absolute
+from verl_doctor.toolkit.py_summary_class import is_type_checking
 
 
 def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:

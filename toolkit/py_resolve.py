@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from verl_doctor.toolkit.pysource import ModuleFile, SourceTree, Unreadable, parse, read
-from verl_doctor.toolkit.summary import summarise
-from verl_doctor.toolkit.symbols import Alias, Attribute, Binding, Class, Function, Module, Variable
+from verl_doctor.toolkit.py_source import ModuleFile, SourceTree, Unreadable, parse, read
+from verl_doctor.toolkit.py_summary import summarise
+from verl_doctor.toolkit.py_symbols import Alias, Attribute, Binding, Class, Function, Module, Variable
 
 # Every module has these without binding them.
 _IMPLICIT = frozenset(
@@ -264,7 +264,7 @@ class Sources:
 
     def member_of_class(self, owner: Class, name: str) -> Answer:
         """What a class, or an instance of it, has under a name; bases are followed."""
-        from verl_doctor.toolkit.classes import member  # noqa: PLC0415 - the two halves of one recursion
+        from verl_doctor.toolkit.py_classes import member  # noqa: PLC0415 - the two halves of one recursion
 
         return member(self, owner, name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from verl_doctor.toolkit.pysource import SourceTree, Unreadable, read
+from verl_doctor.toolkit.py_source import SourceTree, Unreadable, read
 
 
 def definitions(tree: SourceTree, names: Iterable[str]) -> dict[str, tuple[str, ...]]:

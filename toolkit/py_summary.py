@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.pysource import dotted, text_of
-from verl_doctor.toolkit.summary_class import class_of, function_of, is_type_checking
-from verl_doctor.toolkit.symbols import Alias, Binding, Lazy, Module, Variable
+from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_summary_class import class_of, function_of, is_type_checking
+from verl_doctor.toolkit.py_symbols import Alias, Binding, Lazy, Module, Variable
 
 _WRITES_NAMES = frozenset({"globals", "locals", "vars", "exec", "setattr"})
 
