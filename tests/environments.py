@@ -10,7 +10,6 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_packages import Packages, packages
-from verl_doctor.toolkit.machine import Machine
 
 LONG_AGO = 1_600_000_000
 
@@ -45,7 +44,7 @@ def interpreter(
 
 def look_at(*sites: Path, version: str = "3.11.7") -> Packages:
     """Collect the packages of these folders."""
-    found = packages.collect(Machine(environ={}), interpreter(*sites, version=version))
+    found = packages.collect(interpreter(*sites, version=version))
     assert isinstance(found, Packages)
     return found
 

@@ -12,19 +12,11 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-# Packages that exist in the miniature as metadata only: name, version, what it requires.
-_METADATA = (
-    ("verl", "0.6.1", ("vllm", "ray[default]>=2.41.0", "transformers", "tensordict<=0.10.0,>=0.8.0")),
-    ("vllm", "0.12.0", ("torch==2.9.0", "transformers<5,>=4.56.0", "tokenizers>=0.21.1")),
-    ("torch", "2.9.0", ()),
-    ("ray", "2.49.0", ()),
-    ("tensordict", "0.10.0", ()),
-    ("transformers", "4.57.1", ("tokenizers<=0.23.0,>=0.22.0",)),
-    ("tokenizers", "0.23.2", ()),  # the planted fault: one release too new
-)
+from verl_doctor.toolkit import toml
+
 _STORY = (
     (("check",), 1, "What would stop a job here?"),
     (("fix",), 1, "What would help? Nothing is changed yet."),
@@ -56,36 +48,38 @@ def build(prefix: Path) -> Path:
     """Make the miniature environment in `prefix` and return it."""
     venv.EnvBuilder(with_pip=False, symlinks=True).create(prefix)
     site = next(prefix.glob("lib/python*/site-packages"))
-    with importlib.resources.as_file(importlib.resources.files("verl_doctor.toolkit") / "data/demo") as data:
-        shutil.copytree(
-            data / "site-packages", site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    for name, version, requires in _METADATA:
-        _install(site, name, version, requires)
+    data = importlib.resources.files("verl_doctor.toolkit") / "data/miniature.toml"
+    for package in toml.loads(data.read_text("utf-8"))["package"]:
+        _install(site, **package)
     return prefix
 
 
-def _install(site: Path, name: str, version: str, requires: tuple[str, ...]) -> None:
-    """Write what an installer leaves: METADATA, INSTALLER and a RECORD with the hash of every file."""
-    info = site / f"{name}-{version}.dist-info"
-    info.mkdir()
-    lines = [
+def _install(
+    site: Path, name: str, version: str, requires: Sequence[str], files: Mapping[str, str] | None = None
+) -> None:
+    """Write what an installer leaves: the files, METADATA, INSTALLER and a RECORD with the hash of every file."""
+    info = f"{name}-{version}.dist-info"
+    metadata = [
         "Metadata-Version: 2.1",
         f"Name: {name}",
         f"Version: {version}",
-        *(f"Requires-Dist: {r}" for r in requires),
+        *(f"Requires-Dist: {requirement}" for requirement in requires),
     ]
-    (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (info / "INSTALLER").write_text("verl-doctor demo\n", encoding="utf-8")
-    owned = [*sorted((site / name).rglob("*.py")), info / "METADATA", info / "INSTALLER"]
-    record = [
-        f"{path.relative_to(site).as_posix()},sha256={_digest(path)},{path.stat().st_size}" for path in owned
-    ]
-    (info / "RECORD").write_text("\n".join([*record, f"{info.name}/RECORD,,"]) + "\n", encoding="utf-8")
+    written = {
+        **(files or {}),
+        f"{info}/METADATA": "\n".join([*metadata, ""]),
+        f"{info}/INSTALLER": "verl-doctor demo\n",
+    }
+    record = [f"{path},{_digest(text)},{len(text.encode())}" for path, text in written.items()]
+    written[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""])
+    for path, text in written.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text, encoding="utf-8")
 
 
-def _digest(path: Path) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode("ascii")
+def _digest(text: str) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return "sha256=" + digest.rstrip(b"=").decode("ascii")
 
 
 def _step(environment: Path, folder: Path, arguments: tuple[str, ...], expected: int, why: str) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.machine import Machine
 
 # The packages that a verl job imports in every process and that are large enough to be felt.
 _PACKAGES = (
@@ -62,7 +61,7 @@ class Bytecode:
 
 
 @collector(timeout=20)
-def bytecode(machine: Machine, interpreter: Interpreter, variables: Variables) -> Bytecode | Unknown:
+def bytecode(interpreter: Interpreter, variables: Variables) -> Bytecode | Unknown:
     """Count sources and caches by listing folders.
 
     No cache is opened: one that is older than its source counts as present, which is rare and costs one compilation.
@@ -71,16 +70,16 @@ def bytecode(machine: Machine, interpreter: Interpreter, variables: Variables) -
     if not interpreter.cache_tag:
         return Unknown("this Python keeps no bytecode caches")
     prefix = variables.get("PYTHONPYCACHEPREFIX")
-    folders = list(_package_folders(machine, interpreter))
+    folders = list(_package_folders(interpreter))
     counted = tuple(_count(name, folder, interpreter.cache_tag, prefix) for name, folder in folders)
     places = [Path(prefix)] if prefix else [folder for _, folder in folders]
     return Bytecode(counted, all(_writable(place) for place in places), prefix)
 
 
-def _package_folders(machine: Machine, interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
+def _package_folders(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
     for name in _PACKAGES:
         for site in interpreter.site_packages:
-            folder = machine.at(site) / name
+            folder = Path(site, name)
             if (folder / "__init__.py").is_file():
                 yield name, folder
                 break

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.machine import Machine
 
 # Real metadata is a few kilobytes of header and perhaps a long description; the header is all that is read here.
 _HEADER_LIMIT = 256 * 1024
@@ -67,14 +66,14 @@ def canonical(name: str) -> str:
 
 
 @collector(timeout=20)
-def packages(machine: Machine, interpreter: Interpreter) -> Packages | Unknown:
+def packages(interpreter: Interpreter) -> Packages | Unknown:
     """Read the metadata of every distribution on the path, the first folder first, as `importlib.metadata` does."""
     found: dict[str, Distribution] = {}
     duplicates: list[Distribution] = []
     unreadable: list[str] = []
     for site in dict.fromkeys((*interpreter.sys_path, *interpreter.site_packages)):
         here: dict[str, Distribution] = {}
-        for path in _metadata_paths(str(machine.at(site))):
+        for path in _metadata_paths(site):
             distribution = read_distribution(path)
             if distribution is None:
                 unreadable.append(path)

@@ -84,7 +84,7 @@ def _installer(
     """The beginning of the command: uv where uv made the environment or pip is missing, otherwise its pip."""
     uv = shutil.which("uv", path=machine.environ.get("PATH", ""))
     has_pip = packages.get("pip") is not None
-    if uv and (not has_pip or _made_by_uv(machine.at(interpreter.prefix))):
+    if uv and (not has_pip or _made_by_uv(Path(interpreter.prefix))):
         return (uv, "pip", "install", "--python", str(target.python))
     if has_pip:
         pip = (str(target.python), "-m", "pip", "install")

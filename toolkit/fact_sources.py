@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.facts import collector
-from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import Unreadable, read
 
 
@@ -14,14 +13,12 @@ from verl_doctor.toolkit.py_source import Unreadable, read
 class SourceFiles:
     """Source files of this machine. A local handle: it does not travel in a facts file."""
 
-    machine: Machine
-
     def read(self, path: str) -> bytes | Unreadable:
         """The content of a file."""
-        return read(Path(self.machine.at(path)))
+        return read(Path(path))
 
 
 @collector(local=True)
-def source_files(machine: Machine) -> SourceFiles:
+def source_files() -> SourceFiles:
     """Hand out the source files of this machine."""
-    return SourceFiles(machine)
+    return SourceFiles()

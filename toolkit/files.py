@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import fcntl
 import os
 import stat
@@ -13,6 +12,7 @@ from typing import Literal
 
 from verl_doctor.toolkit import journal, safe_write
 from verl_doctor.toolkit.change import NewFile, ReplaceFile
+from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.journal import Entry, FileRecord, Planned, Side
 from verl_doctor.toolkit.refused import Refused, said_by
 
@@ -69,14 +69,8 @@ def sweep(entry: Entry) -> None:
 
 
 def difference(path: str, old: bytes, new: bytes, names: tuple[str, str]) -> str:
-    """The first lines of a unified diff; bytes that are no UTF-8 are escaped."""
-    before, after = (
-        text.decode("utf-8", "backslashreplace").splitlines(keepends=True) for text in (old, new)
-    )
-    rows = [
-        row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
-        for row in difflib.unified_diff(before, after, f"{path} ({names[0]})", f"{path} ({names[1]})")
-    ]
+    """The first lines of a unified diff."""
+    rows = unified(old, new, (f"{path} ({names[0]})", f"{path} ({names[1]})"))
     more = len(rows) - _LONGEST_DIFFERENCE
     return "".join(rows[:_LONGEST_DIFFERENCE]) + (f"... and {more} more lines\n" if more > 0 else "")
 

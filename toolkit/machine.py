@@ -1,6 +1,6 @@
-"""The only door to the world outside: the file system, the environment, other programs, the clock.
+"""What a collector needs of this machine besides files: the user's environment and folder, and running other programs.
 
-Collectors receive a `Machine`; tests give them one whose root is a folder and whose commands answer from a table.
+Tests give a `Machine` of their own, whose programs may answer from a table.
 """
 
 from __future__ import annotations
@@ -59,20 +59,11 @@ def _current_folder() -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, or a folder that stands for one."""
+    """This machine, as the user stands before it."""
 
-    root: Path = Path("/")
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     cwd: Path = field(default_factory=_current_folder)
     runner: Runner | None = None
-
-    def at(self, path: str | Path) -> Path:
-        """Where the absolute `path` of the examined machine is found."""
-        return Path(path) if self.root == Path("/") else self.root / str(path).lstrip("/")
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
 
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Answer:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.

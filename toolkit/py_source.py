@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from typing import Literal
 # Larger than any module that a person wrote; generated tables of this size say nothing about an interface.
 _LARGEST = 8 * 1024 * 1024
 _COMPILED = (".so", ".pyd")
+# What is done about warnings is one setting for all threads.
+_PARSING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def read(path: Path) -> bytes | Unreadable:
 def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
     """The syntax tree of a source file, in the encoding that it declares."""
     try:
-        with warnings.catch_warnings():
+        with _PARSING, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other people's invalid escapes are not our subject
             return ast.parse(source, str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -7,15 +7,15 @@ import binascii
 import contextlib
 import csv
 import hashlib
-import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from verl_doctor.toolkit import cache
 
 # The RECORD of torch has 12,000 lines and 1.5 MB.
 _LARGEST_RECORD = 64 * 1024 * 1024
@@ -118,21 +118,16 @@ def look(path: str) -> Seen | None:
 
 @dataclass
 class Hashes:
-    """SHA-256 of files, remembered between runs in the doctor's cache folder.
-
-    A cache that cannot be read or written, or holds nonsense, is as good as none.
-    """
+    """SHA-256 of files, remembered between runs in the doctor's cache folder."""
 
     folder: Path
     _known: dict[str, str] = field(default_factory=dict)
     _new: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            if self._file.stat().st_size <= _LARGEST_CACHE:
-                loaded = json.loads(self._file.read_bytes())
-                if isinstance(loaded, dict):
-                    self._known = {key: value for key, value in loaded.items() if _is_sha256(value)}
+        loaded = cache.read(self._file, _LARGEST_CACHE)
+        if isinstance(loaded, dict):
+            self._known = {key: value for key, value in loaded.items() if _is_sha256(value)}
 
     @property
     def _file(self) -> Path:
@@ -152,20 +147,12 @@ class Hashes:
         return {seen.path: self._known.get(seen.key) or self._new.get(seen.key, "") for seen in every}
 
     def save(self) -> None:
-        """Write what was learnt, whole or not at all."""
+        """Keep what was learnt for the next run."""
         fresh = {key: digest for key, digest in self._new.items() if digest}
         if not fresh:
             return
         content = fresh if len(self._known) + len(fresh) > _MOST_CACHED else {**self._known, **fresh}
-        with contextlib.suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor, unfinished = tempfile.mkstemp(dir=self.folder, prefix="sha256-")
-            try:
-                with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                    json.dump(content, file)
-                Path(unfinished).replace(self._file)
-            except OSError:
-                Path(unfinished).unlink(missing_ok=True)
+        cache.write(self._file, content)
 
 
 def _is_sha256(value: object) -> bool:

@@ -1,16 +1,13 @@
 """Answers that are dear to compute, remembered between runs in the doctor's own cache folder.
 
-An answer is valid for exactly the files that it was computed from, and for this version of the doctor's own code. A
-cache that cannot be read or written, or that holds nonsense, is as good as none.
+An answer is valid for exactly the files that it was computed from, and for this version of the doctor's own code.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import Any, cast
 
 import platformdirs
 
+from verl_doctor.toolkit import cache
 from verl_doctor.toolkit.facts import F, Unknown
 
 _KEPT = 16  # answers of one kind, the youngest first
@@ -40,7 +38,7 @@ def remembered(
                 return _restored(fact, entry["is"])
     answer = compute()
     if isinstance(answer, fact):
-        _write(file, [{"key": key, "is": asdict(cast("Any", answer))}, *answers][:_KEPT])
+        cache.write(file, [{"key": key, "is": asdict(cast("Any", answer))}, *answers][:_KEPT])
     return answer
 
 
@@ -77,22 +75,6 @@ def _restored(fact: type[F], value: Any) -> F:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        if file.stat().st_size <= _LARGEST:
-            answers = json.loads(file.read_bytes())
-            if isinstance(answers, list) and all(isinstance(entry, dict) for entry in answers):
-                return answers
-    return []
-
-
-def _write(file: Path, answers: list[dict[str, Any]]) -> None:
-    """Write whole or not at all; two doctors at once cost one of them its answer, never a damaged file."""
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump(answers, stream)
-            Path(unfinished).replace(file)
-        except OSError:
-            Path(unfinished).unlink(missing_ok=True)
+    answers = cache.read(file, _LARGEST)
+    sound = isinstance(answers, list) and all(isinstance(entry, dict) for entry in answers)
+    return answers if sound else []

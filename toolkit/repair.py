@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit import apply
 from verl_doctor.toolkit.change import Change, Fix, NewFile, Refusal, ReplaceFile, Safety, describe, safety_of
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.facts import Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, Outcome, Repair, Report, with_repairs
 from verl_doctor.toolkit.rule import Finding
@@ -204,18 +204,10 @@ def diff_of(change: Change) -> str:
     """A change as a person reads it: a unified diff for a file, a sentence for the rest."""
     match change:
         case ReplaceFile(path, before, after):
-            return _unified(str(path), before, after)
+            return "".join(unified(before, after, (f"a{path}", f"b{path}")))
         case NewFile(path, content):
-            return _unified(str(path), b"", content)
+            return "".join(unified(b"", content, ("/dev/null", f"b{path}")))
     said = describe(change)
     if said["kind"] == "run_command":
         return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"
     return f"# {said['kind'].replace('_', ' ')}: {', '.join(said['roots'])}\n"
-
-
-def _unified(path: str, before: bytes, after: bytes) -> str:
-    old, new = (
-        text.decode("utf-8", "backslashreplace").splitlines(keepends=True) for text in (before, after)
-    )
-    rows = difflib.unified_diff(old, new, f"a{path}" if old else "/dev/null", f"b{path}")
-    return "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows)

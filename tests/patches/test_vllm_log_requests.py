@@ -16,7 +16,6 @@ from verl_doctor.toolkit.change import Refusal, ReplaceFile
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
-from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.testing import run_check
 
@@ -93,7 +92,7 @@ class Case:
     def plan(self, word: str = "verl-doctor") -> list[ReplaceFile] | Refusal:
         uses = self.uses("new")
         (finding,) = run_check(vllm_log_requests_renamed, uses).findings
-        return vllm_log_requests.plan(finding, uses, SourceFiles(Machine()), Marker(word))
+        return vllm_log_requests.plan(finding, uses, SourceFiles(), Marker(word))
 
     def repair(self) -> bytes:
         """Plan, write, and check what holds for every repair."""
@@ -286,9 +285,9 @@ def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):
     (finding,) = run_check(vllm_log_requests_renamed, uses).findings
     for content in (b"x = 1\n", b"\n" + CALL.encode(), b"def f(:"):
         case.path.write_bytes(content)
-        assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(Machine()), Marker()), Refusal)
+        assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(), Marker()), Refusal)
     case.path.unlink()
-    assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(Machine()), Marker()), Refusal)
+    assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(), Marker()), Refusal)
 
 
 def test_verls_own_setting_of_that_name_is_left_alone(tmp_path):
@@ -356,7 +355,7 @@ def test_real_verl_is_repaired_for_every_vllm(wheel_tree, tmp_path, version, lin
     (finding,) = run_check(vllm_log_requests_renamed, uses("0.12.0")).findings
     assert finding.location is not None
     assert finding.location.line == line
-    (change,) = vllm_log_requests.plan(finding, uses("0.12.0"), SourceFiles(Machine()), Marker())
+    (change,) = vllm_log_requests.plan(finding, uses("0.12.0"), SourceFiles(), Marker())
     (tree / SERVER).write_bytes(change.after)
     for release in ("0.8.5", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0"):
         assert run_check(vllm_log_requests_renamed, uses(release)).status == "pass", release

@@ -9,7 +9,6 @@ from environments import interpreter, site_packages
 
 from verl_doctor.toolkit.fact_bytecode import Bytecode, bytecode
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.machine import Machine
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def count(site: Path, **variables: str) -> Bytecode:
-    found = bytecode.collect(Machine(environ={}), interpreter(site), Variables(variables))
+    found = bytecode.collect(interpreter(site), Variables(variables))
     assert isinstance(found, Bytecode)
     return found
 

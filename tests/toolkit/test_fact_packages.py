@@ -20,7 +20,6 @@ from verl_doctor.toolkit.fact_packages import (
     packages,
     read_distribution,
 )
-from verl_doctor.toolkit.machine import Machine
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def test_a_package_that_is_only_on_the_path_counts(tmp_path: Path) -> None:
     extra.mkdir()
     install(extra, "ray", "2.49.0")
     python = replace(interpreter(site), sys_path=(str(extra), "/usr/lib/python311.zip", str(site)))
-    assert [d.name for d in packages.collect(Machine(environ={}), python).distributions] == ["ray"]
+    assert [d.name for d in packages.collect(python).distributions] == ["ray"]
 
 
 def test_of_two_in_one_folder_the_newer_counts_and_the_other_is_kept(site: Path) -> None:

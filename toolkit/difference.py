@@ -1,0 +1,16 @@
+"""Two contents of a file as a unified diff."""
+
+from __future__ import annotations
+
+import difflib
+
+
+def unified(before: bytes, after: bytes, names: tuple[str, str]) -> list[str]:
+    """The rows of the diff, each with its end of line. Bytes that are no UTF-8 are escaped."""
+    old, new = (
+        text.decode("utf-8", "backslashreplace").splitlines(keepends=True) for text in (before, after)
+    )
+    return [
+        row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
+        for row in difflib.unified_diff(old, new, *names)
+    ]
