@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+from verl_doctor.toolkit.api_trees import read_trees
 from verl_doctor.toolkit.fact_trees import Tree
-from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, read_trees
+from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses
 
 SERVER = "workers/rollout/vllm_rollout/vllm_async_server.py"
 ROLLOUT = "workers/rollout/vllm_rollout/__init__.py"

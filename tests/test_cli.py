@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from running import doctor
 
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.cli import cli
 
 COMMANDS = sorted(cli.commands)
-
-
-def doctor(*arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "verl_doctor.toolkit", *arguments]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=120,
-        env={**os.environ, **environ},
-    )
 
 
 def test_no_command_says_what_there_is(tmp_path: Path) -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import running
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from verl_doctor.toolkit import toml
 
 EXAMPLE = Path(__file__).parent / "plugin"
 
@@ -32,16 +28,12 @@ def install(site: Path, name: str, source: str, entry_points: dict[str, dict[str
 
 
 def doctor(*arguments: str, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "verl_doctor.toolkit", *arguments],
-        capture_output=True, text=True, check=False, cwd=cwd, timeout=120,
-        env={**os.environ, "PYTHONPATH": str(site), "XDG_STATE_HOME": str(cwd / ".state")},
-    )  # fmt: skip
+    return running.doctor(*arguments, cwd=cwd, PYTHONPATH=str(site), XDG_STATE_HOME=str(cwd / ".state"))
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    project = toml.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     folder = tmp_path / "site"
     install(
         folder,

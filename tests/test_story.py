@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,26 +13,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from running import doctor
 
 pytestmark = [pytest.mark.real]
 
 SERVER = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 RENAMED = "VLLM101"
 Wheel = Callable[[str, str], Path]
-
-
-def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run the doctor as a user would: another process, its output captured."""
-    command = [sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=300,
-        env={**os.environ, **environ},
-    )
 
 
 def report(*arguments: str | Path, cwd: Path) -> dict:
@@ -228,11 +214,38 @@ def test_every_format_carries_the_same(environment: Path, job: Path) -> None:
     assert len(list(junit.iter("testcase"))) == len(document["results"])
 
 
-def test_check_leaves_no_trace_in_the_environment(environment: Path, job: Path) -> None:
+def test_check_leaves_no_trace(environment: Path, job: Path, tmp_path: Path) -> None:
+    """Neither in the environment nor in the folder, the home and the temporary folder of the user."""
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
     before = {path: path.lstat().st_mtime_ns for path in environment.rglob("*")}
-    doctor("check", "--deep", "--python", environment / "bin/python", cwd=job)
+    done = doctor(
+        *("check", "--deep", "--python", environment / "bin/python"),
+        cwd=job, HOME=str(home), TMPDIR=str(temporary), PYTHONDONTWRITEBYTECODE="",
+    )  # fmt: skip
+    assert done.returncode == 1
     assert {path: path.lstat().st_mtime_ns for path in environment.rglob("*")} == before
     assert list(job.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+    own_cache = home / ".cache" / "verl-doctor"
+    assert [
+        path for path in home.rglob("*") if path not in own_cache.parents and own_cache not in path.parents
+    ] == [own_cache]
+
+
+def test_a_file_of_verl_that_cannot_be_parsed_stops_the_paths_that_load_it(
+    environment: Path, job: Path
+) -> None:
+    with server_of(environment).open("a") as file:
+        file.write("\ndef half_a_merge(:\n<<<<<<< HEAD\n")
+    document = report("check", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
+    unreadable = result(document, "VLLM105")
+    assert unreadable["status"] == "fail"
+    (finding,) = unreadable["findings"]
+    assert finding["location"]["path"] == str(server_of(environment))
+    states = {path["path"]: path["state"] for path in document["paths"]}
+    assert states["async rollout"] == "stops"
 
 
 def test_the_process_of_check_holds_nothing_of_the_patient(environment: Path, job: Path) -> None:

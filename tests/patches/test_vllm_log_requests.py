@@ -12,10 +12,11 @@ from source_trees import SERVER, vllm, write
 
 from verl_doctor.checks.vllm_log_requests_renamed import vllm_log_requests_renamed
 from verl_doctor.patches.vllm_log_requests import vllm_log_requests
+from verl_doctor.toolkit.api_trees import read_trees
 from verl_doctor.toolkit.change import Refusal, ReplaceFile
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_trees import Tree
-from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
+from verl_doctor.toolkit.fact_vllm_uses import VllmUses
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.testing import run_check
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from source_trees import compare, missing, only, vllm, write
 
+from verl_doctor.toolkit.api_trees import read_trees
 from verl_doctor.toolkit.fact_trees import Tree
-from verl_doctor.toolkit.fact_vllm_uses import VllmUses, read_trees
+from verl_doctor.toolkit.fact_vllm_uses import VllmUses
 from verl_doctor.toolkit.facts import Absent
 
 ENGINE = {
