@@ -90,7 +90,7 @@ def _prospect(bytecode: Bytecode, variables: Variables) -> tuple[str, str, Sever
     why = f"never will have, since PYTHONDONTWRITEBYTECODE={forbidden}"
     if bytecode.prefix:
         return why, f"Run python -m compileall with PYTHONPYCACHEPREFIX={bytecode.prefix}", "warning", None
-    return why, "verl-doctor fix --apply --select PY103 compiles them once", "warning", "precompile"
+    return why, "compile them once, with all cores", "warning", "precompile"
 
 
 def _parent(package: PackageBytecode) -> str:

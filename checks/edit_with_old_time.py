@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks._installed import below_site, reinstall
 from verl_doctor.toolkit.fact_records import Drift, HashedRecords
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
@@ -39,7 +40,7 @@ def edit_with_old_time(hashed: HashedRecords) -> Iterator[Finding]:
     """
     for drift in hashed.drifts:
         yield Finding(
-            f"{drift.path.rpartition('-packages/')[2]} of {drift.package} {drift.version} has another content than its "
+            f"{below_site(drift.path)} of {drift.package} {drift.version} has another content than its "
             f"wheel had, though size and time are unsuspicious"
             + (f"; it is marked '{', '.join(drift.markers)}'" if drift.markers else ""),
             Evidence(
@@ -48,5 +49,5 @@ def edit_with_old_time(hashed: HashedRecords) -> Iterator[Finding]:
                 read_from=f"RECORD of {drift.package} {drift.version}",
             ),
             location=Location(drift.path),
-            remedy=f"Reinstall it: pip install --force-reinstall --no-deps {drift.package}=={drift.version}",
+            remedy=f"Reinstall it: {reinstall(drift.package, drift.version, drift.installer)}",
         )

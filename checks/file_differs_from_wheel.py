@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+from verl_doctor.checks._installed import below_site, cache_of, reinstall
 from verl_doctor.toolkit.fact_journal import ChangedFile, JournalEntry, JournalHistory
 from verl_doctor.toolkit.fact_records import Drift, PackageRecord, Records
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
-from verl_doctor.toolkit.text import counted
+from verl_doctor.toolkit.text import counted, listed
 
 # Whether one of these is gone or changed does not matter to a job. Images are slimmed by removing them, and conda writes its
 # prefix into some.
@@ -21,7 +22,8 @@ _EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32)
 _MARKED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, markers=("Uky",))
 _GONE = Drift("vllm", "0.11.0", _ENGINE, "missing")
 _STUB_GONE = Drift("torch", "2.8.0", "/env/lib/python3.11/site-packages/torch/_VF.pyi", "missing")
-_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3)
+_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="uv")
+_IN_BACKUP = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=2, installer="pip")
 _OURS = JournalEntry(
     "0007", "2026-11-01T02:00:00Z", "init-app-state", "VLLM101", "applied", (ChangedFile(_ENGINE, "ab" * 32),)
 )
@@ -39,6 +41,9 @@ def _facts(*drifts: Drift, entries: tuple[JournalEntry, ...] = ()) -> tuple[Reco
         Example("all files are the wheel's", _facts()),
         Example("somebody removed type stubs to make an image smaller", _facts(_STUB_GONE)),
         Example("the installer's cache was edited, which is another rule's business", _facts(_IN_CACHE)),
+        Example(
+            "a backup has the same file under another name", _facts(_IN_BACKUP), "hard links show 1 of these"
+        ),
         Example("a file was edited by hand", _facts(_EDITED), "nobody signed"),
         Example("a file was edited by somebody who left a marker", _facts(_MARKED), "marked 'Uky'"),
         Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
@@ -59,14 +64,14 @@ def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown)
 
     ## How to fix
 
-    If you know the edit, keep it in a patch (`verl-doctor patches export`). If not, reinstall the package:
-    `pip install --force-reinstall --no-deps NAME==VERSION`. Files that verl-doctor repaired itself are listed for
+    If you know the edit, keep it as a patch outside of the environment: `diff -u` against the file of a fresh wheel. If
+    not, reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`. Files that verl-doctor repaired itself are listed for
     completeness; `verl-doctor undo` takes them back.
     """
     history = JournalHistory() if isinstance(journal, Unknown) else journal
     groups: dict[tuple[str, str], list[Drift]] = {}
     for drift in records.drifts:
-        if not (drift.shared and drift.state == "changed") and not _dispensable(drift):
+        if not (drift.state == "changed" and cache_of(drift)) and not _dispensable(drift):
             groups.setdefault((drift.package, _who(drift, history)), []).append(drift)
     for (_, who), drifts in groups.items():
         yield _finding(who, drifts)
@@ -87,16 +92,17 @@ def _finding(who: str, drifts: list[Drift]) -> Finding:
     ours = who.startswith("repaired by verl-doctor")
     return Finding(
         f"{counted(len(drifts), 'file')} of {package} {version} {'is' if len(drifts) == 1 else 'are'} {who}: "
-        + _listed(_short(drift) for drift in drifts),
+        + listed((below_site(drift.path) for drift in drifts), _SHOWN)
+        + _sharing(drifts),
         Evidence(
-            found=_listed(drift.path for drift in drifts),
+            found=listed((drift.path for drift in drifts), _SHOWN),
             wanted=f"the files that the wheel of {package} {version} contained",
             read_from=f"RECORD of {package} {version}",
         ),
         location=Location(drifts[0].path),
         remedy="verl-doctor undo --list shows it"
         if ours
-        else f"Reinstall it: pip install --force-reinstall --no-deps {package}=={version}",
+        else f"Reinstall it: {reinstall(package, version, drifts[0].installer)}",
         severity="info" if ours else "warning",
         also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
     )
@@ -108,11 +114,16 @@ def _dispensable(drift: Drift) -> bool:
     return drift.state == "missing" and (drift.path.endswith(_HEADERS) or "/test" in drift.path)
 
 
-def _short(drift: Drift) -> str:
-    """The path below site-packages."""
-    return drift.path.rpartition("-packages/")[2]
-
-
-def _listed(words: Iterable[str]) -> str:
-    every = list(words)
-    return ", ".join(every[:_SHOWN]) + (f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else "")
+def _sharing(drifts: list[Drift]) -> str:
+    """Say what is proven: the same file has another name. Not whose it is."""
+    links = [drift for drift in drifts if drift.leads_to]
+    if links:
+        return (
+            f" (a link to {links[0].leads_to})" if len(links) == 1 else f" ({len(links)} of them are links)"
+        )
+    names = sum(drift.links > 1 for drift in drifts)
+    if not names:
+        return ""
+    return (
+        f" (hard links show {names} of these elsewhere too, perhaps in a backup: the edit is there as well)"
+    )

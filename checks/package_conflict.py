@@ -7,8 +7,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from verl_doctor.toolkit.fact_requirements import Requirements, Unmet
+from verl_doctor.toolkit.fact_resolution import ENGINES, required
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, check
-from verl_doctor.toolkit.text import counted
+from verl_doctor.toolkit.text import counted, listed
 
 # The order in which conflicts are told: what most often decides whether a job starts.
 _IMPORTANT = (
@@ -98,6 +99,8 @@ _HARMLESS_WHEN_MISSING = (
     ("triton", "only needed on a GPU, where torch brings it"),
 )
 _SHOWN = 8
+# Without the command itself: it needs the options of the target, which the report knows.
+_ONE_COMMAND = "the fix of PKG101 shows one command for all of it"
 
 _TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
 _TRACING = Unmet("vllm", "0.8.5.post1", "opentelemetry-api", "<1.27.0,>=1.26.0", "1.36.0")
@@ -144,19 +147,25 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are and changes
     the rest so that everything agrees, or says why that cannot be. Running it by hand is as good.
     """
-    serious = [unmet for unmet in requirements.unmet if not unmet.extra and not _harmless(unmet)]
+    judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
+    # Once, however many extras name it.
+    serious = list(
+        dict.fromkeys(
+            replace(unmet, extra="") for unmet in judged if required(unmet) and not _harmless(unmet)
+        )
+    )
     findings = sorted(
         [*_missing(serious), *_contradictions(serious)], key=lambda finding: finding.severity != "error"
     )
     for position, finding in enumerate(findings):
         yield finding if position else _with_fix(finding)
-    yield from _other_combination(requirements.unmet)
+    yield from _other_combination(judged)
     told = {unmet.name for unmet in serious}
-    yield from _noise(unmet for unmet in requirements.unmet if _harmless(unmet) and unmet.name not in told)
+    yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in told)
     if requirements.unreadable:
         yield Finding(
             f"{counted(len(requirements.unreadable), 'requirement')} could not be judged",
-            Evidence(_listed(requirements.unreadable), "requirements that follow PEP 508 and PEP 440"),
+            Evidence(listed(requirements.unreadable, _SHOWN), "requirements that follow PEP 508 and PEP 440"),
             severity="info",
         )
 
@@ -172,15 +181,16 @@ def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
     names = sorted(missing, key=lambda name: (_rank(name), name not in _ESSENTIAL, name))
     essential = [name for name in names if name in _ESSENTIAL]
     yield Finding(
-        f"{counted(len(names), 'required package is', 'required packages are')} not installed: {_listed(names)}",
+        f"{counted(len(names), 'required package is', 'required packages are')} not installed: {listed(names, _SHOWN)}",
         Evidence(
             found="nothing under these names",
-            wanted=_listed(
-                f"{missing[name].name}{missing[name].wanted} ({_by(missing[name])})" for name in names
+            wanted=listed(
+                (f"{missing[name].name}{missing[name].wanted} ({_by(missing[name])})" for name in names),
+                _SHOWN,
             ),
             read_from="the metadata of what is installed",
         ),
-        remedy="Install what is missing; verl-doctor fix --select PKG101 shows the command",
+        remedy=f"Install what is missing: {_ONE_COMMAND}",
         severity="error" if essential else "warning",
         stops=(EVERY_JOB,) if essential else (),
     )
@@ -204,11 +214,17 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
         else:
             others += wishes
     if others:
+        further = "further " if len(others) < sum(map(len, by_name.values())) else ""
         said = [f"{_by(unmet)} wants {unmet.name}{unmet.wanted}, not {unmet.there}" for unmet in others]
         yield Finding(
-            f"{counted(len(others), 'further requirement is', 'further requirements are')} not met: {_listed(said)}",
-            Evidence(_listed(f"{unmet.name} {unmet.there}" for unmet in others), _listed(said)),
-            remedy="Install versions that agree; verl-doctor fix --select PKG101 shows the command",
+            f"{counted(len(others), f'{further}requirement is', f'{further}requirements are')} not met: "
+            + listed(said, _SHOWN),
+            Evidence(
+                listed((f"{unmet.name} {unmet.there}" for unmet in others), _SHOWN),
+                listed((f"{unmet.name}{unmet.wanted}" for unmet in others), _SHOWN),
+                _read_from(others),
+            ),
+            remedy=f"Install versions that agree: {_ONE_COMMAND}",
             severity="warning",
         )
 
@@ -224,7 +240,7 @@ def _contradiction(wishes: list[Unmet]) -> Finding:
         Evidence(
             f"{name} {there}", ", ".join(f"{name}{unmet.wanted}" for unmet in wishes), _read_from(wishes)
         ),
-        remedy="Install versions that agree; verl-doctor fix --select PKG101 shows the command",
+        remedy=f"Install versions that agree: {_ONE_COMMAND}",
         severity=severity,
         stops=(EVERY_JOB,) if reasons else (),
     )
@@ -232,20 +248,20 @@ def _contradiction(wishes: list[Unmet]) -> Finding:
 
 def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
     """Tell what verl's extra names and what is there instead: another combination, perhaps a good one."""
-    differing = {one.name: one for one in unmet if one.extra and one.there and not _harmless(one)}
+    differing = {one.name: one for one in unmet if not required(one) and one.there and not _harmless(one)}
     if not differing:
         return
     ordered = sorted(differing.values(), key=lambda one: (_rank(one.name), one.name))
     first = ordered[0]
     yield Finding(
         f"verl {first.by_version} was released for another combination: its extra '{first.extra}' names "
-        + _listed(f"{one.name}{one.wanted} (here {one.there})" for one in ordered),
+        + listed((f"{one.name}{one.wanted} (here {one.there})" for one in ordered), _SHOWN),
         Evidence(
             found=", ".join(f"{one.name} {one.there}" for one in ordered),
             wanted=", ".join(f"{one.name}{one.wanted}" for one in ordered),
             read_from=f"the metadata of verl {first.by_version}",
         ),
-        remedy="Trust this combination only as far as the VLLM rules and a smoke run confirm it",
+        remedy="Trust this combination only as far as the VLLM rules and a short test run confirm it",
         severity="warning",
     )
 
@@ -255,9 +271,9 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(
-            f"{counted(len(reasons), 'conflict')} in the metadata do no harm here: {_listed(sorted(reasons))}",
+            f"{counted(len(reasons), 'conflict')} in the metadata do no harm here: {listed(sorted(reasons), _SHOWN)}",
             Evidence(
-                found=_listed(f"{name}: {reason}" for name, reason in sorted(reasons.items())),
+                found=listed((f"{name}: {reason}" for name, reason in sorted(reasons.items())), _SHOWN),
                 read_from="the metadata of what is installed",
             ),
             severity="info",
@@ -269,6 +285,11 @@ def _with_fix(finding: Finding) -> Finding:
     return replace(finding, fix="consistent-install")
 
 
+def _counts(unmet: Unmet) -> bool:
+    """Whether a job may need it. Of verl's extras only those of the engines say what a rollout runs with."""
+    return not unmet.extra or unmet.extra in ENGINES
+
+
 def _harmless(unmet: Unmet) -> str:
     """Why this does no harm, or nothing. What only an extra asks for and is missing is a choice, not a fault."""
     if unmet.by == "torch":
@@ -276,7 +297,7 @@ def _harmless(unmet: Unmet) -> str:
     for pattern, reason in _HARMLESS if unmet.there else _HARMLESS_WHEN_MISSING:
         if fnmatchcase(unmet.name, pattern):
             return reason
-    if unmet.extra and not unmet.there:
+    if not required(unmet) and not unmet.there:
         return f"only the extra '{unmet.extra}' of {unmet.by} asks for it"
     return ""
 
@@ -295,10 +316,3 @@ def _by(unmet: Unmet) -> str:
 
 def _read_from(wishes: Iterable[Unmet]) -> str:
     return "the metadata of " + ", ".join(dict.fromkeys(_by(unmet) for unmet in wishes))
-
-
-def _listed(words: Iterable[str]) -> str:
-    """Name the first few and count the rest."""
-    every = list(words)
-    rest = len(every) - _SHOWN
-    return ", ".join(every[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

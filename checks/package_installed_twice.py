@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks._installed import reinstall
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
@@ -45,6 +46,6 @@ def package_installed_twice(packages: Packages) -> Iterator[Finding]:
                 wanted="one metadata folder for each package",
             ),
             location=Location(spare.location),
-            remedy=f"Reinstall it: pip install --force-reinstall --no-deps {spare.name}=={kept.version}, "
+            remedy=f"Reinstall it: {reinstall(spare.name, kept.version, kept.installer)}, "
             f"then remove {spare.location}",
         )

@@ -69,6 +69,6 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
             f"it is {LOG_REQUESTS.new} now, with the opposite meaning",
             found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
             wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
-            remedy="verl-doctor fix --select VLLM101 --apply, then restart Ray workers that run verl",
+            remedy="let verl read whichever of the two names this vLLM has, then restart the Ray workers that run verl",
             fix="vllm-log-requests",
         )

@@ -18,11 +18,6 @@ from packaging.version import Version
 from verl_doctor.toolkit.fact_packages import VLLM_NAMES, Distribution, Packages, canonical, names_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
-# An extra of verl is in use when what it is named after is installed; nobody records which extras were asked for.
-_ENGINE_EXTRAS = ("vllm", "sglang")
-# Named by verl 0.9's extras only, yet its trainer imports it unguarded: a worker dies of that after 28 s (verl 0.9.1,
-# measured 2026-11). It is told as a requirement of verl itself.
-REALLY_REQUIRED = frozenset({"transferqueue"})
 # Spares parsing the many requirements of extras that nobody asked for.
 _ASKS_FOR_EXTRA = re.compile(r";.*\bextra\b")
 
@@ -33,6 +28,7 @@ class Unmet:
 
     `by` and `by_version` name who requires it, `name` is canonical, `wanted` the version specifier as written (empty: any),
     `there` the installed version (empty: it is missing). `extra` is the extra of verl that asks for it, empty otherwise.
+    Nobody records which extras were asked for, so every extra is read that bears the name of something installed.
     """
 
     by: str
@@ -87,8 +83,8 @@ class _Walk:
             self._visit(root)
         installed = names_of(self._by_name.values())
         if (verl := self._by_name.get("verl")) is not None:
-            for extra in _ENGINE_EXTRAS:
-                if extra in installed and extra in verl.extras:
+            for extra in sorted(set(verl.extras)):
+                if canonical(extra) in installed:
                     self._direct(verl, extra)
         return Requirements(
             roots=tuple(root.name for root in self._roots),
@@ -110,9 +106,9 @@ class _Walk:
                 if (there := self._judge(owner, requirement, "")) is not None:
                     waiting.extend((there, wanted) for wanted in ("", *sorted(requirement.extras)))
 
-    def _direct(self, verl: Distribution, engine: str) -> None:
-        """Judge what an engine's extra asks for, and the extras of verl that it consists of, but not what lies behind it."""
-        waiting, done = deque([engine]), set()
+    def _direct(self, verl: Distribution, named: str) -> None:
+        """Judge what an extra asks for, and the extras of verl that it consists of, but not what lies behind it."""
+        waiting, done = deque([named]), set()
         while waiting:
             extra = waiting.popleft()
             if extra in done:
@@ -122,8 +118,7 @@ class _Walk:
                 if canonical(requirement.name) == verl.name:
                     waiting.extend(sorted(requirement.extras))
                 else:
-                    own = canonical(requirement.name) in REALLY_REQUIRED
-                    self._judge(verl, requirement, "" if own else engine)
+                    self._judge(verl, requirement, named)
 
     def _of(self, owner: Distribution, extra: str) -> Iterator[Requirement]:
         """The requirements that apply on this target; with an extra, only those that it adds."""

@@ -111,7 +111,7 @@ def _path(path: PathVerdict, longest: int) -> Iterator[Text]:
 
 def _next(report: Report, width: int | None) -> Iterator[Text]:
     """What to type now. A facts file can be judged, not repaired."""
-    if report.target["arguments"][:1] == ["--facts"]:
+    if _from_facts_file(report):
         return
     fixes = {
         finding.fix: report.fix_safety.get(finding.fix) for _, finding in report.findings() if finding.fix
@@ -134,10 +134,18 @@ def _steps(steps: list[tuple[str, str]], report: Report, width: int | None) -> I
     """Commands to type, with the options that make them examine the same target."""
     if steps:
         yield Text()
-    options = "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
+    options = _options(report)
     for number, (command, why) in enumerate(steps):
         lead = "Next: " if number == 0 else "      "
         yield from _lines(_command(command + options, why), width, indent=35, first=lead)
+
+
+def _options(report: Report) -> str:
+    return "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
+
+
+def _from_facts_file(report: Report) -> bool:
+    return bool(report.target["arguments"][:1] == ["--facts"])
 
 
 def _command(command: str, why: str) -> str:
@@ -162,11 +170,18 @@ def _finding(
     if verbose or not finding.location:
         rows.append(("read", evidence.read_from))
     rows += [("node", finding.node or ""), ("note", result.reason), ("do", finding.remedy)]
-    if finding.fix in report.fix_safety:
-        rows.append(("fix", f"{finding.fix} ({report.fix_safety[finding.fix]})"))  # type: ignore[index]
+    if finding.fix is not None and finding.fix in report.fix_safety:
+        rows.append(("fix", _fix(result.code, finding.fix, report)))
     for label, text in rows:
         if text:
             yield from _lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
+
+
+def _fix(code: str, fix: str, report: Report) -> str:
+    said = f"{fix} ({report.fix_safety[fix]})"
+    return (
+        said if _from_facts_file(report) else f"verl-doctor fix --select {code}{_options(report)}  # {said}"
+    )
 
 
 def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:

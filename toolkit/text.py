@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 
 # Cf holds the marks that reorder text on the screen; a log or a path may try to hide something with them.
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -40,6 +41,13 @@ def wrapped(text: str, width: int | None, *, indent: str = "", hanging: str = ""
         break_long_words=False,
         break_on_hyphens=False,
     ) or [indent]
+
+
+def listed(words: Iterable[str], most: int) -> str:
+    """Name the first few and count the rest: "a, b and 7 more"."""
+    every = list(words)
+    rest = len(every) - most
+    return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -75,6 +75,25 @@ def test_what_only_an_extra_wants_may_be_missing() -> None:
     assert [finding.severity for finding in judged(missing("mbridge", extra="vllm"))] == ["info"]
 
 
+def test_an_extra_of_no_engine_is_not_told() -> None:
+    assert judged(wrong("verl", "trl", extra="trl")) == []
+
+
+def test_the_queue_that_only_an_engines_extra_names_is_required_once() -> None:
+    queue = [missing("transferqueue", extra=engine) for engine in ("vllm", "sglang")]
+    (finding,) = judged(*queue)
+    assert (finding.severity, finding.fix) == ("error", "consistent-install")
+    assert finding.message == "1 required package is not installed: transferqueue"
+
+
+def test_what_nothing_precedes_is_not_called_further() -> None:
+    (finding,) = judged(wrong("verl", "transferqueue", there="0.1.8", wanted=">=0.1.10", extra="vllm"))
+    assert finding.message == "1 requirement is not met: verl 9 wants transferqueue>=0.1.10, not 0.1.8"
+    assert finding.evidence.wanted == "transferqueue>=0.1.10"
+    further = judged(wrong("a", "ray"), wrong("a", "x"))[1]
+    assert further.message.startswith("1 further requirement is not met")
+
+
 def test_noise_is_folded_into_one_note() -> None:
     (finding,) = judged(
         wrong("vllm", "opentelemetry-api"),

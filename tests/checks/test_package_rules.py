@@ -70,9 +70,16 @@ def test_an_edit_is_a_warning_and_not_told_twice(site: Path) -> None:
 
 
 def test_an_edit_of_the_installers_cache_fails_and_is_not_told_twice(site: Path, tmp_path: Path) -> None:
+    (site / "verl-0.6.1.dist-info" / "INSTALLER").write_text("uv\n")
     (tmp_path / "cached.py").hardlink_to(site / "verl" / "protocol.py")
     (tmp_path / "cached.py").write_bytes(b"a = 2\n")
     assert judged(site) == {"PKG103": "fail"}
+
+
+def test_an_edit_that_a_backup_shares_is_no_edit_of_a_cache(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "backup.py").hardlink_to(site / "verl" / "protocol.py")
+    (tmp_path / "backup.py").write_bytes(b"a = 2\n")
+    assert judged(site) == {"PKG102": "warn"}
 
 
 def test_an_interpreter_that_cannot_run_is_one_red_line(site: Path) -> None:

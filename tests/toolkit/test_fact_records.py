@@ -174,7 +174,8 @@ def test_an_edit_from_before_the_installation_is_found_too(site: Path, tmp_path:
 
 
 def test_a_symbolic_link_into_a_cache_is_shared_too(site: Path, tmp_path: Path) -> None:
-    cached = tmp_path / "cached.py"
+    cached = tmp_path / "archive-v0" / "cached.py"  # as in uv's cache, which may lie anywhere
+    cached.parent.mkdir()
     cached.write_bytes(b"wait = 2\n")
     (site / ENGINE).unlink()
     (site / ENGINE).symlink_to(cached)

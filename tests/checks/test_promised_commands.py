@@ -1,0 +1,36 @@
+"""What a rule tells a person to type exists."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from verl_doctor.toolkit import registry
+from verl_doctor.toolkit.cli import cli
+from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.testing import run_check
+
+KNOWN = registry.load()
+# "verl-doctor does" is no command: one stands in backticks, or begins a remedy.
+_COMMAND = re.compile(r"verl-doctor ([a-z]+(?: [a-z]+)?)")
+
+
+def said(check: Check) -> str:
+    """The documentation's code, and the remedies of all examples."""
+    findings = [
+        finding for example in check.examples for finding in run_check(check, *example.facts).findings
+    ]
+    code = re.findall(r"`([^`]+)`", check.documentation)
+    return "\n".join([*code, *(finding.remedy for finding in findings)])
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, id=check.code) for check in KNOWN.checks])
+def test_every_command_that_a_rule_names_exists(check: Check) -> None:
+    for words in _COMMAND.findall(said(check)):
+        command: click.Command = cli
+        for word in words.split():
+            if isinstance(command, click.Group):
+                assert word in command.commands, f"{check.code} names: verl-doctor {words}"
+                command = command.commands[word]

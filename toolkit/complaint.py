@@ -1,0 +1,127 @@
+"""What pip and uv say when they fail, understood: the telling line among many."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+_LONGEST_REASON = 400  # characters
+# How pip 22 to 26 and uv 0.4 to 0.13 say that an index could not be asked. Asked first, because pip goes on to say that
+# there is no such version.
+_NO_ANSWER = re.compile(
+    r"Retrying \(Retry\(|Failed to fetch|error sending request|network was disabled|Credentials not correct",
+    re.IGNORECASE,
+)
+_CAUSE = re.compile(
+    r"Connection (?:refused|reset)[^()'\"\n]*|(?:connection |read |operation |connect )?timed out|Cannot connect to proxy"
+    r"|Name or service not known|Temporary failure in name resolution|No address associated with hostname"
+    r"|Network is unreachable|No route to host|certificate verify failed|invalid peer certificate"
+    r"|HTTP status [^(\n]*\([^)\n]*\)|\b40[13] Error|too many \d+ error responses|network was disabled|dns error",
+    re.IGNORECASE,
+)
+_CREDENTIALS = re.compile(r"://[^/\s@]+@")
+_TOO_OLD = re.compile(r"no such option: \S+|unexpected argument '\S+'")
+_PIP_NONE = re.compile(r"a version that satisfies the requirement ([^\s;]+)([^\n]*)")
+_PIP_SOME = re.compile(r"\(from versions: (?!none)")
+_PIP_BY = re.compile(r"\(from (?!versions:)([^()]+)\)")
+_PIP_CLASH = re.compile(r"Cannot install [^\n]*conflicting dependencies")
+_PIP_CAUSES = re.compile(r"^The conflict is caused by:\n((?:[ \t]+\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
+_PIP_OTHER_PYTHON = re.compile(r"Package '[^\n]*requires a different Python: [^\n]*")
+# What pip says besides, and what says nothing.
+_BESIDES = re.compile(r"error: *(?:Ignored the following|ResolutionImpossible|Exception:)", re.IGNORECASE)
+# uv draws an arrow up to 0.10, later it writes "cause:".
+_UV_REASON = re.compile(
+    r"No solution found.*?(?:╰─▶|cause:) (.*?)(?=\n\s*\n|\n\s*hint:|\Z)", re.DOTALL | re.IGNORECASE
+)
+_UV_MARKER = re.compile(r"\{[^}]*\}")
+_UV_NONE = re.compile(r"there (?:is|are) no versions? of ([^\s,]+)|(\S+) was not found in the")
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """An installer's failure, understood: the telling line, and the requirement that no index meets, if that is why."""
+
+    outcome: Literal["unsatisfiable", "unanswered"]
+    reason: str
+    not_offered: str = ""
+
+
+def understood(said: str) -> Complaint:
+    """Find the telling line of what pip or uv said before it failed.
+
+    Only what is known to mean so is called unsatisfiable. Anything else leaves the question open.
+    """
+    if clash := _pip_clash(said):  # an index must have answered, perhaps at the second try
+        return clash
+    if unreachable := _NO_ANSWER.search(said):
+        cause = _CAUSE.search(said)
+        why = cause[0] if cause else _line_around(said, unreachable.start())
+        who = "not every index" if _PIP_SOME.search(said) else "no index"
+        return Complaint("unanswered", _one_line(f"{who} answered ({why})"))
+    if too_old := _TOO_OLD.search(said):
+        return Complaint("unanswered", _one_line(f"this installer knows no dry run ({too_old[0]})"))
+    return (
+        _uv_complaint(said) or _pip_complaint(said) or Complaint("unanswered", _one_line(_error_line(said)))
+    )
+
+
+def _pip_clash(said: str) -> Complaint | None:
+    clash, causes = _PIP_CLASH.search(said), _PIP_CAUSES.search(said)
+    if clash is None:
+        return None
+    lines = [line.strip() for line in causes[1].splitlines()] if causes else []
+    told = "; ".join(line.replace("The user requested", "the command asks for") for line in lines)
+    return Complaint("unsatisfiable", _one_line(told or clash[0]))
+
+
+def _uv_complaint(said: str) -> Complaint | None:
+    match = _UV_REASON.search(said)
+    if match is None:
+        return None
+    reason = " ".join(_UV_MARKER.sub("", match[1].replace("│", " ")).split())
+    if none := _UV_NONE.search(reason):
+        wanted = none[1] or _pinned(reason, none[2])
+        by = re.search(rf"([\w.-]+)(?:==\S+)? depends? on {re.escape(wanted)}(?=[\s,])", reason)
+        return _not_offered(wanted, by[1] if by else "")
+    return Complaint("unsatisfiable", _one_line(reason))
+
+
+def _pinned(reason: str, name: str) -> str:
+    """The requirement on a package that exists nowhere, as uv names it further on."""
+    found = re.search(rf"(?:depends? on|you require) ({re.escape(name)}[^\s,]*)", reason)
+    return found[1] if found else name
+
+
+def _pip_complaint(said: str) -> Complaint | None:
+    if none := _PIP_NONE.search(said):
+        wanted, rest = none[1], none[2]
+        other = re.search(rf"[ ;]{re.escape(wanted.partition('==')[2])} Requires-Python ([^;\n]+)", said)
+        if other and "==" in wanted:
+            return Complaint("unsatisfiable", f"{wanted} requires Python {other[1].strip()}")
+        by = _PIP_BY.search(rest)
+        return _not_offered(wanted, by[1] if by else "")
+    if other_python := _PIP_OTHER_PYTHON.search(said):
+        return Complaint("unsatisfiable", _one_line(other_python[0]))
+    return None
+
+
+def _not_offered(wanted: str, by: str) -> Complaint:
+    who = f", which {by} requires," if by else ""
+    return Complaint("unsatisfiable", f"{wanted}{who} is on none of the configured indexes", wanted)
+
+
+def _error_line(said: str) -> str:
+    """The first line that is called an error and tells something, otherwise the last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error:") and not _BESIDES.match(line)]
+    return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed and said nothing"
+
+
+def _line_around(text: str, position: int) -> str:
+    return text[text.rfind("\n", 0, position) + 1 :].partition("\n")[0]
+
+
+def _one_line(text: str) -> str:
+    joined = " ".join(_CREDENTIALS.sub("://", text).split())
+    return joined if len(joined) <= _LONGEST_REASON else joined[: _LONGEST_REASON - 3] + "..."
