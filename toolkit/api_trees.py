@@ -18,6 +18,7 @@ from verl_doctor.toolkit.py_resolve import Sources
 from verl_doctor.toolkit.py_source import ModuleFile, SourceTree, Unreadable, parse, read
 from verl_doctor.toolkit.py_symbols import Module
 from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reach
+from verl_doctor.toolkit.secret import may_hold_secret
 
 _WATCHED = b"vllm"
 _LONGEST_QUOTE = 200  # characters
@@ -61,8 +62,8 @@ def _quoted(uses: Iterable[VllmUse]) -> Iterator[VllmUse]:
             source = read(Path(use.path))
             text = "" if isinstance(source, Unreadable) else source.decode("utf-8", "replace")
             lines[use.path] = text.splitlines()
-        there = lines[use.path][use.line - 1 : use.line]
-        yield replace(use, text=there[0].strip()[:_LONGEST_QUOTE] if there else "")
+        line = "".join(lines[use.path][use.line - 1 : use.line]).strip()
+        yield replace(use, text="" if may_hold_secret(line) else line[:_LONGEST_QUOTE])
 
 
 class _Reading:

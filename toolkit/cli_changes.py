@@ -11,9 +11,10 @@ import click
 from verl_doctor.toolkit import apply
 from verl_doctor.toolkit.apply import Transaction
 from verl_doctor.toolkit.cli_options import target_options
-from verl_doctor.toolkit.fact_markers import Markers
+from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.py_source import Unreadable, read
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options, UsageError, discover, journal_homes
 from verl_doctor.toolkit.text import counted, harmless
@@ -119,7 +120,7 @@ def list_patches(*, options: Options) -> int:
     """List the marked lines of the verl tree, ours and those of other people."""
     markers = _markers(options)
     for line in markers.lines:
-        print(harmless(f"{line.path}:{line.line}  {line.marker}  {line.text}"))
+        print(harmless(f"{line.path}:{line.line}  {line.marker}  {_text(line)}"))
     print(f"{counted(len(markers.lines), 'marked line')} in {harmless(markers.folder)}", file=sys.stderr)
     return 0
 
@@ -141,6 +142,13 @@ def verify(*, options: Options) -> int:
                 state = "is in place" if not gone else f"{gone[0].now}: {gone[0].path}"
                 print(harmless(f"{transaction.id}  {transaction.code}  {transaction.fix}  {state}"))
     return int(lost > 0)
+
+
+def _text(line: MarkedLine) -> str:
+    """The line as it stands there. It goes to the screen alone: facts do not hold it."""
+    source = read(Path(line.path))
+    lines = [] if isinstance(source, Unreadable) else source.decode("utf-8", "replace").splitlines()
+    return "".join(lines[line.line - 1 : line.line]).strip()
 
 
 def _markers(options: Options) -> Markers:

@@ -38,11 +38,6 @@ class Collection:
         """Wait for a fact. A collector that raises or takes too long gives a `Broken` with the reason."""
         return cast("F | Unknown", self._future(fact).result())
 
-    def known(self) -> dict[type, Any]:
-        """Everything that has been collected so far."""
-        with self._lock:
-            return {fact: future.result() for fact, future in self._futures.items() if future.done()}
-
     def _future(self, fact: type) -> Future[Any]:
         with self._lock:
             future = self._futures.get(fact)
@@ -53,17 +48,25 @@ class Collection:
         if collector is None:
             future.set_result(Unknown(f"nothing here collects {fact.__name__}"))
         else:
-            threading.Thread(
-                target=self._run, args=(collector, future), name=collector.name, daemon=True
-            ).start()
+            try:
+                threading.Thread(
+                    target=self._run, args=(collector, future), name=collector.name, daemon=True
+                ).start()
+            except (RuntimeError, MemoryError) as error:
+                future.set_result(_no_thread(collector, error))
         return future
 
     def _run(self, collector: Collector, future: Future[Any]) -> None:
-        self.start(need.fact for need in collector.needs)
-        arguments = arguments_from(
-            collector.needs, {need.fact: self.get(need.fact) for need in collector.needs}
-        )
-        future.set_result(arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments))
+        """Answer in any case: whoever asked waits without a limit."""
+        try:
+            self.start(need.fact for need in collector.needs)
+            arguments = arguments_from(
+                collector.needs, {need.fact: self.get(need.fact) for need in collector.needs}
+            )
+            answer = arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments)
+        except BaseException as error:  # noqa: BLE001 - see above
+            answer = _broke(collector, error)
+        future.set_result(answer)
 
 
 def _circular(collectors: Mapping[type, Collector]) -> dict[type, Broken]:
@@ -87,15 +90,32 @@ def _within_time(collector: Collector, arguments: Mapping[str, Any]) -> Any:
         try:
             answer.set_result(collector.collect(**arguments))
         except BaseException as error:  # noqa: BLE001 - whatever a collector raises becomes a result
-            trace = traceback.format_exc()
-            answer.set_result(
-                Broken(f"reading {collector.name} broke: {type(error).__name__}: {error}", trace)
-            )
+            answer.set_result(_broke(collector, error))
 
     started = time.monotonic()
-    threading.Thread(target=work, name=f"{collector.name}-work", daemon=True).start()
+    try:
+        threading.Thread(target=work, name=f"{collector.name}-work", daemon=True).start()
+    except (RuntimeError, MemoryError) as error:
+        return _no_thread(collector, error)
     try:
         return answer.result(timeout=collector.timeout)
     except FutureTimeout:
         waited = time.monotonic() - started
         return Broken(f"reading {collector.name} took longer than {waited:.0f} s")
+
+
+def _broke(collector: Collector, error: BaseException) -> Broken:
+    trace = "".join(traceback.format_exception(error))
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - a plugin's exception may not even be able to say what it is
+        said = "it cannot be shown"
+    return Broken(f"reading {collector.name} broke: {type(error).__name__}: {said}", trace)
+
+
+def _no_thread(collector: Collector, error: BaseException) -> Broken:
+    """Running it here instead would be running it without a time limit."""
+    return Broken(
+        f"{collector.name} could not be read: this machine starts no more threads ({error}); "
+        f"raise the limit on processes (pids limit of the container, ulimit -u), or end some"
+    )

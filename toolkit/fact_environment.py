@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.secret import may_hold_secret, smells_of_secret, without_user
 
 # A name is read when it is one of these or begins with one of the prefixes.
 _NAMES = frozenset(
@@ -70,10 +71,9 @@ _PREFIXES = (
     "VERL_",
     "VLLM_",
 )
-_SECRET_WORD = re.compile(
-    r"(SECRET|TOKEN|KEYS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|^(API|PWD|AUTH)$", re.IGNORECASE
-)
-_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+# Lists of paths and of hosts, in which `@`, `token:` and the like are parts of names.
+_LISTS = re.compile(r"no_proxy|LD_PRELOAD|(?:.*_)?PATH|PYTHONPATH|PYTHONHOME", re.IGNORECASE)
+_BLANKED = "***@"
 _LONGEST_VALUE = 32_768
 
 
@@ -81,8 +81,8 @@ _LONGEST_VALUE = 32_768
 class Variables:
     """The environment that a job started from here would inherit, as far as it matters.
 
-    `withheld` are names of the same kind that are set, and whose values were not read because of the name. User names
-    and passwords inside of URLs are replaced by `***`.
+    `withheld` are names of the same kind that are set, and whose values were not read because the name or the value
+    looks like a secret. Users and passwords inside of URLs are replaced by `***`.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -95,18 +95,15 @@ class Variables:
 
 @collector()
 def variables(machine: Machine) -> Variables:
-    """Read the variables on the list, and no value of a name that smells of a secret."""
+    """Read the variables on the list, and nothing that may be a secret."""
     wanted = sorted(name for name in machine.environ if name in _NAMES or name.startswith(_PREFIXES))
-    withheld = tuple(name for name in wanted if smells_of_secret(name))
-    return Variables(
-        {name: _without_user(machine.environ[name]) for name in wanted if name not in withheld}, withheld
-    )
+    shown = {name: without_user(machine.environ[name]) for name in wanted if not smells_of_secret(name)}
+    values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if _is_harmless(name, value)}
+    return Variables(values, tuple(name for name in wanted if name not in values))
 
 
-def smells_of_secret(name: str) -> bool:
-    """Whether a variable of this name may hold a secret: one of its words says so."""
-    return any(_SECRET_WORD.search(word) for word in name.split("_"))
-
-
-def _without_user(value: str) -> str:
-    return _USER_IN_URL.sub("***@", value[:_LONGEST_VALUE])
+def _is_harmless(name: str, value: str) -> bool:
+    if _LISTS.fullmatch(name):
+        return True
+    rest = value.replace(_BLANKED, "")
+    return not may_hold_secret(rest) and not ("@" in rest and "proxy" in name.lower())

@@ -16,12 +16,11 @@ _LARGEST = 2_000_000  # bytes; a source file that is larger was generated
 
 @dataclass(frozen=True)
 class MarkedLine:
-    """One marked line: where, the marker without its `#`, and the line itself."""
+    """One marked line: where, and the marker without its `#`. Not the line itself, in which a secret may stand."""
 
     path: str
     line: int
     marker: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ def markers(trees: VerlTrees, marker: Marker) -> Markers:
     texts = dict(_sources(folder))
     words = frozenset(word for text in texts.values() for word in foreign_words(text, marker))
     found = [
-        MarkedLine(str(path), number, said, line)
+        MarkedLine(str(path), number, said)
         for path, text in texts.items()
-        for number, said, line in marked_lines(text, marker, words)
+        for number, said, _ in marked_lines(text, marker, words)
     ]
     return Markers(str(folder), tuple(found))
 

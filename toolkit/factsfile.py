@@ -28,12 +28,15 @@ def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: 
         "verl_doctor": version,
         "facts": dict(sorted(facts.items())),
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
+    return json.dumps(document, indent=1) + "\n"
 
 
 def _entry(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Unknown):
-        kind = next(name for name, unknown in _KINDS.items() if type(answer) is unknown)
+        names = {unknown: name for name, unknown in _KINDS.items()}
+        # The nearest one: a plugin may have a kind of its own.
+        kind = next(names[parent] for parent in type(answer).__mro__ if parent in names)
         return {kind: answer.reason}
     return {"is": asdict(answer) if is_dataclass(answer) and not isinstance(answer, type) else answer}
 

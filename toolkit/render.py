@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Literal, TextIO, get_args
 
 from rich.console import Console
 
 from verl_doctor.toolkit import render_markdown, render_text
+from verl_doctor.toolkit.output import write
 from verl_doctor.toolkit.result import Report, document
-from verl_doctor.toolkit.target import UsageError
 
 Format = Literal["text", "json", "markdown", "junit"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -22,11 +23,9 @@ def show(report: Report, form: str, output: Path | None, *, verbose: bool) -> No
     if output is None:
         _write(report, form, sys.stdout, verbose=verbose)
         return
-    try:
-        with output.open("w", encoding="utf-8") as file:
-            _write(report, form, file, verbose=verbose)
-    except OSError as error:
-        raise UsageError(f"--output {output} cannot be written: {error.strerror}") from None
+    whole = StringIO()
+    _write(report, form, whole, verbose=verbose)
+    write(output, whole.getvalue())
 
 
 def _write(report: Report, form: str, file: TextIO, *, verbose: bool) -> None:

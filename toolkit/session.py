@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit import factsfile, registry
+from verl_doctor.toolkit import factsfile, output, registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Config, load
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -130,8 +130,4 @@ def _tree(tree: Tree) -> dict[str, str]:
 def save_facts(run: Session, collection: Collection, path: Path) -> None:
     """Collect every portable fact and write them to a file. Raises UsageError when it cannot be written."""
     answers = {part.fact: collection.get(part.fact) for part in run.registry.collectors if not part.local}
-    text = factsfile.dump(answers, run.registry.collectors, version())
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--save-facts {path} cannot be written: {error.strerror}") from None
+    output.write(path, factsfile.dump(answers, run.registry.collectors, version()))

@@ -66,7 +66,7 @@ def test_configured_paths_that_exist_are_a_step_done(tmp_path: Path) -> None:
 
 
 def test_marked_lines_are_counted() -> None:
-    lines = (MarkedLine("/verl/a.py", 3, "verl-doctor: VLLM101", "x = 1"),)
+    lines = (MarkedLine("/verl/a.py", 3, "verl-doctor: VLLM101"),)
     found = steps(Report({}, ()), Config(), Markers("/verl", lines))
     assert any("1 marked line in the verl tree" in step.evidence for step in found)
 

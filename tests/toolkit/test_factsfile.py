@@ -1,0 +1,97 @@
+"""Facts in a file: every kind of fact comes back as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from verl_doctor.toolkit import factsfile, registry
+from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, collector
+
+PORTABLE = [part for part in registry.load().collectors if not part.local]
+# What file names are made of: any character, and the surrogates by which Python spells bytes that are no UTF-8.
+NAMES = st.text(st.one_of(st.characters(), st.sampled_from("é\udc80\udcff😀\u2028\x00")), max_size=6)
+SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
+    str: NAMES,
+    int: st.integers(),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+    types.NoneType: st.none(),
+}
+
+
+@dataclass(frozen=True)
+class Shelf:
+    books: int
+
+
+@collector()
+def shelf() -> Shelf:
+    return Shelf(3)
+
+
+class OutOfReach(Absent):
+    """A plugin's own kind of absence."""
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of an annotation, as deep as it goes."""
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        fields = [field.name for field in dataclasses.fields(hint) if field.init]
+        return st.builds(hint, **{name: values(hints[name]) for name in fields})
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(map(values, arguments))
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(values(arguments[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values, arguments))
+    assert origin in (Mapping, dict), f"a fact holds {hint}: nobody has said how that becomes JSON"
+    return st.dictionaries(values(arguments[0]), values(arguments[1]), max_size=2)
+
+
+def reread(part: Collector, answer: Any, folder: Path) -> Any:
+    path = folder / "facts.json"
+    path.write_text(factsfile.dump({part.fact: answer}, [part], "0"))
+    return factsfile.load(path, [part])[part.fact]
+
+
+@pytest.mark.parametrize("part", PORTABLE, ids=lambda part: part.name)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_portable_fact_comes_back_as_it_was(
+    part: Collector, tmp_path: Path, data: st.DataObject
+) -> None:
+    fact = data.draw(values(part.fact))
+    assert reread(part, fact, tmp_path) == fact
+
+
+@pytest.mark.parametrize("answer", [Unknown("dark"), Absent("none"), Broken("it broke")])
+def test_an_unknown_keeps_its_kind(answer: Unknown, tmp_path: Path) -> None:
+    assert reread(shelf, answer, tmp_path) == answer
+
+
+def test_a_kind_that_only_a_plugin_knows_becomes_the_nearest_one(tmp_path: Path) -> None:
+    assert reread(shelf, OutOfReach("too high"), tmp_path) == Absent("too high")
+
+
+def test_a_file_name_that_is_no_utf8_survives() -> None:
+    text = factsfile.dump({Shelf: {"path": os.fsdecode(b"/x\xff")}}, [shelf], "0")
+    assert text.isascii()
+    assert json.loads(text)["facts"]["Shelf"]["is"]["path"] == "/x\udcff"
