@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from running import doctor
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.cli import cli
 
+ROOT = Path(__file__).parent
 COMMANDS = sorted(cli.commands)
 
 
@@ -23,6 +25,10 @@ def test_no_command_says_what_there_is(tmp_path: Path) -> None:
     for command in COMMANDS:
         assert command in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\n  verl-doctor undo " in done.stdout, "the examples stand on lines of their own"
+    assert "\\b" not in done.stdout
+    commands = done.stdout.partition("Commands:")[2].splitlines()
+    assert not [line for line in commands if line.endswith("...")], "each is explained in full"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -50,6 +56,13 @@ def test_every_command_has_help(tmp_path: Path, command: str) -> None:
         (["check", "--format", "xml"], "Invalid value"),
         (["check", "--output", "no/such/folder/file"], "cannot be written"),
         (["check", "--save-facts", "no/such/folder/file"], "cannot be written"),
+        (["check", "--python", ""], "is a variable not set?"),
+        (["check", "--verl", ""], "is a variable not set?"),
+        (["check", "--verl", "broken.json"], "this is a file, no folder"),
+        (["check", "--verl", "verl.whl"], "unpack the wheel first"),
+        (["check", "--select", ""], "it names no rule"),
+        (["check", "--select", "VLLM", "--ignore", "VLLM"], "no rule is left to run"),
+        (["check", "--facts", "old.json", "--python", sys.executable], "have no part in it"),
         (["fix", "--unsafe"], "only with --apply"),
         (["undo", "7", "--all"], "not two of them"),
         (["explain", "NOPE999"], "no rule is called NOPE999"),
@@ -62,6 +75,7 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "broken.json").write_bytes(b"\xff\x00{")
+    (tmp_path / "verl.whl").touch()
     (tmp_path / "old.json").write_text('{"schema_version": 0, "facts": {}}')
     (tmp_path / "damaged.json").write_text(
         '{"schema_version": 1, "facts": {"Interpreter": {"is": {"version": 3}}}}'
@@ -79,6 +93,36 @@ def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
     done = doctor("check", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "unknown key 'selct'" in done.stderr
+
+
+def test_a_configuration_that_is_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "verl-doctor.toml").mkdir()
+    done = doctor("check", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "verl-doctor.toml is no file" in done.stderr
+
+
+def test_an_active_environment_that_is_gone_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    done = doctor("check", "--select", "PY100", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
+    assert "VIRTUAL_ENV=/nowhere is set, and there is no /nowhere/bin/python" in done.stderr
+    said = doctor("check", "--select", "PY100", "--format", "json", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
+    assert "VIRTUAL_ENV=/nowhere" in json.loads(said.stdout)["target"]["passed_over"]
+
+
+def test_an_interpreter_may_be_named_as_one_would_type_it(tmp_path: Path) -> None:
+    (tmp_path / "python9").symlink_to(sys.executable)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = doctor("check", "--select", "PY100", "--python", "python9", cwd=ROOT, PATH=path)
+    assert done.returncode == 0
+    assert f"{tmp_path}/python9" in done.stderr
+
+
+def test_what_was_not_judged_is_not_praised(tmp_path: Path) -> None:
+    done = doctor("check", "--select", "PKG104", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout.startswith("COULD NOT CHECK  nothing was judged: needs --deep")
+    fixed = doctor("fix", "--select", "PY100", cwd=tmp_path)
+    assert fixed.stdout.startswith("NOTHING TO REPAIR  nothing wrong found by 1 rule")
 
 
 def test_nothing_to_undo_is_a_sentence(tmp_path: Path) -> None:

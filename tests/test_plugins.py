@@ -91,6 +91,35 @@ def test_a_broken_plugin_is_a_finding_and_the_run_goes_on(tmp_path: Path, source
     assert "Traceback" not in done.stderr
 
 
+NOISE = """
+import os
+print("NOISE at import")
+os.write(1, b"NOISE from below")
+from verl_doctor.toolkit.rule import Finding, check
+@check("HOST951", "Something is loud")
+def part():
+    '''Loud.
+
+    ## Why it matters
+
+    It is loud.
+
+    ## How to fix
+
+    Do not.
+    '''
+    print("NOISE while judging")
+    return ()
+"""
+
+
+def test_what_a_plugin_prints_does_not_get_into_the_report(tmp_path: Path) -> None:
+    install(tmp_path / "site", "loud", NOISE, {"verl_doctor.checks": {"part": "loud:part"}})
+    done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    assert json.loads(done.stdout)["results"][0]["status"] == "pass", done.stdout
+    assert done.stderr.count("NOISE") == 3
+
+
 def test_a_plugin_can_be_switched_off(tmp_path: Path) -> None:
     install(tmp_path / "site", "broken", "raise ValueError", {"verl_doctor.checks": {"part": "broken:part"}})
     (tmp_path / "verl-doctor.toml").write_text('disable_plugins = ["broken"]\n')

@@ -35,7 +35,8 @@ def target(environment: Path) -> Target:
 
 
 def undo(environment: Path, *arguments: str) -> tuple[int, str]:
-    done = doctor("undo", *arguments, "--python", environment / "bin/python", cwd=environment)
+    """Undo as somebody does who stands beside both files, in the active environment."""
+    done = doctor("undo", *arguments, cwd=environment.parent, VIRTUAL_ENV=str(environment))
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 
@@ -43,7 +44,7 @@ def undo(environment: Path, *arguments: str) -> tuple[int, str]:
 def test_a_number_that_both_have_must_be_named_in_full(environment: Path, made: tuple[Path, Path]) -> None:
     inside, outside = made
     code, said = undo(environment, "1")
-    assert code == 1
+    assert code == 2
     assert "is in two journals" in said
     assert inside.exists()
     assert outside.exists()
@@ -61,20 +62,59 @@ def test_without_a_name_the_last_change_goes_first(environment: Path, made: tupl
     assert not inside.exists()
     code, said = undo(environment)
     assert code == 1
-    assert "nothing" in said
+    assert "there is nothing to undo: everything here was undone already" in said
 
 
 def test_all_takes_back_both(environment: Path, made: tuple[Path, Path]) -> None:
     listed = undo(environment, "--list")[1]
     assert listed.count("HOST950") == len(made)
     assert undo(environment, "--all")[0] == 0
+    assert undo(environment, "--all")[0] == 0, "nothing is left, and that is what was asked for"
     assert not any(path.exists() for path in made)
 
 
 def test_a_number_that_is_not_there_is_a_sentence(environment: Path, made: tuple[Path, Path]) -> None:
     code, said = undo(environment, "7")
-    assert code == 1
-    assert "7" in said
+    assert code == 2
+    assert "there is no repair 7 here" in said
+    assert all(path.exists() for path in made)
+
+
+def test_what_was_repaired_elsewhere_stays_and_is_named(environment: Path, made: tuple[Path, Path]) -> None:
+    """A tree beside the environment is another target when an interpreter is named."""
+    inside, outside = made
+    python = environment / "bin/python"
+    assert doctor("undo", "--python", python, cwd=environment).returncode == 0
+    assert (inside.exists(), outside.exists()) == (False, True)
+    done = doctor("undo", "--all", "--python", python, cwd=environment)
+    assert outside.exists()
+    home = journal_homes(target(environment))[1]
+    assert f"the last repair of another target changed {outside}: verl-doctor undo {home}/0001" in done.stderr
+    listed = doctor("undo", "--list", "--python", python, cwd=environment).stdout
+    assert f"other targets, {home}" in listed
+    assert doctor("undo", f"{home}/0001", cwd=environment).returncode == 0
+    assert not outside.exists()
+
+
+def test_a_tree_that_is_named_is_the_only_target(environment: Path, tmp_path: Path) -> None:
+    paths = []
+    for name in ("one", "two"):
+        (tmp_path / name / "verl").mkdir(parents=True)
+        (tmp_path / name / "verl" / "__init__.py").touch()
+        paths.append(tmp_path / name / "verl" / "new.txt")
+        apply.apply([NewFile(paths[-1], b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
+    assert doctor("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
+    assert [path.exists() for path in paths] == [False, True]
+
+
+def test_a_damaged_journal_is_not_read_as_an_empty_one(environment: Path, made: tuple[Path, Path]) -> None:
+    home = journal_homes(target(environment))[0]
+    for entry in home.glob("0001*/*.json"):
+        entry.write_text("{")
+    code, said = undo(environment, "--list")
+    assert code == 3
+    assert str(home) in said
+    assert undo(environment)[0] == 1
     assert all(path.exists() for path in made)
 
 

@@ -30,7 +30,7 @@ PATIENCE = 10.0
 class Changed:
     """One change of a transaction: what it was, where, and whether it is still there.
 
-    `now` is "in place", "partly in place", "changed again by 0007", "changed by someone else", "gone back" or "cannot be
+    `paths` are the files or folders that it changed, none for a command. `now` is "in place", "partly in place", "changed again by 0007", "changed by someone else", "gone back" or "cannot be
     undone".
     """
 
@@ -38,6 +38,7 @@ class Changed:
     path: str
     description: str
     now: str
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -330,11 +331,13 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
     match record:
         case FileRecord(kind, path):
             described = "replaced" if kind == "replace_file" else "made"
-            return Changed(kind, path, f"{described} {path}", _file_now(entry, record, entries))
+            now = _file_now(entry, record, entries)
+            return Changed(kind, path, f"{described} {path}", now, (path,))
         case BytecodeRecord(kind, _, roots):
             there, total = bytecode.remaining(entry, index, record)
             now = "gone back" if not there else "in place" if there == total else "partly in place"
-            return Changed(kind, ", ".join(roots), f"wrote {total} bytecode caches, {there} are there", now)
+            said = f"wrote {total} bytecode caches, {there} are there"
+            return Changed(kind, ", ".join(roots), said, now, tuple(roots))
         case CommandRecord(kind):
             return Changed(
                 kind, record.argv[0] if record.argv else "", f"ran {command.said(record)}", "cannot be undone"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,24 +12,32 @@ from typing import NoReturn
 
 import click
 
-from verl_doctor.toolkit import render, session
+from verl_doctor.toolkit import output, render, session
 from verl_doctor.toolkit.cli_changes import patches, undo
 from verl_doctor.toolkit.cli_docs import completion, demo, explain, plugins, rules, schema
 from verl_doctor.toolkit.cli_options import PATH, Rules, View, rule_options, target_options, view_options
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.session import Session, open_session
+from verl_doctor.toolkit.streams import give_up_stdout, nothing_on_stdout, open_closed_streams
 from verl_doctor.toolkit.target import Options, Target, UsageError
 from verl_doctor.toolkit.text import harmless
+
+# The machine's fault, not ours.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could not check."
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. What goes wrong is said in one sentence on stderr; a traceback needs -v."""
+    open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        sys.exit(cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0)
+        code = cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0
+        sys.stdout.flush()
+        sys.exit(code)
     except UsageError as error:
         _stop(str(error), 2)
     except click.UsageError as error:
@@ -40,11 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _stop("stopped; verl-doctor undo --list shows whether anything was changed", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_stdout()
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - a defect of the doctor must not look like a finding
         if {"-v", "--verbose"} & set(given):
             traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in _FULL:
+            give_up_stdout()
+            _stop(f"could not finish: {said_by(error)}", 3)
         where = traceback.extract_tb(error.__traceback__)[-1]
         _stop(
             f"could not check: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno}); "
@@ -61,7 +72,7 @@ def _stop(sentence: str, code: int) -> NoReturn:
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="verl-doctor", message="verl-doctor %(version)s")
 def cli() -> None:
-    r"""Judge a verl environment before the job starts, repair it, and take repairs back.
+    """Judge a verl environment before the job starts, repair it, and take repairs back.
 
     \b
     verl-doctor check         what here would stop or slow a verl job
@@ -70,7 +81,7 @@ def cli() -> None:
     verl-doctor demo          watch all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.
-    """
+    """  # noqa: D301 - click's mark for lines that stay as they are
 
 
 @cli.command(epilog=EPILOG)
@@ -84,12 +95,13 @@ def check(
     *, options: Options, rules: Rules, view: View, facts: Path | None, save_facts: Path | None, strict: bool
 ) -> int:
     """Judge this environment. Changes nothing."""
-    run = _session(options, rules, view, facts)
-    with Progress() as progress:
+    with nothing_on_stdout(), Progress() as progress:
+        run = _session(options, rules, view, facts)
         collection = run.look()
         report = run.check(collection, progress.say)
-        if save_facts is not None:
-            session.save_facts(run, collection, save_facts)
+        taken = session.all_facts(run, collection) if save_facts else ""
+    if save_facts is not None:
+        output.write(save_facts, taken)
     render.show(report, view.form, view.output, verbose=view.verbose)
     return report.exit_code(strict=strict)
 
@@ -103,15 +115,15 @@ def check(
     "--unsafe", is_flag=True, help="With --apply: also what cannot be undone, such as installing packages."
 )
 def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe: bool) -> int:
-    """Show the repairs as a diff and change nothing; with --apply carry them out."""
+    """Show the repairs as a diff; --apply carries them out."""
     from verl_doctor.toolkit import repair  # noqa: PLC0415 - a plain check does without the change engine
 
     if unsafe and not apply_them:
         raise UsageError(
             "--unsafe means something only with --apply; without it everything is shown and nothing done"
         )
-    run = _session(options, rules, view)
-    with Progress() as progress:
+    with nothing_on_stdout(), Progress() as progress:
+        run = _session(options, rules, view)
         collection = run.look()
         report = run.check(collection, progress.say)
         if apply_them:
@@ -133,11 +145,11 @@ def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe:
     help="How to say it.",
 )
 def checklist(*, options: Options, form: str) -> int:
-    """List the steps of moving to another cluster, each with its state and the evidence."""
+    """List the steps of moving to another cluster with their state."""
     from verl_doctor.toolkit import checklist as migration  # noqa: PLC0415 - only this command needs it
 
-    run = open_session(options)
-    with Progress() as progress:
+    with nothing_on_stdout(), Progress() as progress:
+        run = open_session(options)
         collection = run.look()
         report = run.check(collection, progress.say)
         steps = migration.steps(report, run.config, collection.get(Markers))
@@ -160,6 +172,8 @@ def _session(options: Options, rules: Rules, view: View, facts: Path | None = No
         if view.form == "text":
             where = f"facts file {facts}" if facts else f"{target.python} ({target.chosen_by})"
             print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
+            if target.passed_over and not facts:
+                print(f"  not the active one: {harmless(target.passed_over)}", file=sys.stderr)
 
     return open_session(
         options,

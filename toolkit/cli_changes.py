@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import click
 
 from verl_doctor.toolkit import apply
-from verl_doctor.toolkit.apply import Transaction
 from verl_doctor.toolkit.cli_options import target_options
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import Unreadable, read
+from verl_doctor.toolkit.recorded import History, Recorded, history
 from verl_doctor.toolkit.session import open_session
-from verl_doctor.toolkit.target import Options, UsageError, discover, journal_homes
+from verl_doctor.toolkit.target import Options, UsageError, discover
 from verl_doctor.toolkit.text import counted, harmless
 
 _LOST = ("gone back", "changed by someone else", "partly in place")
@@ -26,84 +28,107 @@ _LOST = ("gone back", "changed by someone else", "partly in place")
 @target_options
 @click.argument("identifier", required=False, metavar="[ID]")
 @click.option("--list", "list_them", is_flag=True, help="Show what happened when, and change nothing.")
-@click.option("--all", "everything", is_flag=True, help="Take back everything, newest first.")
+@click.option("--all", "everything", is_flag=True, help="Take back all repairs of this target, newest first.")
 def undo(*, options: Options, identifier: str | None, list_them: bool, everything: bool) -> int:
-    """Take the last repair back, byte for byte; or the one called ID.
+    """Take the last repair back, byte for byte; or repair ID.
 
     An edit that somebody made since is never lost: it is shown, and the repair stays.
     """
-    if sum((bool(identifier), list_them, everything)) > 1:
+    if sum((identifier is not None, list_them, everything)) > 1:
         raise UsageError("give an ID, --list or --all, not two of them")
-    homes = _homes(options)
-    if list_them:
-        print("\n".join(_listing(homes)) or "nothing was changed here")
-        return 0
-    try:
-        done = (
-            [t for home in homes for t in apply.undo(home, everything=True)]
-            if everything
-            else _undo_one(homes, identifier)
-        )
-    except apply.Refused as error:
-        print(f"verl-doctor: {harmless(str(error), keep=chr(10) + chr(9))}", file=sys.stderr)
-        return 1
-    for transaction in done:
-        print(
-            harmless(
-                f"undone {transaction.id}: {transaction.fix} for {transaction.code} of {transaction.time}"
-            )
-        )
-        for change in transaction.changes:
-            print(harmless(f"  {change.path}: {change.now}"))
-    return 0
-
-
-def _homes(options: Options) -> list[Path]:
-    """The journals that concern this target and exist; the environment's first."""
-    target = discover(options, Machine())
-    return [home for home in dict.fromkeys(journal_homes(target)) if home.is_dir()]
-
-
-def _undo_one(homes: list[Path], identifier: str | None) -> list[Transaction]:
-    """Undo by name (an ID, or FOLDER/ID as a refusal prints them), or what was done last in any of the journals."""
     if identifier is not None and "/" in identifier:
-        folder, _, identifier = identifier.rpartition("/")
-        return apply.undo(Path(folder), identifier)
-    if not homes:
-        raise apply.Refused("there is nothing to undo: nothing was changed here")
-    meant = [
-        (transaction.time, home, transaction.id)
-        for home in homes
-        for transaction in apply.history(home)
-        if _is_meant(transaction, identifier)
-    ]
-    if identifier is not None and len(meant) > 1:
-        names = " or ".join(f"{home}/{number}" for _, home, number in meant)
-        raise apply.Refused(f"{identifier} is in two journals; name one of them: verl-doctor undo {names}")
-    home, number = max(meant)[1:] if meant else (homes[0], identifier)
-    return apply.undo(home, number)
+        folder, _, number = identifier.rpartition("/")
+        return _undone([_Name(Path(folder), number)])
+    found = history(discover(options, Machine()), Machine())
+    if list_them:
+        return _list(found)
+    if found.damaged:
+        _complain("; ".join(found.damaged))
+        return 1
+    names = _meant(found, identifier, everything=everything)
+    if not names:
+        what = "everything here was undone already" if found.here else "nothing was changed here"
+        _complain(f"there is nothing to undo: {what}{_hint(found)}")
+        return 0 if everything else 1
+    return _undone(names)
 
 
-def _is_meant(transaction: Transaction, identifier: str | None) -> bool:
-    """Whether it is the one called so ("7" and "0007" are the same), or without a name one that can be undone."""
-    if identifier is None:
-        return transaction.state not in {"undone", "failed"}
-    return transaction.id.lstrip("0") == identifier.lstrip("0")
+@dataclass(frozen=True)
+class _Name:
+    """A transaction of a journal."""
+
+    home: Path
+    number: str
 
 
-def _listing(homes: list[Path]) -> Iterator[str]:
-    for home in homes:
-        try:
-            transactions = apply.history(home)
-        except apply.Refused as error:
-            yield harmless(str(error))
-            continue
-        if transactions:
-            yield harmless(f"{home}")
-        for transaction in transactions:
-            yield harmless(
-                f"  {transaction.id}  {transaction.time}  {transaction.state:<11}  {transaction.code}  {transaction.fix}"
+def _meant(found: History, identifier: str | None, *, everything: bool) -> list[_Name]:
+    """The transactions to take back, in order. Raises UsageError when none or more than one is called so."""
+    if identifier is not None:
+        called = [r for r in found.here if r.transaction.id.lstrip("0") == identifier.lstrip("0")]
+        if len(called) > 1:
+            names = " or ".join(recorded.name for recorded in called)
+            raise UsageError(f"{identifier} is in two journals; name one of them: verl-doctor undo {names}")
+        if not called:
+            raise UsageError(
+                f"there is no repair {identifier} here; verl-doctor undo --list names those there are"
             )
+    else:
+        called = [r for r in reversed(found.here) if r.transaction.state not in {"undone", "failed"}]
+        if everything:
+            called = [r for r in called if any(change.paths for change in r.transaction.changes)]
+        else:
+            called = called[:1]
+    return [_Name(recorded.home, recorded.transaction.id) for recorded in called]
+
+
+def _hint(found: History) -> str:
+    """How to name the last repair of another target."""
+    others = [r for r in found.elsewhere if r.transaction.state not in {"undone", "failed"}]
+    if not others:
+        return ""
+    last = others[-1]
+    paths = ", ".join(change.path for change in last.transaction.changes)
+    return f"; the last repair of another target changed {paths}: verl-doctor undo {last.name}"
+
+
+def _undone(names: Iterable[_Name]) -> int:
+    """Take them back one after the other. One that is refused does not keep the others."""
+    refused = 0
+    for name in names:
+        try:
+            done = apply.undo(name.home, name.number)
+        except apply.Refused as error:
+            _complain(str(error))
+            refused += 1
+            continue
+        for transaction in done:
+            about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
+            print(harmless(f"undone {transaction.id}: {about}"))
+            for change in transaction.changes:
+                print(harmless(f"  {change.path}: {change.now}"))
+    return int(refused > 0)
+
+
+def _complain(sentence: str) -> None:
+    print(f"verl-doctor: {harmless(sentence, keep=chr(10) + chr(9))}", file=sys.stderr)
+
+
+def _list(found: History) -> int:
+    """Say what happened when. Exit code 3 when a journal cannot be read."""
+    lines = [*_listing(found.here), *_listing(found.elsewhere, of="other targets, ")]
+    if lines or not found.damaged:
+        print("\n".join(lines) or "nothing was changed here")
+    for sentence in found.damaged:
+        _complain(sentence)
+    return 3 if found.damaged else 0
+
+
+def _listing(changes: Iterable[Recorded], of: str = "") -> Iterator[str]:
+    for home, group in groupby(sorted(changes, key=lambda r: (str(r.home), r.order)), key=lambda r: r.home):
+        yield harmless(f"{of}{home}")
+        for transaction in (recorded.transaction for recorded in group):
+            about = f"{transaction.state:<11}  {transaction.code}  {transaction.fix}"
+            yield harmless(f"  {transaction.id}  {transaction.time}  {about}")
             yield from (
                 harmless(f"        {change.description}: {change.now}") for change in transaction.changes
             )
@@ -111,7 +136,7 @@ def _listing(homes: list[Path]) -> Iterator[str]:
 
 @click.group()
 def patches() -> None:
-    """List the patched lines of a tree, and see whether they are still there."""
+    """List the patched lines of a tree; see if they are still there."""
 
 
 @patches.command("list")
@@ -129,18 +154,16 @@ def list_patches(*, options: Options) -> int:
 @target_options
 def verify(*, options: Options) -> int:
     """Say for each repair in the journal whether it is still in place. Exit code 1 when one is not."""
+    found = history(discover(options, Machine()), Machine())
+    if found.damaged:
+        raise UsageError("; ".join(found.damaged))
     lost = 0
-    for home in _homes(options):
-        try:
-            transactions = apply.history(home)
-        except apply.Refused as error:
-            raise UsageError(str(error)) from None
-        for transaction in transactions:
-            if transaction.state == "applied":
-                gone = [change for change in transaction.changes if change.now in _LOST]
-                lost += bool(gone)
-                state = "is in place" if not gone else f"{gone[0].now}: {gone[0].path}"
-                print(harmless(f"{transaction.id}  {transaction.code}  {transaction.fix}  {state}"))
+    for transaction in (recorded.transaction for recorded in found.here):
+        if transaction.state == "applied":
+            gone = [change for change in transaction.changes if change.now in _LOST]
+            lost += bool(gone)
+            state = "is in place" if not gone else f"{gone[0].now}: {gone[0].path}"
+            print(harmless(f"{transaction.id}  {transaction.code}  {transaction.fix}  {state}"))
     return int(lost > 0)
 
 

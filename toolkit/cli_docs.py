@@ -49,7 +49,7 @@ def rules(form: str) -> None:
 @click.command()
 @click.argument("code")
 def explain(code: str) -> None:
-    """Explain one rule: why it matters, how to fix it, and when it speaks."""
+    """Explain one rule: why it matters and how to fix it."""
     known = _known()
     check = known.check(code.upper())
     if check is None:
@@ -67,7 +67,7 @@ def explain(code: str) -> None:
 
 @click.command()
 def plugins() -> None:
-    """List what other distributions add, and what could not be loaded."""
+    """List what other distributions add; what could not be loaded."""
     known = _known()
     if not known.plugins and not known.problems.problems:
         print(
@@ -112,7 +112,7 @@ def completion(context: click.Context, shell: str) -> None:
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave the temporary folder there and say where it is.")
 def demo(*, keep: bool) -> int:
-    """Watch check, fix and undo on a miniature environment in a temporary folder."""
+    """Watch check, fix and undo on a miniature environment."""
     from verl_doctor.toolkit import demo as miniature  # noqa: PLC0415 - only this command needs it
 
     return miniature.run(keep=keep)

@@ -14,7 +14,19 @@ from verl_doctor.toolkit import render
 from verl_doctor.toolkit.target import Options
 
 Command = Callable[..., Any]
-PATH = click.Path(path_type=Path)
+
+
+class NamedPath(click.Path):
+    """A path; an empty one, as an unset shell variable gives, is not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse what names nothing."""
+        if value == "":
+            self.fail("it is empty: is a variable not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath(path_type=Path)
 
 
 class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -23,12 +35,13 @@ class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     name = "codes"
 
     def convert(
-        self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         """Split at the commas."""
         if isinstance(value, tuple):
             return value
-        return tuple(word.strip().upper() for word in value.split(",") if word.strip())
+        words = tuple(word.strip().upper() for word in value.split(",") if word.strip())
+        return words or self.fail("it names no rule; for instance VLLM or PKG101,PY", param, ctx)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ model = "/models/qwen"
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,10 @@ def load(folder: Path) -> Config:
         own = place / "verl-doctor.toml"
         if own.is_file():
             return _config(own, _table(own))
+        if os.path.lexists(own):
+            raise UsageError(
+                f"{own} is no file that can be read as a configuration; remove it, or make it one"
+            )
         shared = place / "pyproject.toml"
         if shared.is_file() and b"verl-doctor" in _bytes(shared):
             table = _table(shared).get("tool", {})

@@ -55,6 +55,7 @@ answer(json.dumps({
     "glibc": glibc,
     "verl": origin("verl"),
     "vllm": origin("vllm"),
+    "safe_path": bool(getattr(sys.flags, "safe_path", False)),
 }))
 """
 # The part of a reason that says that the interpreter itself is sound.
@@ -68,7 +69,8 @@ class Interpreter:
     """What the target's Python says of itself.
 
     `sys_path` leaves the current folder out. `glibc` is empty where there is none. `verl` and `vllm` are the package
-    folders that an import would take, empty when it would find nothing.
+    folders that an import would take, empty when it would find nothing. `safe_path` says that PYTHONSAFEPATH keeps the
+    current folder off the path.
     """
 
     executable: str
@@ -84,6 +86,7 @@ class Interpreter:
     glibc: str
     verl: str
     vllm: str
+    safe_path: bool = False
 
 
 @collector(timeout=25)

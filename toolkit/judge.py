@@ -39,6 +39,11 @@ class Selection:
         named = not self.select or any(_matches(word, check) for word in self.select)
         return named and not any(_matches(word, check) for word in self.ignore)
 
+    def ignored(self, check: Check) -> Ignore | None:
+        """The user's reason to silence this rule: its own, or the nearest family's."""
+        words = sorted((word for word in self.ignores if _matches(word, check)), key=len)
+        return self.ignores[words[-1]] if words else None
+
 
 def _matches(word: str, check: Check) -> bool:
     """A code, the letters of a family, or these with the first digits: VLLM101, VLLM, VLLM1."""
@@ -122,7 +127,7 @@ def _judge_one(
 ) -> CheckResult:
     started = time.perf_counter()
     verdict = _passed_over(check, selection, results, today) or _outcome(check, collection)
-    ignore = selection.ignores.get(check.code)
+    ignore = selection.ignored(check)
     if ignore is not None and verdict.findings and not verdict.reason:
         verdict = replace(verdict, reason=f"it was ignored until {ignore.until}: {ignore.reason}")
     return CheckResult(
@@ -162,7 +167,7 @@ def _passed_over(
     check: Check, selection: Selection, results: Mapping[str, CheckResult], today: date
 ) -> _Outcome | None:
     """Why the rule is not judged at all, or None when it is to be judged."""
-    ignore = selection.ignores.get(check.code)
+    ignore = selection.ignored(check)
     if ignore is not None and today <= ignore.until:
         return _Outcome("skipped", f"ignored until {ignore.until}: {ignore.reason}", deliberate=True)
     if check.cost not in selection.costs:

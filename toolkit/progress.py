@@ -24,7 +24,7 @@ class Progress:
         self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
 
     def __enter__(self) -> Progress:  # noqa: PYI034 - Self is newer than Python 3.10
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             self._thread.start()
         return self
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from verl_doctor.toolkit import render_markdown, render_text
 from verl_doctor.toolkit.output import write
 from verl_doctor.toolkit.result import Report, document
+from verl_doctor.toolkit.streams import give_up_stdout
+from verl_doctor.toolkit.target import UsageError
 
 Format = Literal["text", "json", "markdown", "junit"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -21,7 +23,15 @@ FORMATS: tuple[str, ...] = get_args(Format)
 def show(report: Report, form: str, output: Path | None, *, verbose: bool) -> None:
     """Write the report to stdout, or to the file that the user named. Raises UsageError when that cannot be written."""
     if output is None:
-        _write(report, form, sys.stdout, verbose=verbose)
+        try:
+            _write(report, form, sys.stdout, verbose=verbose)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            give_up_stdout()
+            done = "; verl-doctor undo --list shows what was changed" if report.applied else ""
+            raise UsageError(f"the report cannot be written to stdout: {error.strerror}{done}") from None
         return
     whole = StringIO()
     _write(report, form, whole, verbose=verbose)

@@ -29,7 +29,8 @@ def render(report: Report) -> Iterator[str]:
             f"{escaped(tree['version'])} in {code(tree['folder'])}" if tree else "not found"
         )
     yield from (
-        f"* {path.path}: {_WORDS[path.state]} {', '.join(path.because)}".rstrip() for path in report.paths
+        f"* {path.path}: {_WORDS[path.state]} {', '.join((*path.because, *path.not_asked))}".rstrip()
+        for path in report.paths
     )
     yield ""
     yield "| code | status | rule | reason |"

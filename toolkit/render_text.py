@@ -71,19 +71,25 @@ def _verdict(report: Report, width: int | None) -> Iterator[Text]:
     counts = [counted(severities["error"], "error") if severities["error"] else ""]
     counts += [f"{counted(broken, 'rule')} could not check" if broken else ""]
     counts += [counted(severities["warning"], "warning") if severities["warning"] else ""]
-    said = (
-        ", ".join(filter(None, counts)) or f"nothing wrong found by {counted(report.summary['pass'], 'rule')}"
-    )
+    said = ", ".join(filter(None, counts)) or _nothing_found(report)
     word = {"failures": "FAIL", "could_not_check": "COULD NOT CHECK", "warnings": "WARN", "ok": "OK"}[
         report.verdict
     ]
-    line = Text(word, style=_STYLES[report.verdict])
-    line.append(f"  {said}", style="bold")
-    yield line
+    first, *more = _lines(said, width, indent=len(word) + 2, first=f"{word}  ", style="bold")
+    first.stylize(_STYLES[report.verdict], 0, len(word))
+    yield from (first, *more)
     yield from _lines(_target(report), width, indent=2, style="dim")
     longest = max((len(path.path) for path in report.paths), default=0)
     for path in report.paths:
         yield from _path(path, longest)
+
+
+def _nothing_found(report: Report) -> str:
+    """Never praise what was not looked at."""
+    if passed := report.summary["pass"]:
+        return f"nothing wrong found by {counted(passed, 'rule')}"
+    reasons = dict.fromkeys(result.reason for result in report.results if result.reason)
+    return f"nothing was judged: {'; '.join(list(reasons)[:2])}" + ("; ..." if len(reasons) > 2 else "")
 
 
 def _target(report: Report) -> str:
@@ -106,6 +112,10 @@ def _path(path: PathVerdict, longest: int) -> Iterator[Text]:
     line.append(words, style=style)
     if path.because:
         line.append(f": {', '.join(path.because)}", style="dim")
+    elif path.not_asked:
+        line = Text(
+            f"  {path.path:<{longest}}  not judged: {', '.join(path.not_asked)} not selected", style="dim"
+        )
     yield line
 
 
@@ -120,7 +130,7 @@ def _next(report: Report, width: int | None) -> Iterator[Text]:
     if "safe" in fixes.values():
         steps.append(("verl-doctor fix --apply", "repairs what is safe to repair, and can be undone"))
     worst = next((result for result in report.results if result.status == "fail"), None)
-    yield from _steps(steps, report, width)
+    yield from _steps(_for_target(steps, report), width)
     if worst is not None:
         if not steps:
             yield Text()
@@ -130,14 +140,18 @@ def _next(report: Report, width: int | None) -> Iterator[Text]:
         )
 
 
-def _steps(steps: list[tuple[str, str]], report: Report, width: int | None) -> Iterator[Text]:
-    """Commands to type, with the options that make them examine the same target."""
+def _steps(steps: list[tuple[str, str]], width: int | None) -> Iterator[Text]:
+    """Commands to type."""
     if steps:
         yield Text()
-    options = _options(report)
     for number, (command, why) in enumerate(steps):
         lead = "Next: " if number == 0 else "      "
-        yield from _lines(_command(command + options, why), width, indent=35, first=lead)
+        yield from _lines(_command(command, why), width, indent=35, first=lead)
+
+
+def _for_target(steps: list[tuple[str, str]], report: Report) -> list[tuple[str, str]]:
+    """The commands with the options that make them examine the same target."""
+    return [(command + _options(report), why) for command, why in steps]
 
 
 def _options(report: Report) -> str:
@@ -217,7 +231,7 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
 
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
     """What would be done, or what was done, and what is left."""
-    yield _repair_verdict(repairs, applied=report.applied)
+    yield _repair_verdict(report, repairs)
     for repair in repairs:
         yield Text()
         line = Text(repair.outcome, style=_OUTCOMES.get(repair.outcome, "bold yellow"))
@@ -237,19 +251,20 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
         if "unsafe" in planned
         else []
     )
-    steps += [
-        (f"verl-doctor undo {repair.transaction}", "takes it back")
-        for repair in repairs
-        if repair.outcome == "repaired" and repair.transaction and repair.safety == "safe"
-    ]
-    yield from _steps(steps, report, width)
+    yield from _steps(_for_target(steps, report), width)
+    undoable = [r.transaction for r in repairs if r.outcome == "repaired" and r.safety == "safe"]
+    yield from _steps(
+        [(f"verl-doctor undo {shlex.quote(name)}", "takes it back") for name in undoable if name], width
+    )
 
 
-def _repair_verdict(repairs: tuple[Repair, ...], *, applied: bool) -> Text:
+def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
     outcomes = [repair.outcome for repair in repairs]
     if not repairs:
-        return Text("NOTHING TO REPAIR  no fix is known for what was found", style="bold")
-    if not applied:
+        found = any(finding.severity != "info" for _, finding in report.findings())
+        why = "no fix is known for what was found" if found else _nothing_found(report)
+        return Text(f"NOTHING TO REPAIR  {harmless(why)}", style="bold")
+    if not report.applied:
         return Text(
             f"PLAN  {counted(outcomes.count('planned'), 'repair')}; nothing was changed", style="bold cyan"
         )

@@ -140,12 +140,12 @@ def _attempt(session: Session, plan: Plan, before: Report, *, unsafe: bool) -> R
     except apply.Refused as error:
         return plan.ended("refused", str(error))
     after = session.check(session.look())
-    identifier = done.id if done else None
+    name = f"{home}/{done.id}" if done else None
     if worse := _worse(before, after):
-        return _take_back(plan, home, identifier, worse)
+        return _take_back(plan, home, done.id if done else None, worse)
     if why := _not_repaired(plan, before, after):
-        return plan.ended("still failing", why, identifier)
-    return plan.ended("repaired", "", identifier)
+        return plan.ended("still failing", why, name)
+    return plan.ended("repaired", "", name)
 
 
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
@@ -167,15 +167,14 @@ def _complaints(report: Report, plan: Plan) -> int:
 def _take_back(plan: Plan, home: Path, identifier: str | None, worse: str) -> Repair:
     if identifier is None:
         return plan.ended("still failing", worse)
+    name = f"{home}/{identifier}"
     if plan.safety != "safe":
-        return plan.ended("still failing", f"{worse}, and what was run cannot be undone", identifier)
+        return plan.ended("still failing", f"{worse}, and what was run cannot be undone", name)
     try:
         apply.undo(home, identifier)
     except apply.Refused as error:
-        return plan.ended(
-            "still failing", f"{worse}, and taking the repair back was refused: {error}", identifier
-        )
-    return plan.ended("made worse, undone", worse, identifier)
+        return plan.ended("still failing", f"{worse}, and taking the repair back was refused: {error}", name)
+    return plan.ended("made worse, undone", worse, name)
 
 
 def _worse(before: Report, after: Report) -> str:

@@ -43,17 +43,22 @@ class CheckResult:
 class PathVerdict:
     """Whether one path of a job, for instance "async rollout", would start.
 
-    "starts" means that every rule that judges the path ran and found nothing that stops it.
+    "starts" means that every rule that judges the path ran and found nothing that stops it. `because` names the rules
+    that say otherwise or could not be judged, `not_asked` those that were not selected.
     """
 
     path: str
     state: PathState
     because: tuple[str, ...] = ()
+    not_asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Repair:
-    """What became of one fix: planned, and after `--apply` judged anew in fresh state."""
+    """What became of one fix: planned, and after `--apply` judged anew in fresh state.
+
+    `transaction` is the name under which `verl-doctor undo` takes it back: the journal's folder and a number.
+    """
 
     fix: str
     code: str
@@ -87,12 +92,13 @@ class Report:
     def verdict(self) -> Verdict:
         """The whole run in one word. A failure outweighs a rule that broke, and that outweighs a warning.
 
-        It is not "ok" when nothing was judged because what the rules need could not be seen.
+        It is not "ok" when nothing was judged: because what the rules need could not be seen, or because all of them
+        were left out.
         """
         found = {result.status for result in self.results if not result.deliberate}
         if "fail" in found:
             return "failures"
-        if "error" in found or ("skipped" in found and not found & {"pass", "warn"}):
+        if "error" in found or not found or ("skipped" in found and not found & {"pass", "warn"}):
             return "could_not_check"
         return "warnings" if "warn" in found else "ok"
 
@@ -133,11 +139,11 @@ def _path_verdict(path: str, results: Iterable[CheckResult], not_asked: Iterable
     if stopping:
         return PathVerdict(path, "stops", stopping)
     judges = [result for result in known if path in result.paths]
-    silent = (
-        *(result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}),
-        *not_asked,
+    silent = tuple(
+        result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}
     )
-    return PathVerdict(path, "unknown", silent) if silent else PathVerdict(path, "starts")
+    others = tuple(not_asked)
+    return PathVerdict(path, "unknown" if silent or others else "starts", silent, others)
 
 
 def _stops(result: CheckResult, path: str) -> bool:
@@ -150,7 +156,7 @@ def document(report: Report) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "verdict": report.verdict,
         "target": dict(report.target),
-        "paths": [{**asdict(path), "because": list(path.because)} for path in report.paths],
+        "paths": [_path(path) for path in report.paths],
         "results": [_result(result, report.fix_safety) for result in report.results],
         "summary": report.summary,
         "seconds": round(report.seconds, 3),
@@ -160,6 +166,10 @@ def document(report: Report) -> dict[str, Any]:
             {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs
         ]
     return said
+
+
+def _path(path: PathVerdict) -> dict[str, Any]:
+    return {**asdict(path), "because": list(path.because), "not_asked": list(path.not_asked)}
 
 
 def _result(result: CheckResult, fix_safety: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit import factsfile, output, registry
+from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Config, load
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -79,6 +79,10 @@ def open_session(
 
     `announce` is told the target at once: the first line on the screen must not wait for the rules.
     """
+    if facts_file is not None and options != Options():
+        raise UsageError(
+            "--facts judges what was seen elsewhere: --python, --verl and --vllm have no part in it"
+        )
     machine = Machine()
     target = discover(options, machine)
     announce(target)
@@ -99,6 +103,8 @@ def open_session(
             )
     costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
     selection = Selection(select or config.select, ignore, costs, config.ignore)
+    if not any(selection.wants(check) for check in known.checks):
+        raise UsageError("no rule is left to run: what is selected is ignored again")
     return Session(machine, target, config, known, selection, facts_file)
 
 
@@ -116,6 +122,7 @@ def describe(target: Target, collection: Collection, facts_file: Path | None) ->
     said: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_by}
     if facts_file is not None:
         said = {"python": "", "chosen_by": f"facts file {facts_file}"}
+    said["passed_over"] = "" if facts_file else target.passed_over
     said["arguments"] = ["--facts", str(facts_file)] if facts_file else list(target.arguments)
     said["python_version"] = "" if isinstance(interpreter, Unknown) else interpreter.version
     said["verl"] = None if isinstance(verl, Unknown) else _tree(verl.imported)
@@ -127,7 +134,7 @@ def _tree(tree: Tree) -> dict[str, str]:
     return {"folder": tree.folder, "version": tree.version, "found_in": tree.found_in}
 
 
-def save_facts(run: Session, collection: Collection, path: Path) -> None:
-    """Collect every portable fact and write them to a file. Raises UsageError when it cannot be written."""
+def all_facts(run: Session, collection: Collection) -> str:
+    """Collect every portable fact: the content of a facts file."""
     answers = {part.fact: collection.get(part.fact) for part in run.registry.collectors if not part.local}
-    output.write(path, factsfile.dump(answers, run.registry.collectors, version()))
+    return factsfile.dump(answers, run.registry.collectors, version())

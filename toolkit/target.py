@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,12 @@ import platformdirs
 from verl_doctor.toolkit.machine import Machine
 
 Environment = Literal["--python", "virtual environment", "conda environment", "verl-doctor's own"]
+
+
+_ACTIVE: Mapping[str, Environment] = {
+    "VIRTUAL_ENV": "virtual environment",
+    "CONDA_PREFIX": "conda environment",
+}
 
 
 class UsageError(Exception):
@@ -31,12 +38,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Target:
-    """The interpreter to examine, how it was found, and the trees that the user named."""
+    """The interpreter to examine, how it was found, and the trees that the user named.
+
+    `passed_over` says which active environment could not be taken, and why.
+    """
 
     python: Path
     chosen_by: Environment
     verl: Path | None = None
     vllm: Path | None = None
+    passed_over: str = ""
 
     @property
     def prefix(self) -> Path:
@@ -61,26 +72,34 @@ def discover(options: Options, machine: Machine) -> Target:
 
     Raises UsageError when what the user named cannot be an interpreter or a source tree.
     """
-    python, chosen_by = _interpreter(options, machine)
+    python, chosen_by, passed_over = _interpreter(options, machine)
     return Target(
         python=python,
         chosen_by=chosen_by,
+        passed_over=passed_over,
         verl=_package_folder(options.verl, "verl", machine),
         vllm=_package_folder(options.vllm, "vllm", machine),
     )
 
 
-def _interpreter(options: Options, machine: Machine) -> tuple[Path, Environment]:
+def _interpreter(options: Options, machine: Machine) -> tuple[Path, Environment, str]:
     if options.python is not None:
-        return _named_interpreter(machine.cwd / options.python), "--python"
-    for variable, kind in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
-        prefix = machine.environ.get(variable)
-        if prefix and os.path.exists(python := Path(prefix, "bin", "python")):
-            return python, kind  # type: ignore[return-value]
-    return Path(sys.executable), "verl-doctor's own"
+        return _named_interpreter(options.python, machine), "--python", ""
+    passed_over: list[str] = []
+    for variable, kind in _ACTIVE.items():
+        if prefix := machine.environ.get(variable):
+            python = Path(prefix, "bin", "python")
+            if os.path.exists(python):
+                return python, kind, "; ".join(passed_over)
+            passed_over.append(f"{variable}={prefix} is set, and there is no {python}")
+    return Path(sys.executable), "verl-doctor's own", "; ".join(passed_over)
 
 
-def _named_interpreter(path: Path) -> Path:
+def _named_interpreter(named: Path, machine: Machine) -> Path:
+    path = machine.cwd / named
+    if named.name == str(named) and not os.path.lexists(path):  # `--python python3`, as one would type it
+        path = Path(shutil.which(named, path=machine.environ.get("PATH")) or path)
+    _demand_access(path, f"--python {path}")
     if os.path.isdir(path):
         inside = path / "bin" / "python"
         if os.path.exists(inside):
@@ -95,6 +114,18 @@ def _named_interpreter(path: Path) -> Path:
     return _absolute(path)
 
 
+def _demand_access(path: Path, said: str) -> None:
+    """Tell what may not be seen from what is not there."""
+    try:
+        os.stat(path)  # noqa: PTH116 - as above
+    except PermissionError:
+        raise UsageError(
+            f"{said}: you may not look there; ask its owner, or run as somebody who may"
+        ) from None
+    except (OSError, ValueError):
+        return
+
+
 def _absolute(path: Path) -> Path:
     """Make absolute without following links: a virtual environment's python is a link to another one's."""
     return Path(os.path.abspath(path))
@@ -105,9 +136,16 @@ def _package_folder(path: Path | None, package: str, machine: Machine) -> Path |
     if path is None:
         return None
     path = _absolute(machine.cwd / path)
+    _demand_access(path, f"--{package} {path}")
     if not os.path.isdir(path):
+        what = "this is a file, no folder" if os.path.exists(path) else "there is no such folder"
+        unpack = "; unpack the wheel first" if path.suffix == ".whl" else ""
         raise UsageError(
-            f"--{package} {path}: there is no such folder; name a {package} checkout or package folder"
+            f"--{package} {path}: {what}{unpack or f'; name a {package} checkout or package folder'}"
+        )
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise UsageError(
+            f"--{package} {path}: you may not look into this folder; ask its owner, or run as somebody who may"
         )
     for folder in (path / package, path / "src" / package, path):
         if os.path.isfile(folder / "__init__.py") and (folder.name == package or folder == path):

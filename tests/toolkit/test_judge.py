@@ -143,6 +143,15 @@ def test_an_ignore_holds_until_its_last_day_and_then_comes_back() -> None:
         assert "OPS-12" in result.reason
 
 
+def test_ignoring_a_family_silences_its_rules_and_a_rule_of_it_may_say_otherwise() -> None:
+    ignores = {"HOST": Ignore("all of them", TODAY), "HOST901": Ignore("long known", date(2000, 1, 1))}
+    judged = judge([disk_is_full], Collection([], {Disk: Disk(0)}), Selection(ignores=ignores), today=TODAY)
+    assert judged[0].status == "fail", "the rule's own entry has run out"
+    del ignores["HOST901"]
+    judged = judge([disk_is_full], Collection([], {Disk: Disk(0)}), Selection(ignores=ignores), today=TODAY)
+    assert (judged[0].status, judged[0].reason) == ("skipped", f"ignored until {TODAY}: all of them")
+
+
 def test_requirements_in_a_circle_do_not_stop_the_run() -> None:
     one = check("RAY901", requires={"RAY902"})(disk_is_full.judge)
     two = check("RAY902", requires={"RAY901"})(disk_is_full.judge)
@@ -321,7 +330,7 @@ def test_nothing_judged_is_not_ok() -> None:
 
     assert verdict(Unknown("python cannot be started")) == "could_not_check"
     assert verdict(Absent("there is no disk")) == "ok"
-    assert verdict(Disk(0), ignores={"HOST901": Ignore("known", TODAY)}) == "ok"
+    assert verdict(Disk(0), ignores={"HOST901": Ignore("known", TODAY)}) == "could_not_check"
 
 
 def test_a_path_is_not_said_to_start_when_a_rule_about_it_was_not_asked() -> None:
@@ -329,7 +338,7 @@ def test_a_path_is_not_said_to_start_when_a_rule_about_it_was_not_asked() -> Non
     collection = Collection([], {Disk: Disk(5)})
     judged = judge([disk_is_full, other], collection, Selection(select=("HOST901",)), today=TODAY)
     report = Report({}, judged, not_asked=not_asked([disk_is_full, other], collection, judged))
-    assert (report.paths[0].state, report.paths[0].because) == ("unknown", ("HOST907",))
+    assert (report.paths[0].state, report.paths[0].not_asked) == ("unknown", ("HOST907",))
 
 
 def test_what_stops_every_job_stops_each_path() -> None:

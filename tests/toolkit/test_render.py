@@ -20,6 +20,7 @@ from verl_doctor.toolkit.text import harmless, wrapped
 TARGET = {
     "python": "/env/bin/python",
     "chosen_by": "--python",
+    "passed_over": "",
     "arguments": ["--python", "/env/bin/python"],
     "python_version": "3.11.7",
     "verl": {"folder": "/env/lib/verl", "version": "0.6.1", "found_in": "site-packages"},

@@ -1,0 +1,100 @@
+"""Which of the recorded changes concern a target. The journal in the user's folder serves many trees."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit import apply
+from verl_doctor.toolkit.apply import Transaction
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_interpreter import interpreter
+from verl_doctor.toolkit.fact_trees import VerlTrees, verl_trees
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target, journal_homes
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One transaction and the journal that holds it. `here` says whether it concerns the target."""
+
+    home: Path
+    transaction: Transaction
+    here: bool
+
+    @property
+    def name(self) -> str:
+        """The name under which `undo` finds it whatever the target is."""
+        return f"{self.home}/{self.transaction.id}"
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """What was done later sorts later, also over several journals."""
+        return self.transaction.time, str(self.home), self.transaction.id
+
+
+@dataclass(frozen=True)
+class History:
+    """All that the journals of a target tell, oldest first, and what is wrong with those that cannot be read."""
+
+    changes: tuple[Recorded, ...]
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def here(self) -> tuple[Recorded, ...]:
+        """What concerns the target."""
+        return tuple(recorded for recorded in self.changes if recorded.here)
+
+    @property
+    def elsewhere(self) -> tuple[Recorded, ...]:
+        """What other targets were changed by."""
+        return tuple(recorded for recorded in self.changes if not recorded.here)
+
+
+def history(target: Target, machine: Machine) -> History:
+    """Read the journals of the target's environment and of the user."""
+    own, _ = homes = journal_homes(target)
+    roots = [os.path.realpath(root) for root in _roots(target, machine)]
+    changes, damaged = [], []
+    for home in dict.fromkeys(homes):
+        try:
+            found = apply.history(home)
+        except apply.Refused as error:
+            damaged.append(str(error))
+            continue
+        is_targets = home == own and _is_below(str(target.prefix), roots)
+        changes += [
+            Recorded(home, transaction, _concerns(transaction, roots, is_targets=is_targets))
+            for transaction in found
+        ]
+    return History(tuple(sorted(changes, key=lambda recorded: recorded.order)), tuple(damaged))
+
+
+def _roots(target: Target, machine: Machine) -> Iterator[Path]:
+    """Folders whose files belong to the target.
+
+    The trees that were named; otherwise the environment, the verl that it would import, and where the user stands.
+    """
+    named = [tree for tree in (target.verl, target.vllm) if tree is not None]
+    yield from named
+    if target.chosen_by == "--python" or not named:
+        yield target.prefix
+        trees = Collection((interpreter, verl_trees), {Machine: machine, Target: target}).get(VerlTrees)
+        if not isinstance(trees, Unknown):
+            yield Path(trees.imported.folder)
+    if not target.arguments and machine.cwd not in {Path("/"), Path.home()}:
+        yield machine.cwd
+
+
+def _concerns(transaction: Transaction, roots: list[str], *, is_targets: bool) -> bool:
+    """Whether it changed a file of the target. Commands name no files: they were run for their journal's environment."""
+    paths = [path for change in transaction.changes for path in change.paths]
+    return any(_is_below(path, roots) for path in paths) if paths else is_targets
+
+
+def _is_below(path: str, roots: Iterable[str]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(root) for root in roots)
