@@ -96,7 +96,7 @@ import os
 print("NOISE at import")
 os.write(1, b"NOISE from below")
 from verl_doctor.toolkit.rule import Finding, check
-@check("HOST951", "Something is loud")
+@check("HOST951", severity="error", examples=[])
 def part():
     '''Loud.
 

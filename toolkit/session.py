@@ -97,9 +97,11 @@ def open_session(
     for option, words in named:
         if strangers := unknown_words(words, known.checks):
             families = ", ".join(dict.fromkeys(check.family for check in known.checks))
+            lost = ", ".join(problem.distribution for problem in known.problems.problems)
             raise UsageError(
                 f"{option}: no rule is called {', '.join(strangers)}; families are {families}; "
-                f"verl-doctor rules lists all"
+                + (f"plugins that could not be used: {lost}; " if lost else "")
+                + "verl-doctor rules lists all"
             )
     costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
     selection = Selection(select or config.select, ignore, costs, config.ignore)

@@ -117,3 +117,10 @@ def test_a_package_in_the_users_own_folder_is_found(tmp_path: Path) -> None:
     said = ask(base, HOME=str(tmp_path))
     assert isinstance(said, Interpreter)
     assert said.verl == str(package)
+
+
+def test_whether_the_current_folder_is_left_out_is_asked() -> None:
+    for value, expected in (("1", sys.version_info >= (3, 11)), ("", False)):
+        said = ask(sys.executable, PYTHONSAFEPATH=value)
+        assert isinstance(said, Interpreter)
+        assert said.safe_path is expected

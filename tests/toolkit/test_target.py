@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
-from verl_doctor.toolkit.fact_trees import VerlTrees, verl_trees, vllm_tree
+from verl_doctor.toolkit.fact_trees import OFF_THE_PATH, ON_THE_PATH, VerlTrees, verl_trees, vllm_tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Answer, Machine
 from verl_doctor.toolkit.target import Options, Target, UsageError, discover, journal_home, journal_homes
@@ -138,6 +139,89 @@ def test_a_vendored_tree_has_its_full_name(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     trees = found(machine_in(tmp_path / "job"), python_of())
     assert (trees.imported.folder, trees.imported.module) == (str(vendored), "agents.verl")
+
+
+def vendored_in(package: Path, version: str = "0.4.1") -> Path:
+    """A verl inside another package."""
+    tree = verl_in(package, version)
+    (package / "__init__.py").touch()
+    return tree
+
+
+def test_import_verl_takes_the_installed_tree_and_not_a_vendored_one(tmp_path: Path) -> None:
+    vendored, site = vendored_in(tmp_path / "job" / "agents"), verl_in(tmp_path / "site")
+    trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
+    assert (trees.imported.folder, trees.imported.module) == (str(site), "verl")
+    assert [(tree.folder, tree.module, tree.vendored) for tree in trees.others] == [
+        (str(vendored), "agents.verl", True)
+    ]
+
+
+def test_a_tree_that_python_could_not_import_from_here_is_none(tmp_path: Path) -> None:
+    vendored_in(tmp_path / "job" / "projects_x" / "mypkg")
+    verl_in(tmp_path / "job" / "no_package")
+    vendored_in(tmp_path / "job" / "no-identifier")
+    site = verl_in(tmp_path / "site")
+    assert found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent)).others == ()
+    assert isinstance(verl_trees.collect(machine_in(tmp_path / "job"), TARGET, python_of()), Absent)
+
+
+def test_a_tree_deep_in_a_package_has_all_its_names(tmp_path: Path) -> None:
+    vendored_in(tmp_path / "job" / "agents" / "third_party")
+    (tmp_path / "job" / "agents" / "__init__.py").touch()
+    assert found(machine_in(tmp_path / "job"), python_of()).imported.module == "agents.third_party.verl"
+
+
+def test_a_tree_inside_an_installed_package_is_found(tmp_path: Path) -> None:
+    site = verl_in(tmp_path / "site")
+    vendored = vendored_in(tmp_path / "site" / "rllm")
+    trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
+    assert trees.imported.folder == str(site)
+    assert [(tree.folder, tree.module) for tree in trees.others] == [(str(vendored), "rllm.verl")]
+
+
+def test_a_safe_path_leaves_the_current_folder_out(tmp_path: Path) -> None:
+    here, site = verl_in(tmp_path / "job", "0.7.0"), verl_in(tmp_path / "site", "0.6.1")
+    vendored_in(tmp_path / "job" / "agents")
+    python = replace(python_of(verl=site, site=site.parent), safe_path=True)
+    trees = found(machine_in(tmp_path / "job"), python)
+    assert trees.imported.folder == str(site)
+    assert [(tree.folder, tree.found_in) for tree in trees.others] == [(str(here), OFF_THE_PATH)]
+    alone = found(machine_in(tmp_path / "job"), replace(python_of(), safe_path=True))
+    assert (alone.imported.folder, "PYTHONSAFEPATH" in alone.why) == (str(here), True)
+
+
+def test_a_safe_path_that_names_the_current_folder_has_it(tmp_path: Path) -> None:
+    here = verl_in(tmp_path / "job")
+    python = replace(python_of(verl=here), sys_path=(str(here.parent),), safe_path=True)
+    assert found(machine_in(tmp_path / "job"), python).imported.found_in == ON_THE_PATH
+
+
+@pytest.mark.parametrize("inner", ["verl/verl", "verl/verl/verl"])
+def test_a_copy_nested_in_site_packages_is_found(tmp_path: Path, inner: str) -> None:
+    site = verl_in(tmp_path / "site")
+    copy = verl_in((tmp_path / "site" / inner).parent)
+    trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
+    assert trees.imported.folder == str(site)
+    assert [(tree.folder, tree.nested) for tree in trees.others] == [(str(copy), True)]
+
+
+@pytest.mark.parametrize("held", [(), ("helpers",), ("trainer",), ("workers", "one", "two", "three")])
+def test_a_part_of_verl_that_is_named_verl_too_is_no_copy(tmp_path: Path, held: tuple[str, ...]) -> None:
+    site = verl_in(tmp_path / "site")
+    for name in held:
+        (site / "verl" / name).mkdir(parents=True)
+    (site / "verl").mkdir(exist_ok=True)
+    (site / "verl" / "__init__.py").touch()
+    assert found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent)).others == ()
+
+
+@pytest.mark.parametrize(("file", "folder"), [("job", "job"), ("job/src", "job")])
+def test_the_folder_that_pip_could_install_is_known(tmp_path: Path, file: str, folder: str) -> None:
+    verl_in(tmp_path / file)
+    assert found(machine_in(tmp_path / file), python_of()).imported.project == ""
+    (tmp_path / folder / "pyproject.toml").touch()
+    assert found(machine_in(tmp_path / file), python_of()).imported.project == str(tmp_path / folder)
 
 
 def test_an_editable_install_is_not_counted_twice(tmp_path: Path) -> None:
