@@ -34,6 +34,12 @@ def _facts(*drifts: Drift, entries: tuple[JournalEntry, ...] = ()) -> tuple[Reco
     return Records((package,), drifts), JournalHistory(entries)
 
 
+def _without_record(problem: str, installer: str = "pip") -> tuple[Records, JournalHistory]:
+    record = "/env/lib/python3.11/site-packages/ray-2.49.0.dist-info/RECORD"
+    package = PackageRecord("ray", "2.49.0", 0, 0, 0, 0, 0, problem, record, installer)
+    return Records((package,)), JournalHistory()
+
+
 @check(
     "PKG102",
     severity="warning",
@@ -48,6 +54,8 @@ def _facts(*drifts: Drift, entries: tuple[JournalEntry, ...] = ()) -> tuple[Reco
         Example("a file was edited by somebody who left a marker", _facts(_MARKED), "marked 'Uky'"),
         Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
         Example("a source is gone", _facts(_GONE), "missing"),
+        Example("there is no list of its files", _without_record("missing"), "its RECORD is missing"),
+        Example("conda keeps another list", _without_record("missing", "conda"), "was not compared"),
     ],
 )
 def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown) -> Iterator[Finding]:
@@ -60,12 +68,14 @@ def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown)
     own the same file.
 
     Files of verl, vLLM, torch, Ray and transformers are compared with the RECORD of their wheel: first by size and time,
-    then, where those look suspicious, by content. `--deep` compares the content of all.
+    then, where those look suspicious, by content. `--deep` compares the content of all. Without a RECORD nobody can tell an
+    edit, and pip refuses to uninstall or upgrade the package.
 
     ## How to fix
 
     If you know the edit, keep it as a patch outside of the environment: `diff -u` against the file of a fresh wheel. If
-    not, reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`. Files that verl-doctor repaired itself are listed for
+    not, reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`, or with `--ignore-installed` where its
+    RECORD is lost. Files that verl-doctor repaired itself are listed for
     completeness; `verl-doctor undo` takes them back.
     """
     history = JournalHistory() if isinstance(journal, Unknown) else journal
@@ -75,6 +85,32 @@ def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown)
             groups.setdefault((drift.package, _who(drift, history)), []).append(drift)
     for (_, who), drifts in groups.items():
         yield _finding(who, drifts)
+    for package in records.packages:
+        if package.problem:
+            yield _uncompared(package)
+
+
+def _uncompared(package: PackageRecord) -> Finding:
+    """Nothing tells what the files of this package should be. conda's packages are listed elsewhere, if not in RECORD."""
+    conda = package.installer == "conda" and package.problem == "missing"
+    name = f"{package.package} {package.version}"
+    how = "cannot be compared" if package.files == 0 else "cannot be compared in full"
+    # With --force-reinstall pip wants to uninstall first, and refuses without a RECORD.
+    anew = reinstall(package.package, package.version, package.installer)
+    anew = anew.replace("pip install --force-reinstall", "pip install --ignore-installed")
+    return Finding(
+        f"{name} was not compared: conda installed it, without a RECORD"
+        if conda
+        else f"{name} {how} with its wheel: its RECORD is {package.problem}",
+        Evidence(
+            found=f"RECORD is {package.problem}",
+            wanted="the list of the package's files and their hashes",
+            read_from=package.record,
+        ),
+        location=Location(package.record),
+        remedy="" if conda else f"Reinstall it: {anew}",
+        severity="info" if conda else "warning",
+    )
 
 
 def _who(drift: Drift, history: JournalHistory) -> str:

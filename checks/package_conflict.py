@@ -7,9 +7,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from verl_doctor.toolkit.fact_requirements import Requirements, Unmet
-from verl_doctor.toolkit.fact_resolution import ENGINES, required
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, check
 from verl_doctor.toolkit.text import counted, listed
+from verl_doctor.toolkit.wishes import ENGINES, required
 
 # The order in which conflicts are told: what most often decides whether a job starts.
 _IMPORTANT = (

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit import bytecode, command, files, journal, lock
+from verl_doctor.toolkit.bytecode import Remaining
 from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, ReplaceFile, RunCommand
 from verl_doctor.toolkit.journal import BytecodeRecord, CommandRecord, Entry, FileRecord, Planned, Record
 from verl_doctor.toolkit.refused import Refused, said_by
+from verl_doctor.toolkit.text import counted
 
 __all__ = ["Changed", "Refused", "State", "Transaction", "apply", "history", "recover", "undo"]
 
@@ -334,14 +336,25 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
             now = _file_now(entry, record, entries)
             return Changed(kind, path, f"{described} {path}", now, (path,))
         case BytecodeRecord(kind, _, roots):
-            there, total = bytecode.remaining(entry, index, record)
-            now = "gone back" if not there else "in place" if there == total else "partly in place"
-            said = f"wrote {total} bytecode caches, {there} are there"
+            said, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
             return Changed(kind, ", ".join(roots), said, now, tuple(roots))
         case CommandRecord(kind):
             return Changed(
                 kind, record.argv[0] if record.argv else "", f"ran {command.said(record)}", "cannot be undone"
             )
+
+
+def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, str]:
+    """What was done, and what is left of it. After an interruption nobody knows who wrote a cache that is there."""
+    if caches.written is None:
+        done = f"had {counted(caches.meant, 'bytecode cache')} to write and did not come to the end"
+        total = caches.meant
+    else:
+        done, total = f"wrote {counted(caches.written, 'bytecode cache')}", caches.written
+    if entry.state in {"undone", "failed"}:
+        return done, "gone back"
+    now = "gone back" if not caches.there else "in place" if caches.there == total else "partly in place"
+    return f"{done}, {caches.there} {'is' if caches.there == 1 else 'are'} there", now
 
 
 def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str:

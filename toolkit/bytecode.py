@@ -12,6 +12,7 @@ import signal
 import subprocess
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import journal, safe_write
@@ -112,16 +113,30 @@ def remove(entry: Entry, index: int, record: BytecodeRecord) -> None:
             safe_write.remove_if_empty(folder)
 
 
-def remaining(entry: Entry, index: int, record: BytecodeRecord) -> tuple[int, int]:
-    """How many of the written caches are still in place, and how many were written. Raises Refused and OSError."""
+@dataclass(frozen=True)
+class Remaining:
+    """What is left of the caches of one change.
+
+    `there` counts those in place, `meant` those that were missing before, `written` those that were written: None when
+    the writing did not come to its end, and nobody counted them.
+    """
+
+    there: int
+    meant: int
+    written: int | None
+
+
+def remaining(entry: Entry, index: int, record: BytecodeRecord) -> Remaining:
+    """Count the caches that are in place. Raises Refused and OSError."""
     absent, written = _manifests(entry, index, record)
-    there = total = 0
+    there = meant = 0
     for root, name, cache in _caches(record, absent):
-        if written is None or name in written[root]:
-            total += 1
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                there += written is None or written[root][name] == _identity(cache)
-    return there, total
+        meant += 1
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            seen = _identity(cache)
+            there += written is None or written[root].get(name) == seen
+    total = None if written is None else sum(map(len, written.values()))
+    return Remaining(there, meant, total)
 
 
 def _cache_tag(python: str) -> str:

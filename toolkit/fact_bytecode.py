@@ -9,16 +9,12 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 # The packages that a verl job imports in every process and that are large enough to be felt.
+_OF_THE_JOB = ("torch", "transformers", "vllm", "ray", "verl", "sglang")
 _PACKAGES = (
-    "torch",
-    "transformers",
-    "vllm",
-    "ray",
-    "verl",
-    "sglang",
+    *_OF_THE_JOB,
     "tensordict",
     "flashinfer",
     "triton",
@@ -71,6 +67,8 @@ def bytecode(interpreter: Interpreter, variables: Variables) -> Bytecode | Unkno
         return Unknown("this Python keeps no bytecode caches")
     prefix = variables.get("PYTHONPYCACHEPREFIX")
     folders = list(_package_folders(interpreter))
+    if not any(name in _OF_THE_JOB for name, _ in folders):
+        return Absent(f"none of {', '.join(_OF_THE_JOB)} is installed in this environment")
     counted = tuple(_count(name, folder, interpreter.cache_tag, prefix) for name, folder in folders)
     places = [Path(prefix)] if prefix else [folder for _, folder in folders]
     return Bytecode(counted, all(_writable(place) for place in places), prefix)

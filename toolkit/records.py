@@ -22,6 +22,7 @@ from verl_doctor.toolkit import cache
 _LARGEST_RECORD = 64 * 1024 * 1024
 _LARGEST_CACHE = 64 * 1024 * 1024
 _MOST_CACHED = 300_000
+_LONGEST_LINE = 8192
 _CHUNK = 1024 * 1024
 _SHA256_LENGTH = 32
 # Installers write or rewrite these themselves.
@@ -30,6 +31,7 @@ _NOT_CONTENT = frozenset(
 )
 
 _PLAIN = re.compile(r'^([^",\r\n]+),sha256=([^",\r\n]*),([^",\r\n]*)\r?$', re.MULTILINE)
+_SOUND = re.compile(r'^(?:[^",\r\n]+,[^",\r\n]*,[0-9]*|"[^\r\n]*",[^",\r\n]*,[0-9]*)?\r?$')
 
 
 # Both are tuples for speed: there are 20,000 files to look at.
@@ -71,10 +73,11 @@ def recorded(record: Path) -> Iterator[Recorded]:
     """Yield the files of a RECORD that are the wheel's content and lie in site-packages.
 
     Left out: bytecode, scripts and data outside of site-packages (installers rewrite them), what the installer itself
-    writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing.
+    writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing, `problem_of`
+    says why.
     """
     own = f"{record.parent.name}/"
-    text = _text(record)
+    text = _text(record) or ""
     for path, digest, size in (*_PLAIN.findall(text), *_quoted(text)):
         if (
             not path.endswith(".pyc")
@@ -86,14 +89,30 @@ def recorded(record: Path) -> Iterator[Recorded]:
             yield Recorded(path, digest, int(size) if size.isdecimal() and len(size) < 19 else None)
 
 
-def _text(record: Path) -> str:
+def problem_of(record: Path) -> str:
+    """Why files cannot be compared with this RECORD, or not all of them, as in "its RECORD is ..."; empty when they can."""
+    if not os.path.lexists(record):
+        return "missing"
+    text = _text(record)
+    if text is None:
+        return "unreadable"
+    if not text.strip():
+        return "empty"
+    lines = text.split("\n")
+    bad = sum(len(line) > _LONGEST_LINE or not _SOUND.match(line) for line in lines)
+    if bad:
+        return f"damaged ({bad} of its {len(lines)} lines cannot be read)"
+    return "" if "sha256=" in text else "without any hash"
+
+
+def _text(record: Path) -> str | None:
     if look(str(record)) is None:  # a pipe would be waited for
-        return ""
+        return None
     try:
         with record.open("rb") as file:
             return file.read(_LARGEST_RECORD).decode("utf-8", "replace").replace("\0", "")
     except (OSError, ValueError):
-        return ""
+        return None
 
 
 def _quoted(text: str) -> Iterator[tuple[str, str, str]]:

@@ -157,11 +157,33 @@ def test_a_doctor_killed_meanwhile_leaves_nothing_that_undo_does_not_find(root: 
     os.waitpid(doctor, 0)
     cache_of(root / "pkg/deep/one.py").with_suffix(".pyc.140234").write_bytes(b"half of a cache")
     assert history(home)[-1].state in {"interrupted", "in progress"}
-    assert [transaction.state for transaction in undo(home)] == ["undone"]
+    told = history(home)[-1].changes[0]
+    assert told.now == "partly in place"
+    assert "had 26 bytecode caches to write and did not come to the end, " in told.description
+    (undone,) = undo(home)
+    assert undone.state == "undone"
+    for transaction in (undone, *history(home)):
+        (change,) = transaction.changes
+        assert (change.now, "are there" in change.description) == ("gone back", False)
     assert names(root) == before
     assert (
         lock.holder(home) is None
     )  # the compiling children kept the lock until they ended: none writes any more
+
+
+def test_caches_that_python_writes_after_an_interrupted_change_was_undone_are_not_ours(root: Path) -> None:
+    warm(root)
+    home = root / ".verl-doctor"
+    (home / "0001-applied/0.written.json.gz").unlink()  # as if killed before the end
+    (home / "0001-applied").rename(home / "0001-applying")
+    cache_of(root / "pkg/deep/one.py").unlink()
+    (change,) = history(home)[0].changes
+    assert change.description == "had 5 bytecode caches to write and did not come to the end, 2 are there"
+    assert change.now == "partly in place"
+    undo(home)
+    py_compile.compile(str(root / "pkg/deep/one.py"))
+    (change,) = history(home)[0].changes
+    assert (change.now, "there" in change.description) == ("gone back", False)
 
 
 def test_an_interpreter_that_takes_too_long_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from environments import interpreter, site_packages
 
+from verl_doctor.checks.bytecode_missing import bytecode_missing
 from verl_doctor.toolkit.fact_bytecode import Bytecode, bytecode
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.testing import run_check
 
 
 @pytest.fixture
@@ -60,8 +63,22 @@ def test_caches_are_looked_for_where_the_prefix_says(site: Path, tmp_path: Path)
     assert count(site, PYTHONPYCACHEPREFIX=str(prefix)).missing == 2
 
 
-def test_a_package_that_is_not_installed_is_not_counted(tmp_path: Path) -> None:
-    assert count(site_packages(tmp_path)).packages == ()
+def test_a_package_that_is_not_installed_is_not_counted(site: Path) -> None:
+    (site / "ray").mkdir()  # the rest of an uninstallation
+    assert [package.name for package in count(site).packages] == ["torch"]
+
+
+@pytest.mark.parametrize("name", ["", "numpy"])
+def test_an_environment_without_any_package_of_a_job_has_no_caches_to_be_warm(
+    tmp_path: Path, name: str
+) -> None:
+    site = site_packages(tmp_path)
+    if name:
+        (site / name).mkdir()
+        (site / name / "__init__.py").touch()
+    found = bytecode.collect(interpreter(site), Variables({}))
+    assert isinstance(found, Absent)
+    assert run_check(bytecode_missing, (Bytecode, found), Variables({})).status == "not_applicable"
 
 
 def test_a_folder_that_links_to_itself_ends(site: Path) -> None:

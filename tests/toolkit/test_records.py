@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verl_doctor.toolkit.records import Hashes, Recorded, Seen, look, recorded
+from verl_doctor.toolkit.records import Hashes, Recorded, Seen, look, problem_of, recorded
 
 EMPTY = "sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
 EMPTY_HEX = hashlib.sha256(b"").hexdigest()
@@ -88,14 +88,43 @@ def test_a_record_that_is_a_pipe_does_not_hang(info: Path) -> None:
     assert list(recorded(info / "RECORD")) == []
 
 
+LINE = f"x/a.py,{EMPTY},0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (LINE, ""),
+        (LINE + "x-1.dist-info/RECORD,,\n", ""),
+        (f'"x/a,b.py",{EMPTY},0\r\n', ""),
+        ("", "empty"),
+        ("\n \n", "empty"),
+        ("x/a.py,,\nx/b.py,,\n", "without any hash"),
+        (LINE + "x/b.py,sha256=47DEQ", "damaged (1 of its 2 lines cannot be read)"),
+        ("\x01\x02\n\x03", "damaged (2 of its 2 lines cannot be read)"),
+    ],
+)
+def test_a_record_that_cannot_be_compared_with_says_why(info: Path, text: str, problem: str) -> None:
+    (info / "RECORD").write_text(text)
+    assert problem_of(info / "RECORD") == problem
+
+
+def test_no_record_and_one_that_is_no_file_differ(info: Path) -> None:
+    assert problem_of(info / "RECORD") == "missing"
+    (info / "RECORD").mkdir()
+    assert problem_of(info / "RECORD") == "unreadable"
+
+
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=300) | st.text(alphabet='a/.,"=sh26-_\n\r\0é0', max_size=200).map(str.encode)
 )
 def test_no_record_is_too_broken(info: Path, content: bytes) -> None:
-    for path in paths(info, content):
+    found = paths(info, content)
+    for path in found:
         assert not path.startswith("/")
         assert ".." not in path
+    assert problem_of(info / "RECORD") or b"sha256=" in content.replace(b"\0", b"")
 
 
 def seen(path: Path) -> Seen:
