@@ -9,6 +9,9 @@ from verl_doctor.checks._vllm_renames import RENAMES
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
 
+SHOWN = 3
+"""How many names a finding for several causes gives."""
+
 
 def breaks(uses: VllmUses, *kinds: str) -> Iterator[VllmUse]:
     """The uses of these kinds that break and that no rule about a rename explains."""
@@ -40,8 +43,64 @@ def finding(
         severity=None if stops else _optional_severity(group),
         fix=fix,
         stops=stops,
+        may_stop=_may_stop(group, stops),
         also=tuple(places[1:]),
     )
+
+
+def judged(
+    uses: Iterable[VllmUse],
+    cause: Callable[[VllmUse], str],
+    say: Callable[[list[VllmUse]], Finding],
+    fold: Callable[[list[VllmUse]], str],
+) -> Iterator[Finding]:
+    """One finding for each cause that stops a path, and one for all other breaks of a module that a path may reach.
+
+    Those that no path reaches are one finding together. `say` makes the finding for one cause, `fold` the message for
+    several.
+    """
+    rest: dict[str, list[list[VllmUse]]] = {}
+    for group in by_cause(uses, cause):
+        if any(map(_stops, group)):
+            yield say(group)
+            continue
+        for path, part in groupby(sorted(group, key=_reached_part), key=_reached_part):
+            rest.setdefault(path, []).append(list(part))
+    for groups in rest.values():
+        groups.sort(key=lambda group: (group[0].path, group[0].line))
+        yield say(groups[0]) if len(groups) == 1 else _folded(groups, fold)
+
+
+def _reached_part(use: VllmUse) -> str:
+    """The module of a use that some path may reach, "" for all others."""
+    return use.path if use.paths else ""
+
+
+def _folded(groups: list[list[VllmUse]], fold: Callable[[list[VllmUse]], str]) -> Finding:
+    """One finding for several causes in parts of verl that no rollout runs by default."""
+    firsts = [group[0] for group in groups]
+    every = sorted({(use.path, use.line) for group in groups for use in group})
+    places = [Location(path, line) for path, line in every]
+    circumstances = {_circumstance(use) for group in groups for use in group}
+    circumstance = circumstances.pop() if len(circumstances) == 1 else "each only under some setting"
+    return Finding(
+        message=f"{fold(firsts)} ({circumstance})",
+        evidence=Evidence(
+            "; ".join(dict.fromkeys(use.reason or use.name for use in firsts)),
+            "; ".join(dict.fromkeys(use.now for use in firsts if use.now)),
+            next((use.read_from for use in firsts if use.read_from), ""),
+        ),
+        location=places[0],
+        remedy="use a vLLM release that this verl supports, or do without that part of verl",
+        severity=_optional_severity(groups[0]),
+        may_stop=_may_stop([use for group in groups for use in group]),
+        also=tuple(places[1:]),
+    )
+
+
+def _may_stop(uses: Iterable[VllmUse], stops: Iterable[str] = ()) -> tuple[str, ...]:
+    """The paths that reach one of these under some setting."""
+    return tuple(dict.fromkeys(path for use in uses for path in use.paths if path not in stops))
 
 
 def _optional_severity(group: list[VllmUse]) -> Severity:

@@ -1,4 +1,4 @@
-"""VLLM105: a file of verl cannot be read as Python, so nothing can be said about what it uses."""
+"""VLLM105: a file that the rollout needs cannot be read or is not there, so nothing can be said about what it uses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from verl_doctor.toolkit.fact_vllm_uses import Unread, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _BROKEN = Unread(
-    "verl.workers.rollout.vllm_rollout.vllm_async_server", SERVER, "line 12: invalid syntax", BOTH
+    "verl.workers.rollout.vllm_rollout.vllm_async_server", SERVER, "line 12: invalid syntax", BOTH, 12
 )
-_ASIDE = Unread("verl.utils.qat", "/env/verl/utils/qat.py", "line 3: invalid syntax", ())
+_ASIDE = Unread("verl.utils.qat", "/env/verl/utils/qat.py", "line 3: invalid syntax", (), 3)
+_GONE = Unread(
+    "verl.workers.rollout.vllm_rollout.vllm_async_server", "/env/verl/workers/rollout/replica.py",
+    "there is no module verl.workers.rollout.vllm_rollout.vllm_async_server", ("async rollout",), 213, "missing",
+)  # fmt: skip
+_LOCKED = Unread(
+    "verl.utils", "/env/verl/utils", "/env/verl/utils cannot be read: Permission denied", BOTH, 0, "file"
+)
+_DAMAGED = Unread(
+    "vllm.engine.arg_utils", "/env/vllm/engine/arg_utils.py", "line 7: '(' was never closed", BOTH, 7
+)
+_NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", (), 3, "reader")
 
 
 @check(
@@ -25,25 +36,50 @@ _ASIDE = Unread("verl.utils.qat", "/env/verl/utils/qat.py", "line 3: invalid syn
             seen(unread=(_ASIDE,)),
             expect="verl.utils.qat",
         ),
+        Example("a file that verl imports is not there", seen(unread=(_GONE,)), expect="does not have"),
+        Example("a folder may not be read", seen(unread=(_LOCKED,)), expect="verl.utils cannot be read"),
+        Example("a file of vLLM is damaged", seen(unread=(_DAMAGED,)), expect="this vLLM is damaged"),
+        Example("a file may be for a newer Python", seen(unread=(_NEWER,)), expect="not judged"),
     ],
 )
 def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
-    """A source file of verl cannot be read as Python.
+    """A source file that the rollout needs cannot be read.
 
     ## Why it matters
-    Python cannot import what cannot be parsed: the rollouts that load the file fail with SyntaxError, on every node. It
-    is also why other rules have nothing to say about this file.
+    Python cannot import what is not there, may not be read, or cannot be parsed: the rollouts that load the file fail,
+    on every node. It is also why other rules have nothing to say about this file.
 
     ## How to fix
     Look at the line: half a merge, an edit by hand, a file that was cut short by a full disk. Where the file came with
-    the wheel, reinstalling verl brings it back; `verl-doctor undo` does when verl-doctor changed it.
+    a wheel, reinstalling the package brings it back; `verl-doctor undo` does when verl-doctor changed it. Where it may
+    not be read, give the user of the job the right to. Where it may be written for a newer Python, the doctor must
+    run under the Python of the job.
     """
     for file in uses.unread:
+        theirs = f"{file.module}.".startswith(f"{uses.vllm.module}.")
+        package = "vLLM" if theirs else "verl"
+        message, wanted, remedy = _said(file, package, damaged="this vLLM is damaged: " if theirs else "")
         yield Finding(
-            f"{file.module} cannot be read as Python",
-            Evidence(file.reason, "Python source"),
-            Location(file.path),
-            remedy="mend the file, or reinstall verl",
+            message,
+            Evidence(file.reason, wanted),
+            Location(file.path, file.line or None),
+            remedy=remedy,
             severity=None if file.paths else "warning",
             stops=file.paths,
         )
+
+
+def _said(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
+    """The message, what is wanted, and the next step."""
+    match file.kind:
+        case "missing":
+            message = f"{package} imports {file.module}, which this tree does not have"
+            return message, f"a module {file.module}", f"reinstall {package}, or bring the file back"
+        case "file":
+            message = f"{file.module} cannot be read"
+            return message, "a file that may be read", f"make it readable to the job, or reinstall {package}"
+        case "reader":
+            message = f"{file.module} was not judged: the Python that runs verl-doctor cannot parse it"
+            return message, "source that this Python can parse", "let the doctor run under the Python of the job"
+    message = f"{damaged}{file.module} cannot be read as Python"
+    return message, "Python source", f"mend the file, or reinstall {package}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._vllm_breaks import breaks, by_cause, finding
+from verl_doctor.checks._vllm_breaks import SHOWN, breaks, finding, judged
 from verl_doctor.checks._vllm_examples import SERVER, seen
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses, rollouts
 from verl_doctor.toolkit.rule import Example, Finding, check
+from verl_doctor.toolkit.text import listed
 
 _TOO_MANY = VllmUse(
     SERVER, 340, "positional", "vllm.entrypoints.openai.api_server.init_app_state(4)", "missing", "start",
@@ -44,22 +45,33 @@ def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
     `verl-doctor check --vllm DIR` judges one before it is installed.
     """
     kinds = ("keyword", "positional", "required", "meaning")
-    for group in by_cause(breaks(uses, *kinds), lambda use: f"{use.name} {use.kind}"):
-        use = group[0]
-        yield finding(
+    version = uses.vllm.version
+    yield from judged(
+        breaks(uses, *kinds),
+        lambda use: f"{use.name} {use.kind}",
+        lambda group: finding(
             group,
-            f"{_mismatch(use)} in vLLM {uses.vllm.version}",
-            found=use.name,
-            wanted=_wanted(use),
+            f"{_mismatch(group[0])} in vLLM {version}",
+            found=group[0].name,
+            wanted=_wanted(group[0]),
             remedy="change the call, or use a vLLM release that this verl supports",
-        )
+        ),
+        lambda every: (
+            f"verl makes {len(every)} calls that vLLM {version} does not take: "
+            f"{listed(('{}({})'.format(*_parts(use)) for use in every), SHOWN)}"
+        ),
+    )
+
+
+def _parts(use: VllmUse) -> tuple[str, str]:
+    """The callee as people write it, and the argument."""
+    callee, _, argument = use.name.rstrip(")").partition("(")
+    words = callee.split(".")
+    return ".".join(words[-2:] if words[-2][:1].isupper() else words[-1:]), argument
 
 
 def _mismatch(use: VllmUse) -> str:
-    callee, _, argument = use.name.rstrip(")").partition("(")
-    callee = ".".join(
-        callee.split(".")[-2:] if callee.split(".")[-2][:1].isupper() else callee.split(".")[-1:]
-    )
+    callee, argument = _parts(use)
     match use.kind:
         case "keyword":
             return f"{callee}() is called with the keyword {argument}, which it does not take"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
 from pathlib import Path
 
 from verl_doctor.checks._vllm_renames import LOG_REQUESTS
+from verl_doctor.patches._log_requests_places import NEW, OLD, Edited, Place, places
+from verl_doctor.patches._log_requests_settled import Settled
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_vllm_uses import VllmUse, VllmUses
@@ -16,7 +17,12 @@ from verl_doctor.toolkit.py_edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.py_source import Unreadable, dotted
 from verl_doctor.toolkit.rule import Finding
 
-OLD, NEW = LOG_REQUESTS.old, LOG_REQUESTS.new
+_AFTER_VALUE = re.compile(r"\s+|#[^\r\n]*|(?P<bracket>\))|(?P<other>.)")
+_KINDS = {
+    "attribute": {"read", "other"},
+    "store": {"store", "other"},
+    "keyword": {"keyword", "key", "item", "other"},
+}
 
 
 @fix(
@@ -33,17 +39,18 @@ def vllm_log_requests(
     """Pass and read enable_log_requests, inverted, where this vLLM has it.
 
     Each place asks at run time which of the two names there is, so the edited file works with vLLM before, during and
-    after the rename.
+    after the rename. A read of the old name is repaired wherever it stands, as the type of its owner need not be known;
+    a store too, unless the owner is verl's own. The edited source is read again: a use that is left means a refusal.
     """
     places = {place.path for place in (finding.location, *finding.also) if place is not None}
     changes: list[Change] = []
     try:
         for path in sorted(places):
-            broken = [use for use in uses.uses if use.path == path and _is_ours(use)]
+            recorded = [use for use in uses.uses if use.path == path and use.last == OLD and use.now == NEW]
             before = sources.read(path)
             if isinstance(before, Unreadable):
                 return Refusal(before.reason)
-            after = _repaired(SourceText(before, path), broken, marker.comment(LOG_REQUESTS.code))
+            after = _repaired(SourceText(before, path), recorded, marker.comment(LOG_REQUESTS.code))
             if after != before:
                 changes.append(ReplaceFile(Path(path), before, after))
     except CannotEdit as reason:
@@ -51,127 +58,192 @@ def vllm_log_requests(
     return changes
 
 
-def _is_ours(use: VllmUse) -> bool:
-    """Whether the use breaks, or reads what a store of this file, once repaired, sets no more."""
-    return use.last == OLD and use.now == NEW and use.resolution != "present" and not use.guard
-
-
-def _repaired(source: SourceText, broken: list[VllmUse], comment: str) -> bytes:
-    return source.edited(_Repair(source, broken).edits(), comment)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A broken use and the nodes around it, innermost first."""
-
-    node: ast.expr | ast.keyword
-    above: tuple[ast.AST, ...]
+def _repaired(source: SourceText, recorded: list[VllmUse], comment: str) -> bytes:
+    """Edit the source, then read it again: nothing that fails after the rename may be left."""
+    after = source.edited(_Repair(source, recorded).edits(), comment)
+    tree = SourceText(after, source.path).tree
+    settled = Settled(tree)
+    for place in places(tree):
+        if not settled(place):
+            raise CannotEdit(
+                f"{source.path}: line {place.node.lineno} of the edited source would still use {OLD}"
+            )
+    return after
 
 
 class _Repair:
-    """The edits for one file. Raises CannotEdit for a form that it does not know."""
+    """The edits for one file. Raises CannotEdit, with the line, for what it cannot make work on both sides."""
 
-    def __init__(self, source: SourceText, broken: list[VllmUse]) -> None:
+    def __init__(self, source: SourceText, recorded: list[VllmUse]) -> None:
         self.source = source
-        found = (_place(source, use) for use in broken)
-        self.places = list({id(place.node): place for place in found}.values())
-        self.broken = {id(place.node) for place in self.places}
         self.inspect = _inspect(source.tree)
-
-    def edits(self) -> list[Edit]:
-        """One edit for each outermost broken place; what lies inside it is part of its text."""
-        return self._edits_below(self.source.tree)
-
-    def _edits_below(self, top: ast.AST) -> list[Edit]:
-        below = [place for place in self.places if place.node is top or top in place.above]
-        nodes = {id(place.node) for place in below}
-        return [
-            self._edit(place)
-            for place in below
-            if not any(id(node) in nodes for node in place.above[: _index(place.above, top)])
+        found = places(source.tree)
+        settled = Settled(source.tree)
+        self.known = {id(place.node) for use in recorded for place in self._recorded(use, found)}
+        broken = {id(place.node) for use in recorded if not use.guard for place in self._recorded(use, found)}
+        self.places = [place for place in found if id(place.node) in broken or not settled(place)]
+        for place in self.places:
+            self._refuse_unknown(place)
+        self._refuse_inconsistent(found, settled)
+        self.spans = [
+            (self.source.start(place.first), self._end(place, place.last), place)
+            for place in self.places
+            if place.first and place.last  # the others have been refused
         ]
 
-    def _edit(self, place: _Place) -> Edit:
-        node, above = place.node, place.above
-        match node:
-            case ast.keyword():
-                return Edit(self.source.start(node), self.source.end(node), self._argument(node.value, place))
-            case ast.Attribute(ctx=ast.Load()):
-                return Edit(self.source.start(node), self.source.end(node), self._read(node))
-            case ast.Attribute():
-                return self._store(node, above[0])
-            case ast.Constant() if isinstance(above[0], ast.Dict):
-                return self._dict_entry(node, above[0], place)
-            case ast.Constant() if isinstance(above[0], ast.Subscript):
-                return self._item(above[0], above[1], place)
-        raise CannotEdit(
-            f"{self.source.path}:{node.lineno}: this use of {OLD} is of no form that is known here"
-        )
+    def _recorded(self, use: VllmUse, found: list[Place]) -> list[Place]:
+        """The places that a recorded use speaks of."""
+        at = [
+            place for place in found if (place.node.lineno, place.node.col_offset) == (use.line, use.column)
+        ]
+        at = [place for place in at if place.kind in _KINDS.get(use.kind, ())]
+        if not at:
+            raise CannotEdit(f"{self.source.path}:{use.line}: the file has changed since it was read")
+        return at
 
-    def _argument(self, value: ast.expr, place: _Place) -> str:
-        """`**(...)` in place of the keyword or the dict entry."""
-        if isinstance(value, ast.Attribute) and id(value) in self.broken and (owner := dotted(value.value)):
-            return (
-                f'**({{"{NEW}": {owner}.{NEW}}} if hasattr({owner}, "{NEW}") else {{"{OLD}": {owner}.{OLD}}})'
+    def _no(self, place: Place, why: str) -> CannotEdit:
+        return CannotEdit(f"{self.source.path}:{place.node.lineno}: {OLD} cannot be repaired here: {why}")
+
+    def _refuse_unknown(self, place: Place) -> None:
+        """Refuse what no edit is known for."""
+        if any(type(node).__name__ in {"JoinedStr", "TemplateStr"} for node in place.above):
+            raise self._no(place, "it stands inside an f-string")
+        if place.what:
+            raise self._no(place, place.what)
+        if place.kind in {"keyword", "key", "item"} and id(place.node) not in self.known:
+            raise self._no(place, "whether what gets this argument takes the old name cannot be told")
+        match place.node, place.above[0]:
+            case ast.keyword() as node, ast.Call(args=args, keywords=keywords):
+                if any(keyword.arg == NEW for keyword in keywords):
+                    raise self._no(place, f"the same call passes {NEW}")
+                if any(
+                    isinstance(other, ast.Starred) and self.source.start(other) > self.source.start(node)
+                    for other in args
+                ):
+                    raise self._no(place, "an argument with * may follow it, and none may follow one with **")
+            case _, ast.Dict(keys=keys):
+                if any(isinstance(key, ast.Constant) and key.value == NEW for key in keys):
+                    raise self._no(place, f"the same dict has {NEW}")
+
+    def _refuse_inconsistent(self, found: list[Place], settled: Settled) -> None:
+        """Refuse what would ask for the old name where, after the repair, the new one is set."""
+        for node in settled.lost:
+            raise CannotEdit(
+                f"{self.source.path}:{node.lineno}: {node.name} has a field {OLD} and is derived from a class of vLLM"
             )
-        return f"**({self._choice(value, place)})"
+        stores = [place for place in self.places if place.kind == "store"]
+        held = {_held_by(place): place for place in self.places if place.kind in {"key", "item"}}
+        for place in found:
+            match place.kind, place.above[0], place.owner:
+                case "asked", ast.Call(), _ if stores and not settled.own(place):
+                    line = stores[0].node.lineno
+                    raise self._no(
+                        place, f"its presence is asked for, and what line {line} sets is the new name"
+                    )
+                case (("asked" | "looked up"), _, ast.Name(id=name)) if name in held:
+                    line = held[name].node.lineno
+                    raise self._no(place, f"it is looked up in {name}, where line {line} puts the new name")
 
-    def _choice(self, value: ast.expr, place: _Place) -> str:
+    def _end(self, place: Place, last: Edited) -> int:
+        """Where the edit of a place ends: for a dict entry behind the brackets around its value."""
+        end = self.source.end(last)
+        if place.kind != "key":
+            return end
+        for part in _AFTER_VALUE.finditer(self.source.text, end):
+            if part["bracket"]:
+                end = part.end()
+            elif part["other"]:
+                if part["other"] not in {",", "}"}:
+                    raise self._no(place, "the end of this dict entry is not plain")
+                break
+        return end
+
+    # --- edits
+
+    def edits(self) -> list[Edit]:
+        """One edit for each outermost place; what lies inside it is part of its text."""
+        return self._edits(0, len(self.source.text))
+
+    def _edits(self, begin: int, stop: int) -> list[Edit]:
+        inside = [span for span in self.spans if begin <= span[0] and span[1] <= stop]
+        return [
+            Edit(first, last, self._replacement(place))
+            for first, last, place in inside
+            if not any(other is not place and start <= first and last <= end for start, end, other in inside)
+        ]
+
+    def _text(self, node: ast.expr) -> str:
+        """The text of an expression, with the places inside it repaired, to stand inside brackets."""
+        begin, stop = self.source.start(node), self.source.end(node)
+        text = self.source.text[begin:stop]
+        for edit in sorted(self._edits(begin, stop), key=lambda edit: edit.start, reverse=True):
+            text = text[: edit.start - begin] + edit.text + text[edit.end - begin :]
+        if isinstance(node, (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Tuple)):
+            return f"({text})"
+        return text
+
+    def _replacement(self, place: Place) -> str:
+        value = place.value
+        if place.kind == "read" and place.owner:
+            return self._read(place.owner, value)
+        if value and place.kind == "store" and place.owner:
+            return self._store(place.owner, value, place)
+        if value and place.kind == "item" and place.owner:
+            return f"{self._text(place.owner)}.update({self._names(value, place)})"
+        if value:
+            return f"**({self._names(value, place)})"
+        raise self._no(place, "it is of no form that is known")
+
+    def _read(self, owner: ast.expr, default: ast.expr | None) -> str:
+        """A conditional expression. What computes its owner or a default is handed to a lambda, to be done once."""
+        if isinstance(owner, ast.Name) and isinstance(default, (ast.Constant, ast.Name, type(None))):
+            other = self._text(default) if default else ""
+            return f"({_choice_of_read(owner.id, other)})"
+        if default is None:
+            return f"(lambda it: {_choice_of_read('it', '')})({self._text(owner)})"
+        return f"(lambda it, other: {_choice_of_read('it', 'other')})({self._text(owner)}, {self._text(default)})"
+
+    def _store(self, owner: ast.expr, value: ast.expr, place: Place) -> str:
+        """A call of setattr. What computes its owner is handed to a lambda, in the order in which Python computes both."""
+        if isinstance(owner, ast.Name):
+            name, text, inverted = owner.id, self._text(value), self._inverted(value)
+        else:
+            name, text, inverted = "it", "value", "not value"
+        call = f'setattr({name}, *(("{NEW}", {inverted}) if hasattr({name}, "{NEW}") else ("{OLD}", {text})))'
+        if isinstance(owner, ast.Name):
+            return call
+        if isinstance(place.node, ast.Attribute):
+            return f"(lambda value, it: {call})({self._text(value)}, {self._text(owner)})"
+        return f"(lambda it, value: {call})({self._text(owner)}, {self._text(value)})"
+
+    def _names(self, value: ast.expr, place: Place) -> str:
         """A dict with the name that the callee takes."""
-        given = self._text(value)
-        return f'{{"{NEW}": {self._inverted(value)}}} if {self._accepts(place)} else {{"{OLD}": {given}}}'
+        if owner := self._name_read(value, of_vllm=True):
+            return f'{{"{NEW}": {owner}.{NEW}}} if hasattr({owner}, "{NEW}") else {{"{OLD}": {owner}.{OLD}}}'
+        accepts = f'"{NEW}" in {self.inspect}.signature({self._callee(place)}).parameters'
+        return f'{{"{NEW}": {self._inverted(value)}}} if {accepts} else {{"{OLD}": {self._text(value)}}}'
 
     def _inverted(self, value: ast.expr) -> str:
-        match value:
-            case ast.Constant(value=bool(known)):
-                return str(not known)
-            case ast.Attribute(value=inner, attr=attr) if attr == OLD and id(value) not in self.broken:
-                if owner := dotted(inner):  # its type is not known: it may have either name
-                    return f'({owner}.{NEW} if hasattr({owner}, "{NEW}") else not {owner}.{OLD})'
+        if isinstance(value, ast.Constant) and isinstance(value.value, bool):
+            return str(not value.value)
+        if owner := self._name_read(value, of_vllm=False):
+            return f'({owner}.{NEW} if hasattr({owner}, "{NEW}") else not {owner}.{OLD})'
         return f"not ({self._text(value)})"
 
-    def _read(self, node: ast.Attribute) -> str:
-        """A conditional expression in place of `owner.disable_log_requests`."""
-        if owner := dotted(node.value):
-            return f'(not {owner}.{NEW} if hasattr({owner}, "{NEW}") else {owner}.{OLD})'
-        return f'(lambda it: not it.{NEW} if hasattr(it, "{NEW}") else it.{OLD})({self._text(node.value)})'
+    def _name_read(self, value: ast.expr, *, of_vllm: bool) -> str:
+        """The name of which the value reads the setting, "" when it is something else."""
+        for place in self.places:
+            match place:
+                case Place(kind="read", node=node, owner=ast.Name(id=name), value=None) if node is value:
+                    return name if id(node) in self.known or not of_vllm else ""
+        return ""
 
-    def _store(self, node: ast.Attribute, statement: ast.AST) -> Edit:
-        owner = dotted(node.value)
-        if not owner or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise CannotEdit(f"{self.source.path}:{node.lineno}: this assignment to {OLD} is not a plain one")
-        value = statement.value
-        text = (
-            f'setattr({owner}, *(("{NEW}", {self._inverted(value)}) if hasattr({owner}, "{NEW}") '
-            f'else ("{OLD}", {self._text(value)})))'
-        )
-        return Edit(self.source.start(statement), self.source.end(statement), text)
-
-    def _dict_entry(self, key: ast.Constant, table: ast.Dict, place: _Place) -> Edit:
-        value = next(value for other, value in zip(table.keys, table.values, strict=True) if other is key)
-        end = self.source.end(value)
-        while self.source.text[end : end + 1] == ")":
-            end += 1
-        if self.source.text[end:].lstrip()[:1] not in {",", "}"}:
-            raise CannotEdit(f"{self.source.path}:{key.lineno}: the end of this dict entry is not plain")
-        return Edit(self.source.start(key), end, self._argument(value, place))
-
-    def _item(self, target: ast.Subscript, statement: ast.AST, place: _Place) -> Edit:
-        owner = dotted(target.value)
-        if not owner or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            raise CannotEdit(
-                f"{self.source.path}:{target.lineno}: this assignment of {OLD} is not a plain one"
-            )
-        text = f"{owner}.update({self._choice(statement.value, place)})"
-        return Edit(self.source.start(statement), self.source.end(statement), text)
-
-    def _accepts(self, place: _Place) -> str:
-        return f'"{NEW}" in {self.inspect}.signature({self._callee(place)}).parameters'
-
-    def _callee(self, place: _Place) -> str:
+    def _callee(self, place: Place) -> str:
         """The text of what is called with the argument: directly, or with the dict in which it stands."""
         call = place.above[0]
-        if isinstance(place.node, ast.keyword) and isinstance(call, ast.Call) and not _is_dict(call.func):
+        if place.kind == "keyword" and isinstance(call, ast.Call) and not _is_dict(call.func):
+            if not dotted(call.func):
+                raise self._no(place, "what is called is itself computed, and that would be done twice")
             return self._text(call.func)
         name = _held_by(place)
         scope = next(
@@ -189,44 +261,13 @@ class _Repair:
             for alias in node.names
         }
         if len(found) != 1 or (callee := found.pop()).partition(".")[0] not in imported:
-            raise CannotEdit(f"{self.source.path}:{place.node.lineno}: what takes this dict cannot be told")
+            raise self._no(place, "what takes this dict cannot be told")
         return callee
 
-    def _text(self, node: ast.expr) -> str:
-        """The text of an expression, with the broken places inside it repaired."""
-        text, begin = self.source.of(node), self.source.start(node)
-        for edit in sorted(self._edits_below(node), key=lambda edit: edit.start, reverse=True):
-            text = text[: edit.start - begin] + edit.text + text[edit.end - begin :]
-        return text
 
-
-def _index(above: tuple[ast.AST, ...], node: ast.AST) -> int:
-    return next((index for index, other in enumerate(above) if other is node), 0)
-
-
-def _place(source: SourceText, use: VllmUse) -> _Place:
-    """Find the node of a use by its kind and position."""
-    for node, above in _walk(source.tree, ()):
-        match node:
-            case ast.Attribute(attr=attr) if use.kind in {"attribute", "store"}:
-                found = attr == OLD
-            case ast.keyword(arg=name) if use.kind == "keyword":
-                found = name == OLD
-            case ast.Constant(value=name) if use.kind == "keyword":
-                found = name == OLD and bool(above) and isinstance(above[0], (ast.Dict, ast.Subscript))
-            case _:
-                continue
-        if found and (node.lineno, node.col_offset) == (use.line, use.column):
-            if any(isinstance(part, ast.JoinedStr) for part in above):
-                raise CannotEdit(f"{source.path}:{use.line}: {OLD} stands inside an f-string")
-            return _Place(node, above)
-    raise CannotEdit(f"{source.path}:{use.line}: the file has changed since it was read")
-
-
-def _walk(node: ast.AST, above: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
-    for child in ast.iter_child_nodes(node):
-        yield child, (node, *above)
-        yield from _walk(child, (node, *above))
+def _choice_of_read(owner: str, default: str) -> str:
+    old = f'getattr({owner}, "{OLD}", {default})' if default else f"{owner}.{OLD}"
+    return f'not {owner}.{NEW} if hasattr({owner}, "{NEW}") else {old}'
 
 
 def _is_dict(function: ast.expr) -> bool:
@@ -234,7 +275,7 @@ def _is_dict(function: ast.expr) -> bool:
     return dotted(function) == "dict" or (isinstance(function, ast.Attribute) and function.attr == "update")
 
 
-def _held_by(place: _Place) -> str:
+def _held_by(place: Place) -> str:
     """The name of the variable that holds the dict, "" when the dict is spread where it stands."""
     for node in place.above:
         match node:
@@ -249,7 +290,7 @@ def _held_by(place: _Place) -> str:
     return ""
 
 
-def _spreads(keyword: ast.keyword, name: str, place: _Place) -> bool:
+def _spreads(keyword: ast.keyword, name: str, place: Place) -> bool:
     if keyword.arg is not None:
         return False
     if name:

@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.api_values import GONE, Instance, Probe, Reader, Scope, Value
 from verl_doctor.toolkit.py_resolve import External, Missing, Present
-from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_source import dotted, text_of, walk
 from verl_doctor.toolkit.py_summary_class import is_type_checking
 from verl_doctor.toolkit.py_symbols import Class, Module
 
@@ -171,7 +171,7 @@ def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
 
 def _mentions_a_probe(test: ast.expr) -> bool:
     """Whether an undecided condition asks what the package offers: its version, a signature, an attribute."""
-    for node in ast.walk(test):
+    for node in walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if name in {"hasattr", "signature", "getfullargspec", "find_spec"} or "version" in name.lower():
             return True

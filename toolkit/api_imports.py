@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from verl_doctor.toolkit.api_use import Import, Uses
-from verl_doctor.toolkit.py_source import ModuleFile, SourceTree
+from verl_doctor.toolkit.py_source import ModuleFile, SourceTree, dotted
 from verl_doctor.toolkit.py_summary import absolute
 from verl_doctor.toolkit.py_summary_class import is_type_checking
 
@@ -21,13 +21,15 @@ def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
             match node:
                 case ast.Import(names=names):
                     for alias in names:
-                        add(alias.name, "", unit, conditional=conditional)
+                        add(alias.name, "", node.lineno, unit, conditional=conditional)
                 case ast.ImportFrom(names=names):
                     for alias in names:
-                        add(absolute(node, package), alias.name, unit, conditional=conditional)
+                        add(absolute(node, package), alias.name, node.lineno, unit, conditional=conditional)
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     block(node.body, unit or name, conditional=conditional)
-                case ast.ClassDef() | ast.With() | ast.AsyncWith():
+                case ast.With(items=items):
+                    block(node.body, unit, conditional=conditional or any(map(_suppresses, items)))
+                case ast.ClassDef() | ast.AsyncWith():
                     block(node.body, unit, conditional=conditional)
                 case ast.If(test=test) if is_type_checking(test):
                     block(node.orelse, unit, conditional=conditional)
@@ -37,12 +39,19 @@ def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
                     for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
                         block(inner.body, unit, conditional=True)
 
-    def add(source: str, name: str, unit: str, *, conditional: bool) -> None:
+    def add(source: str, name: str, line: int, unit: str, *, conditional: bool) -> None:
         module = own.own_name(source)
         if module is not None:
             inner = own.locate(f"{module}.{name}") if name else None
-            is_module = inner is not None and inner.kind in {"module", "package"}
-            found.imports.append(Import(f"{module}.{name}" if is_module else module, unit, conditional))
+            is_module = inner is not None and inner.kind in {"module", "package", "hidden"}
+            target = f"{module}.{name}" if is_module else module
+            found.imports.append(Import(target, unit, conditional, line=line))
 
     block(tree.body, "", conditional=False)
     return found
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    """Whether `with suppress(...)` lets a failure pass."""
+    call = item.context_expr
+    return isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == "suppress"

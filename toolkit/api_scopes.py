@@ -15,6 +15,7 @@ from verl_doctor.toolkit.api_values import (
     annotation_text,
     import_entries,
 )
+from verl_doctor.toolkit.py_source import walk
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -36,7 +37,7 @@ class Scopes:
 
     def of_module(self, tree: ast.Module) -> Scope:
         """The module's own names."""
-        self._has_walrus = any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree))
+        self._has_walrus = any(isinstance(node, ast.NamedExpr) for node in walk(tree))
         scope = Scope(None)
         self._fill(tree.body, scope)
         return scope
@@ -158,7 +159,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _bound(target: ast.expr) -> Iterator[str]:
-    for node in ast.walk(target):
+    for node in walk(target):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
 
@@ -175,7 +176,7 @@ def _other_bindings(node: ast.stmt) -> Iterator[str]:
             yield from (handler.name for handler in handlers if handler.name)
         case ast.Match(cases=cases):
             for case in cases:
-                for part in ast.walk(case.pattern):
+                for part in walk(case.pattern):
                     name = getattr(part, "name", None) or getattr(part, "rest", None)
                     if isinstance(name, str):
                         yield name
@@ -184,14 +185,14 @@ def _other_bindings(node: ast.stmt) -> Iterator[str]:
 def _walrus(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            for part in ast.walk(child):
+            for part in walk(child):
                 if isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name):
                     yield part.target.id, part.value
 
 
 def _stores(method: _FunctionNode, this: str) -> Iterator[tuple[str, ast.expr | None, str]]:
     """What a method stores on its first parameter: name, expression, annotation."""
-    for node in ast.walk(method):
+    for node in walk(method):
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
@@ -199,7 +200,7 @@ def _stores(method: _FunctionNode, this: str) -> Iterator[tuple[str, ast.expr | 
                         case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner == this:
                             yield attr, value, ""
                         case ast.Tuple() | ast.List():
-                            for part in ast.walk(target):
+                            for part in walk(target):
                                 if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
                                     yield part.attr, None, ""
             case ast.AnnAssign(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from verl_doctor.toolkit.api_imports import read_imports
 from verl_doctor.toolkit.api_use import Use, Uses
@@ -14,20 +18,23 @@ from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import Unread, VllmUse, VllmUses
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.py_moved import definitions
-from verl_doctor.toolkit.py_resolve import Sources
+from verl_doctor.toolkit.py_resolve import Sources, may_be_built
 from verl_doctor.toolkit.py_source import ModuleFile, SourceTree, Unreadable, parse, read
 from verl_doctor.toolkit.py_symbols import Module
-from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reach
+from verl_doctor.toolkit.rollout_paths import Reach, condition_of, entries, reach, registry, unmet
 from verl_doctor.toolkit.secret import may_hold_secret
 
 _WATCHED = b"vllm"
 _LONGEST_QUOTE = 200  # characters
 
 
-def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
-    """Compare a verl tree with a vLLM tree."""
-    reading = _Reading(verl, vllm)
-    begin = entries(reading.verl, reading.tree)
+def read_trees(verl: Tree, vllm: Tree, python: str = "") -> VllmUses | Unknown:
+    """Compare a verl tree with a vLLM tree. `python` is the version that will run them, "" when it is not known."""
+    reading = _Reading(verl, vllm, python)
+    begin = entries(reading.verl, reading.tree, lambda name: reading.imported_at(name) is not None)
+    unseen = reading.unread.get(registry(reading.verl))
+    if unseen is not None and unseen.kind != "syntax":
+        return Unknown(f"which rollouts this verl has cannot be seen: {unseen.reason}")
     if not begin:
         return Absent(f"{verl.folder} has no vLLM rollout where verl keeps it")
     reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
@@ -36,7 +43,7 @@ def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
         placed
         for module in sorted(later)
         if (uses := reading.uses(module)) is not None
-        for placed in _placed(uses, reached, reading.read)
+        for placed in _placed(uses, reached, reading)
     ]
     missing = tuple(_quoted(reading.located([use for use in found if use.resolution != "present"])))
     return VllmUses(
@@ -45,13 +52,29 @@ def read_trees(verl: Tree, vllm: Tree) -> VllmUses | Unknown:
         missing,
         len(found) - len(missing),
         tuple(reached),
-        tuple(
-            replace(
-                reading.unread[name], paths=tuple(path for path in reached if name in reached[path].modules)
-            )
-            for name in sorted(reading.unread)
-        ),
+        tuple(_unread(reached, reading)),
     )
+
+
+def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
+    """What could not be read or is not there, each once, with the paths that fail with it."""
+    loaded = {
+        name: tuple(path for path in reached if name in reached[path].modules)
+        for name in sorted({name for part in reached.values() for name in part.modules})
+    }
+    for entry in {entry.path: entry for _, entry in sorted(reading.unread.items())}.values():
+        yield entry if entry.kind == "reader" else replace(entry, paths=loaded.get(entry.module, ()))
+    for name, paths in loaded.items():
+        if (lacking := reading.lacks(name)) is not None:
+            yield replace(lacking, paths=paths)
+    blamed: dict[str, tuple[Unread, set[str]]] = {}
+    for name, (file, why) in sorted(reading.sources.unread.items()):
+        if reading.vllm.own_name(name) == name:
+            entry = reading.described(file, why)
+            blamed.setdefault(entry.path, (entry, set()))[1].update(reading.needed.get(name, ()))
+    for entry, stopped in blamed.values():
+        certain = entry.kind != "reader"
+        yield replace(entry, paths=tuple(path for path in reached if certain and path in stopped))
 
 
 def _quoted(uses: Iterable[VllmUse]) -> Iterator[VllmUse]:
@@ -69,13 +92,15 @@ def _quoted(uses: Iterable[VllmUse]) -> Iterator[VllmUse]:
 class _Reading:
     """The two trees while they are compared. Syntax trees are dropped as soon as a module has been read."""
 
-    def __init__(self, verl: Tree, vllm: Tree) -> None:
+    def __init__(self, verl: Tree, vllm: Tree, python: str) -> None:
         self.verl = SourceTree(Path(verl.folder), verl.module, "verl", _WATCHED)
         self.vllm = SourceTree(Path(vllm.folder), vllm.module)
         self.version = vllm.version
         self.sources = Sources([self.verl, self.vllm])
         self.read: dict[str, Uses] = {}
         self.unread: dict[str, Unread] = {}
+        self.needed: dict[str, set[str]] = {}
+        self._may_be_newer = not python or _release(python) > sys.version_info[:2]
 
     def tree(self, name: str) -> ast.Module | None:
         """Parse a verl module. None when there is none, or none that can be read."""
@@ -93,7 +118,7 @@ class _Reading:
             except RecursionError:
                 found = None
             if found is None:
-                self.unread[name] = Unread(name, str(file.path), "it is nested too deeply")
+                self.unread[name] = Unread(name, str(file.path), "it is nested too deeply", kind="reader")
                 return None
             self.read[name] = found
         return self.read[name]
@@ -109,17 +134,55 @@ class _Reading:
 
     def _parsed(self, name: str) -> tuple[ast.Module, bytes] | None:
         file = self.verl.locate(name)
+        if file is not None and file.kind == "hidden":
+            self.unread[name] = self.described(file, Unreadable(file.why))
         if file is None or file.kind not in {"module", "package"}:
             return None
         source = read(file.path)
-        tree = source if isinstance(source, Unreadable) else parse(source, file.path)
-        if isinstance(tree, Unreadable) or isinstance(source, Unreadable):
-            why = source if isinstance(source, Unreadable) else tree
-            self.unread[name] = Unread(
-                name, str(file.path), why.reason if isinstance(why, Unreadable) else ""
-            )
+        tree = parse(source, file.path) if isinstance(source, bytes) else source
+        if isinstance(tree, Unreadable):
+            self.unread[name] = self.described(file, tree)
+        return (tree, source) if isinstance(tree, ast.Module) and isinstance(source, bytes) else None
+
+    def described(self, file: ModuleFile, why: Unreadable) -> Unread:
+        """What is to be said about a file that cannot be read. Syntax may be newer than what the doctor knows."""
+        kind: Literal["syntax", "file", "reader"] = "syntax"
+        if why.by == "file":
+            kind = "file"
+        elif why.by == "reader" or (why.by == "syntax" and self._may_be_newer):
+            kind = "reader"
+        return Unread(file.name, str(file.path), why.reason, line=why.line, kind=kind)
+
+    def lacks(self, name: str) -> Unread | None:
+        """Where verl imports or registers a module of its own that it does not have; None for any other."""
+        above = name.rpartition(".")[0]
+        if not self._is_missing(name) or may_be_built(name.rpartition(".")[2]) or self._is_missing(above):
             return None
-        return tree, source
+        around = self.verl.locate(above)
+        source = read(around.path) if around is not None and around.kind == "package" else b""
+        if isinstance(source, Unreadable) or b"__path__" in source:
+            return None  # it may lie elsewhere
+        by_registry = self.verl.locate(registry(self.verl))
+        path = str(by_registry.path if by_registry else self.verl.folder)
+        found = next(_importing(self.read.values(), name), None) or self.imported_at(name)
+        return found or Unread(name, path, f"there is no module {name}", kind="missing")
+
+    def _is_missing(self, name: str) -> bool:
+        return self.verl.own_name(name) == name and self.verl.locate(name) is None
+
+    def imported_at(self, name: str) -> Unread | None:
+        """Where any module of verl imports one that is not there, or something below it: looked for in all files."""
+        for path in self.verl.files():
+            source, own = read(path), self.verl.name_of(path)
+            if isinstance(source, Unreadable) or not own or name.rpartition(".")[2].encode() not in source:
+                continue
+            tree = parse(source, path)
+            if not isinstance(tree, Unreadable):
+                file = ModuleFile(own, path, "package" if path.name == "__init__.py" else "module")
+                with suppress(RecursionError):
+                    for found in _importing([read_imports(tree, file, self.verl)], name):
+                        return found
+        return None
 
     def located(self, uses: list[VllmUse]) -> list[VllmUse]:
         """Say for each name that a module lacks where it is defined now, if that is one place."""
@@ -156,7 +219,21 @@ def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
     return found
 
 
-def _placed(uses: Uses, reached: dict[str, Reach], everything: dict[str, Uses]) -> Iterator[VllmUse]:
+def _importing(modules: Iterable[Uses], name: str) -> Iterator[Unread]:
+    """The places that import a module or something below it, as the evidence that verl wants it."""
+    for uses in modules:
+        for entry in sorted(uses.imports, key=lambda entry: entry.conditional):
+            if entry.module == name or entry.module.startswith(f"{name}."):
+                reason = f"there is no module {entry.module}"
+                yield Unread(entry.module, uses.path, reason, line=entry.line, kind="missing")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a Python version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterator[VllmUse]:
     """Say for each use of a module on which paths it is run, and under which condition."""
     for use in uses.uses:
         loaded = tuple(path for path, part in reached.items() if uses.module in part.modules)
@@ -165,10 +242,13 @@ def _placed(uses: Uses, reached: dict[str, Reach], everything: dict[str, Uses]) 
         )
         if use.unit in uses.dead:
             use = replace(use, guard=use.guard or f"{use.unit}() is for other vLLM releases")  # noqa: PLW2901
-        when = " and ".join(use.when)
+        certain = tuple(path for path in run if not unmet(use.when, reached[path].sent))
+        when = "" if certain else " and ".join(use.when)
         if use.unit and not run and use.resolution == "missing":
-            when = " and ".join(filter(None, (condition_of(use.unit, uses, everything), when)))
-        yield _fact(use, uses.path, loaded if when else run, when)
+            when = " and ".join(filter(None, (condition_of(use.unit, uses, reading.read), when)))
+        for module in use.unread if not use.guard else ():
+            reading.needed.setdefault(module, set()).update(certain)
+        yield _fact(use, uses.path, loaded if when else certain, when)
 
 
 def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> VllmUse:

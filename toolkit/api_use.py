@@ -18,7 +18,8 @@ class Use:
     """One use. `unit` is the function or method it stands in ("" for the module's own level).
 
     `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to come,
-    "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss.
+    "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss. `unread` are modules
+    that an import needs and that could not be read.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Use:
     nearest: str = ""
     reason: str = ""
     read_from: str = ""
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Import:
     unit: str
     conditional: bool
     guarded: bool = False
+    line: int = 0
 
 
 @dataclass(slots=True)
@@ -49,7 +52,8 @@ class Uses:
     """All that was read from one module.
 
     `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
-    it. `units` maps each function or method to its class, if it has one. `dead` are functions that are mentioned here
+    it. `sent` are the names of methods that each unit has others run, as in `collective_rpc("init_worker")`. `units` maps
+    each function or method to its class, if it has one. `dead` are functions that are mentioned here
     only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
     """
 
@@ -59,6 +63,7 @@ class Uses:
     imports: list[Import] = field(default_factory=list)
     mentions: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     calls: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    sent: dict[str, set[str]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from verl_doctor.toolkit.api_calls import Fit, keyword_fit, nearest, places_fit
@@ -14,11 +14,13 @@ from verl_doctor.toolkit.api_use import Context, Import, Resolution, Use, Uses, 
 from verl_doctor.toolkit.api_values import Bound, Instance, Reader, Value, describe, signature_of_call
 from verl_doctor.toolkit.py_classes import mro
 from verl_doctor.toolkit.py_resolve import Answer, Missing, Present, Sources
-from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_source import dotted, text_of, walk
 from verl_doctor.toolkit.py_summary import absolute
 from verl_doctor.toolkit.py_symbols import Class, Function, Module
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+# Has the workers run the method whose name it is given.
+_SENDS = "collective_rpc"
 
 
 def read_uses(tree: ast.Module, module: Module, sources: Sources, package: str, version: str) -> Uses:
@@ -26,7 +28,7 @@ def read_uses(tree: ast.Module, module: Module, sources: Sources, package: str, 
     reader = Reader(sources, module, package, version)
     walker = _Walker(reader, Scopes(reader))
     walker.block(tree.body, Context(walker.scopes.of_module(tree)))
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names = {node.id for node in walk(tree) if isinstance(node, ast.Name)}
     walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.live)
     return walker.found
 
@@ -227,6 +229,8 @@ class _Walker:
                 self.scopes.patched.add(name)
         if called := dotted(node.func).rpartition(".")[2]:
             _note(self.found.calls, called, context)
+            if called == _SENDS and not context.when and not context.guard:
+                self.found.sent.setdefault(context.unit, set()).update(_method_sent(node))
         callee = self.reader.value(node.func, context.scope)
         self.spreads.update(node, context)
         if not self._is_watched(callee):
@@ -263,42 +267,41 @@ class _Walker:
     # --- imports
 
     def _import(self, node: ast.Import | ast.ImportFrom, context: Context) -> None:
-        sources, package = self.reader.sources, self.scopes.package
         if isinstance(node, ast.Import):
             for alias in node.names:
-                self._imported(alias.name, "", sources.import_module(alias.name), position(alias), context)
+                self._imported(alias.name, "", position(alias), context)
             return
-        source = absolute(node, package)
+        source = absolute(node, self.scopes.package)
         for alias in node.names:
-            if alias.name == "*":
-                self._imported(source, "", sources.import_module(source), position(alias), context)
-            else:
-                self._imported(
-                    source, alias.name, sources.import_name(source, alias.name), position(alias), context
-                )
+            self._imported(source, "" if alias.name == "*" else alias.name, position(alias), context)
 
-    def _imported(
-        self, source: str, name: str, answer: Answer, at: tuple[int, int], context: Context
-    ) -> None:
-        own = self.reader.sources.own_name(source)
+    def _imported(self, source: str, name: str, at: tuple[int, int], context: Context) -> None:
+        sources = self.reader.sources
+        own = sources.own_name(source)
         if own is None:
             return
         if own.partition(".")[0] != self.reader.package:
-            self._own_import(own, name, context)
+            self._own_import(own, name, at[0], context)
             return
+        sources.touched.clear()
+        answer = sources.import_name(source, name) if name else sources.import_module(source)
+        unread = tuple(sorted(sources.touched))
         reason = "" if isinstance(answer, Present) else answer.reason
         read_from = answer.read_from if isinstance(answer, Missing) else ""
         resolution = _resolution(answer)
         guard = context.caught("import", answer)
-        self._record(
-            "import", f"{own}:{name}" if name else own, at, resolution, context, guard, "", reason, read_from
-        )
+        name = f"{own}:{name}" if name else own
+        self._record("import", name, at, resolution, context, guard, "", reason, read_from, unread)
 
-    def _own_import(self, module: str, name: str, context: Context) -> None:
+    def _own_import(self, module: str, name: str, line: int, context: Context) -> None:
         conditional = bool(context.when or context.guard or any(context.handlers))
         file = self.reader.sources.file_of(f"{module}.{name}") if name else None
-        target = f"{module}.{name}" if file is not None and file.kind in {"module", "package"} else module
-        self.found.imports.append(Import(target, context.unit, conditional, bool(context.guard)))
+        target = (
+            f"{module}.{name}"
+            if file is not None and file.kind in {"module", "package", "hidden"}
+            else module
+        )
+        self.found.imports.append(Import(target, context.unit, conditional, bool(context.guard), line))
 
     # --- recording
 
@@ -358,10 +361,12 @@ class _Walker:
         nearest: str = "",
         reason: str = "",
         read_from: str = "",
+        unread: tuple[str, ...] = (),
     ) -> None:
         guard = guard or context.caught(kind, None)
+        when, unit = context.when, context.unit
         self.found.uses.append(
-            Use(kind, name, *at, resolution, context.unit, context.when, guard, nearest, reason, read_from)
+            Use(kind, name, *at, resolution, unit, when, guard, nearest, reason, read_from, unread)
         )
 
     def _mention(self, name: str, context: Context) -> None:
@@ -376,6 +381,14 @@ def _note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: Cont
     when = (*context.when, context.guard) if context.guard else context.when
     if name not in known or len(when) < len(known[name]):
         known[name] = when
+
+
+def _method_sent(node: ast.Call) -> Iterator[str]:
+    """The literal name of the method in `collective_rpc("init_worker")`, however it is given."""
+    named = [keyword.value for keyword in node.keywords if keyword.arg == "method"]
+    for given in [*node.args[:1], *named]:
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            yield given.value
 
 
 def _resolution(answer: Answer) -> Resolution:
@@ -393,7 +406,7 @@ def _error(use: Use) -> str:
 def _imports_others(node: ast.Try, reader: Reader) -> bool:
     """Whether the body imports packages that are not read here, so that it may fail for a reason of its own."""
     for part in node.body:
-        for inner in ast.walk(part):
+        for inner in walk(part):
             names = (
                 [alias.name for alias in inner.names]
                 if isinstance(inner, ast.Import)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.remember import remembered
@@ -51,12 +53,19 @@ class VllmUse:
 
 @dataclass(frozen=True)
 class Unread:
-    """A module of verl that is there and cannot be parsed: why, and the paths that load it."""
+    """A module of verl or vLLM that could not be read: why, and the paths that fail with it.
+
+    `kind` says whether its text is no Python ("syntax"), the file or its folder cannot be read ("file"), verl imports it
+    at this place while it is not there ("missing"), or only the doctor cannot read it, perhaps because it is written
+    for a newer Python than the doctor's ("reader").
+    """
 
     module: str
     path: str
     reason: str
     paths: tuple[str, ...] = ()
+    line: int = 0
+    kind: Literal["syntax", "file", "missing", "reader"] = "syntax"
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class VllmUses:
     """All uses on the rollout paths and in what they may load later.
 
     `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
-    has at all. `unread` are modules of verl that could not be read.
+    has at all. `unread` are modules that they need and that could not be read.
     """
 
     verl: Tree
@@ -76,16 +85,18 @@ class VllmUses:
 
 
 @collector(timeout=20)
-def vllm_uses(verl: VerlTrees, vllm: VllmTree) -> VllmUses | Unknown:
+def vllm_uses(verl: VerlTrees, vllm: VllmTree, interpreter: Interpreter | Unknown) -> VllmUses | Unknown:
     """Read the verl tree that the job would import, and from vLLM those modules that it uses."""
     pair = (verl.imported, vllm.tree)
+    python = "" if isinstance(interpreter, Unknown) else interpreter.version
 
     def read() -> VllmUses | Unknown:
         from verl_doctor.toolkit.api_trees import read_trees  # noqa: PLC0415 - 20 ms that only a first look is worth
 
-        return read_trees(*pair)
+        return read_trees(*pair, python)
 
-    return remembered(VllmUses, pair, [Path(tree.folder) for tree in pair], read)
+    about = (*pair, python, sys.version_info[:2])
+    return remembered(VllmUses, about, [Path(tree.folder) for tree in pair], read)
 
 
 def rollouts(uses: VllmUses) -> tuple[str, ...]:

@@ -17,10 +17,11 @@ def definitions(tree: SourceTree, names: Iterable[str]) -> dict[str, tuple[str, 
     pattern = re.compile(
         rf"^(?:class|def|async def) ({any_name})\b|^({any_name})\s*(?::[^=\n]*)?=(?!=)".encode(), re.MULTILINE
     )
+    words = [name.encode() for name in wanted]
     found: dict[str, list[str]] = {name: [] for name in wanted}
     for path in tree.files():
         source = read(path)
-        if isinstance(source, Unreadable):
+        if isinstance(source, Unreadable) or not any(word in source for word in words):
             continue
         for match in pattern.finditer(source):
             name, module = (match[1] or match[2]).decode(), tree.name_of(path)

@@ -39,9 +39,13 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something that is there, while what it is stays unknown: a compiled module, a name bound in two ways."""
+    """Something that is there, while what it is stays unknown: a compiled module, a name bound in two ways.
+
+    `hidden`: not even whether it is there can be seen.
+    """
 
     why: str
+    hidden: bool = False
 
 
 Definition = Module | Class | Function | Attribute | Variable | External | Opaque
@@ -75,11 +79,17 @@ _Seen = frozenset[tuple[str, str]]
 
 
 class Sources:
-    """Several source trees, summarised one module at a time and only when asked."""
+    """Several source trees, summarised one module at a time and only when asked.
+
+    `unread` are the modules asked for that could not be read. Those that an answer met are added to `touched`, which
+    is for the caller to clear.
+    """
 
     def __init__(self, trees: Iterable[SourceTree]) -> None:
         self._trees = tuple(trees)
         self._modules: dict[str, Module | Opaque | None] = {}
+        self.unread: dict[str, tuple[ModuleFile, Unreadable]] = {}
+        self.touched: set[str] = set()
 
     def own_name(self, dotted: str) -> str | None:
         """The canonical spelling of a name that lies in one of the trees."""
@@ -92,6 +102,8 @@ class Sources:
         """The summary of a module by its canonical name; None when there is no such module."""
         if name not in self._modules:
             self._modules[name] = self._read(name)
+        if name in self.unread:
+            self.touched.add(name)
         return self._modules[name]
 
     def file_of(self, name: str) -> ModuleFile | None:
@@ -112,9 +124,11 @@ class Sources:
         for end in range(1, len(parts) + 1):
             part = ".".join(parts[:end])
             module = self.module(part)
+            if isinstance(module, Opaque) and module.hidden:
+                return Unresolved(module.why)
             if module is None:
                 parent = self.module(".".join(parts[: end - 1])) if end > 1 else None
-                if _may_be_built(parts[end - 1]) or (isinstance(parent, Module) and parent.open):
+                if may_be_built(parts[end - 1]) or (isinstance(parent, Module) and parent.open):
                     return Unresolved(f"{part} may be compiled or made at run time")
                 where = parent.path if isinstance(parent, Module) else ""
                 return Missing("module", f"there is no module {part}", where)
@@ -162,12 +176,18 @@ class Sources:
             return Module(name, str(file.path), is_package=True)
         if file.kind == "compiled":
             return Opaque(f"{name} is compiled")
+        if file.kind == "hidden":
+            return self._unread(name, file, Unreadable(file.why))
         source = read(file.path)
         tree = self._tree(name)
         if tree is not None and not isinstance(source, Unreadable) and tree.about not in source:
             return Opaque(f"{name} says nothing about {tree.about.decode()}")
         parsed = source if isinstance(source, Unreadable) else parse(source, file.path)
-        return Opaque(parsed.reason) if isinstance(parsed, Unreadable) else _summary(parsed, file)
+        return self._unread(name, file, parsed) if isinstance(parsed, Unreadable) else _summary(parsed, file)
+
+    def _unread(self, name: str, file: ModuleFile, why: Unreadable) -> Opaque:
+        self.unread[name] = file, why
+        return Opaque(why.reason, hidden=file.kind == "hidden")
 
     def _resolve(self, dotted: str, seen: _Seen) -> Answer:
         name = self.own_name(dotted)
@@ -201,6 +221,8 @@ class Sources:
         if name in module.names:
             return self._bound(module, name, module.names[name], seen)
         if module.is_package and (inner := self.module(f"{module.name}.{name}")) is not None:
+            if isinstance(inner, Opaque) and inner.hidden:
+                return Unresolved(inner.why)
             return Present(inner)
         if name in _IMPLICIT:
             return Present(Variable(name, module.name, 1))
@@ -215,7 +237,7 @@ class Sources:
                 return self._served(module, name, module.lazy.table[name], seen)
             if not module.lazy.complete:
                 reason = reason or f"{module.name} has a __getattr__ that cannot be read"
-        if reason or _may_be_built(name):
+        if reason or may_be_built(name):
             return Unresolved(reason or f"{module.name}.{name} may be compiled")
         return Missing("name", f"{module.name} has no {name}", module.path)
 
@@ -298,6 +320,6 @@ def _summary(tree: ast.Module, file: ModuleFile) -> Module | Opaque:
         return Opaque(f"{file.path} is nested too deep")
 
 
-def _may_be_built(name: str) -> bool:
+def may_be_built(name: str) -> bool:
     """Compiled extensions and generated files (`_C`, `_version`, `vllm_flash_attn`) are not in every source tree."""
     return name.startswith("_") or name == "vllm_flash_attn"

@@ -7,6 +7,7 @@ end the run.
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import threading
 import warnings
@@ -18,24 +19,36 @@ from typing import Literal
 # Larger than any module that a person wrote; generated tables of this size say nothing about an interface.
 _LARGEST = 8 * 1024 * 1024
 _COMPILED = (".so", ".pyd")
+# These say that there is no such folder. Any other error leaves open what is in it.
+_NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 # What is done about warnings is one setting for all threads.
 _PARSING = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that is there, and why its contents stay unknown."""
+    """A file that is there, and why its contents stay unknown.
+
+    `by` says what stands in the way: the file system, a text that is no Python of any release, the syntax at this line,
+    or a limit of the reader itself.
+    """
 
     reason: str
+    by: Literal["file", "damage", "syntax", "reader"] = "file"
+    line: int = 0
 
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """Where a module lies. A `namespace` is a folder without `__init__.py`; its path is the folder."""
+    """Where a module lies. A `namespace` is a folder without `__init__.py`; its path is the folder.
+
+    A `hidden` one lies in a folder that may not be read: name and path are the folder's, `why` is the reason.
+    """
 
     name: str
     path: Path
-    kind: Literal["module", "package", "compiled", "namespace"]
+    kind: Literal["module", "package", "compiled", "namespace", "hidden"]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +64,7 @@ class SourceTree:
     alias: str = ""
     about: bytes = b""
     _listings: dict[Path, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
+    _hidden: dict[Path, str] = field(default_factory=dict, repr=False, compare=False)
 
     def own_name(self, dotted: str) -> str | None:
         """The tree's own spelling of a dotted name, or None for a name of another package."""
@@ -67,6 +81,8 @@ class SourceTree:
         path = self.folder.joinpath(*parts)
         if "__init__.py" in self._files(path):
             return ModuleFile(name, path / "__init__.py", "package")
+        if path in self._hidden:
+            return self._hidden_below(parts)
         if not parts:
             return None
         siblings = self._files(path.parent)
@@ -75,7 +91,19 @@ class SourceTree:
         for sibling in siblings:
             if sibling.startswith(f"{path.name}.") and sibling.endswith(_COMPILED):
                 return ModuleFile(name, path.with_name(sibling), "compiled")
+        if path.parent in self._hidden:
+            return self._hidden_below(parts)
         return ModuleFile(name, path, "namespace") if self._files(path) else None
+
+    def _hidden_below(self, parts: list[str]) -> ModuleFile | None:
+        """The first folder on the way to a module that may not be read."""
+        for end in range(len(parts) + 1):
+            folder = self.folder.joinpath(*parts[:end])
+            self._files(folder)
+            if folder in self._hidden:
+                name = ".".join([self.name, *parts[:end]])
+                return ModuleFile(name, folder, "hidden", self._hidden[folder])
+        return None
 
     def name_of(self, path: Path) -> str | None:
         """The dotted name of a source file of this tree."""
@@ -98,8 +126,10 @@ class SourceTree:
         if folder not in self._listings:
             try:
                 self._listings[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone, thousands of them
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
                 self._listings[folder] = frozenset()
+                if isinstance(error, OSError) and error.errno not in _NO_FOLDER:
+                    self._hidden[folder] = f"{folder} cannot be read: {error.strerror or error}"
         return self._listings[folder]
 
 
@@ -107,7 +137,7 @@ def read(path: Path) -> bytes | Unreadable:
     """The bytes of a source file."""
     try:
         if path.stat().st_size > _LARGEST:
-            return Unreadable(f"{path} is larger than {_LARGEST} bytes")
+            return Unreadable(f"{path} is larger than {_LARGEST} bytes", "reader")
         return path.read_bytes()
     except (OSError, ValueError) as error:
         return Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}")
@@ -120,9 +150,14 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
             warnings.simplefilter("ignore")  # other people's invalid escapes are not our subject
             return ast.parse(source, str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
+        number = (error.lineno or 0) if isinstance(error, SyntaxError) else 0
+        line = f" (line {number})" if number else ""
         said = error.msg if isinstance(error, SyntaxError) else str(error) or "nested too deeply"
-        return Unreadable(f"{path} cannot be parsed: {type(error).__name__}: {said}{line}")
+        reason = f"{path} cannot be parsed: {type(error).__name__}: {said}{line}"
+        if isinstance(error, (RecursionError, MemoryError)):
+            return Unreadable(reason, "reader")
+        # No Python reads zero bytes; any other syntax may be that of a newer one.
+        return Unreadable(reason, "damage" if b"\0" in source else "syntax", number)
 
 
 def parse_expression(text: str) -> ast.expr | None:
@@ -131,6 +166,27 @@ def parse_expression(text: str) -> ast.expr | None:
     if isinstance(tree, Unreadable) or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         return None
     return tree.body[0].value
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node below one, and itself, in the order of `ast.walk` and in half of its time."""
+    found = [node]
+    for part in found:
+        yield part
+        for value in vars(part).values():
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [entry for entry in value if isinstance(entry, ast.AST)]
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below a node, and itself, whatever block it stands in. No expression is looked at."""
+    found = [node]
+    for part in found:
+        yield part
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found += getattr(part, name, ())
 
 
 def dotted(node: ast.expr | None) -> str:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_source import dotted, statements, text_of, walk
 from verl_doctor.toolkit.py_summary_class import class_of, function_of, is_type_checking
 from verl_doctor.toolkit.py_symbols import Alias, Binding, Lazy, Module, Variable
 
@@ -133,7 +133,7 @@ class _Reader:
 
     def _globals(self, function: ast.AST) -> None:
         """A function may bind a module's name through `global`."""
-        for node in ast.walk(function):
+        for node in statements(function):
             if isinstance(node, ast.Global):
                 for name in node.names:
                     self.names.bind(name, Variable(name, self.name, node.lineno), conditional=True)
@@ -141,7 +141,7 @@ class _Reader:
     def _watch_for_hidden_writes(self, node: ast.stmt, *, has_blocks: bool) -> None:
         if has_blocks:
             return
-        for part in ast.walk(node):
+        for part in walk(node):
             if (
                 isinstance(part, ast.Call)
                 and isinstance(part.func, ast.Name)
@@ -240,7 +240,7 @@ def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
     """The expressions of a statement, without the statements that it holds."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            yield from ast.walk(child)
+            yield from walk(child)
 
 
 def _lazy(reader: _Reader) -> Lazy | None:
@@ -291,7 +291,7 @@ def _served(
 def _all_tables(function: ast.FunctionDef, reader: _Reader) -> dict[str, str]:
     """Every table that the function mentions: what is in one is served, what is in none may be."""
     found: dict[str, str] = {}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Name):
             found |= reader.tables.get(node.id) or {}
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.py_source import dotted, text_of
+from verl_doctor.toolkit.py_source import dotted, statements, text_of, walk
 from verl_doctor.toolkit.py_symbols import Attribute, Class, Function, Parameter, Role, Signature
 
 # Decorators that leave a function's parameters as they are written. `deprecate_kwargs` and its kin are vLLM's own
@@ -82,7 +82,7 @@ def class_of(node: ast.ClassDef, module: str, outer: str = "") -> Class:
     """Summarise a class: its own members, and what its methods store on `self`."""
     reader = _ClassReader(node, module, outer)
     reader.block(node.body)
-    for statement in ast.walk(node):
+    for statement in statements(node):
         if isinstance(statement, _Functions):
             reader.stored(statement)
     return Class(
@@ -163,7 +163,7 @@ class _ClassReader:
         if not arguments:
             return
         this = arguments[0].arg
-        for node in ast.walk(function):
+        for node in walk(function):
             match node:
                 case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store()) if name == this:
                     self.members.setdefault(attr, Attribute(attr, self.module, node.lineno))
@@ -185,12 +185,12 @@ def _returns_cls(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     this = node.args.args[0].arg
     made = {
         statement.targets[0].id
-        for statement in ast.walk(node)
+        for statement in statements(node)
         if isinstance(statement, ast.Assign)
         and isinstance(statement.targets[0], ast.Name)
         and _calls(statement.value, this)
     }
-    returned = [statement.value for statement in ast.walk(node) if isinstance(statement, ast.Return)]
+    returned = [statement.value for statement in statements(node) if isinstance(statement, ast.Return)]
     return bool(returned) and all(
         _calls(value, this) or (isinstance(value, ast.Name) and value.id in made) for value in returned
     )

@@ -43,7 +43,7 @@ def remembered(
 
 
 def fingerprint(folders: Iterable[Path]) -> str:
-    """A digest of the name, size, inode and time of every Python source below the folders, and of their compiled siblings' names."""
+    """A digest of the name, size, inode and times of every Python source below the folders, and of their compiled siblings' names."""
     digest = hashlib.sha256()
     for folder in folders:
         for line in sorted(_seen(str(folder))):
@@ -63,7 +63,8 @@ def _seen(folder: str) -> Iterator[str]:
         elif entry.name.endswith(".py"):
             with contextlib.suppress(OSError):
                 info = entry.stat()
-                yield f"{entry.path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\n"
+                # The last one tells a change of rights too: what could be read may be hidden now.
+                yield f"{entry.path}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ino}\0{info.st_ctime_ns}\n"
         elif entry.name.endswith(".so"):
             yield f"{entry.path}\n"
 

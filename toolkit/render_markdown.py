@@ -29,7 +29,8 @@ def render(report: Report) -> Iterator[str]:
             f"{escaped(tree['version'])} in {code(tree['folder'])}" if tree else "not found"
         )
     yield from (
-        f"* {path.path}: {_WORDS[path.state]} {', '.join((*path.because, *path.not_asked))}".rstrip()
+        f"* {path.path}: {_WORDS[path.state]} {', '.join(path.because or path.not_asked)}".rstrip()
+        + (f" (under some setting: {', '.join(path.may_stop)})" if path.may_stop else "")
         for path in report.paths
     )
     yield ""

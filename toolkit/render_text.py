@@ -112,6 +112,8 @@ def _path(path: PathVerdict, longest: int) -> Iterator[Text]:
     line.append(words, style=style)
     if path.because:
         line.append(f": {', '.join(path.because)}", style="dim")
+    elif path.state == "starts" and path.may_stop:
+        line.append(f" by default; under some settings: {', '.join(path.may_stop)}", style="dim")
     elif path.not_asked:
         line = Text(
             f"  {path.path:<{longest}}  not judged: {', '.join(path.not_asked)} not selected", style="dim"

@@ -44,13 +44,15 @@ class PathVerdict:
     """Whether one path of a job, for instance "async rollout", would start.
 
     "starts" means that every rule that judges the path ran and found nothing that stops it. `because` names the rules
-    that say otherwise or could not be judged, `not_asked` those that were not selected.
+    that say otherwise or could not be judged, `not_asked` those that were not selected, `may_stop` those that found what
+    stops it under some setting.
     """
 
     path: str
     state: PathState
     because: tuple[str, ...] = ()
     not_asked: tuple[str, ...] = ()
+    may_stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,14 +138,17 @@ def status_of(findings: Iterable[Finding]) -> Status:
 def _path_verdict(path: str, results: Iterable[CheckResult], not_asked: Iterable[str]) -> PathVerdict:
     known = list(results)
     stopping = tuple(result.code for result in known if _stops(result, path))
+    may_stop = tuple(
+        result.code for result in known if any(path in finding.may_stop for finding in result.findings)
+    )
     if stopping:
-        return PathVerdict(path, "stops", stopping)
+        return PathVerdict(path, "stops", stopping, may_stop=may_stop)
     judges = [result for result in known if path in result.paths]
     silent = tuple(
         result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}
     )
     others = tuple(not_asked)
-    return PathVerdict(path, "unknown" if silent or others else "starts", silent, others)
+    return PathVerdict(path, "unknown" if silent or others else "starts", silent, others, may_stop)
 
 
 def _stops(result: CheckResult, path: str) -> bool:
@@ -169,7 +174,8 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def _path(path: PathVerdict) -> dict[str, Any]:
-    return {**asdict(path), "because": list(path.because), "not_asked": list(path.not_asked)}
+    lists = {name: list(getattr(path, name)) for name in ("because", "not_asked", "may_stop")}
+    return {**asdict(path), **lists}
 
 
 def _result(result: CheckResult, fix_safety: Mapping[str, str]) -> dict[str, Any]:
@@ -193,6 +199,7 @@ def _finding(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
         "also": [asdict(location) for location in finding.also],
         "remedy": finding.remedy,
         "stops": list(finding.stops),
+        "may_stop": list(finding.may_stop),
         "node": finding.node,
         "fix": {"id": known, "safety": fix_safety[known]} if known else None,
     }

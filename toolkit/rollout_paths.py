@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.api_use import Import, Uses
@@ -16,28 +17,48 @@ _SERVER = "workers.rollout.vllm_rollout.vllm_async_server"
 _REGISTRY = ("workers.rollout.base", "_ROLLOUT_REGISTRY")
 # Through 0.5 a worker imports this inside a function, in every run with vLLM and FSDP.
 _SHARDING = "workers.sharding_manager.fsdp_vllm"
+_ASKS_FOR_METHOD = re.compile(r"(?P<name>\w+) (?P<is>==|!=) '(?P<method>\w+)'")
 
 
 @dataclass(slots=True)
 class Reach:
-    """What one path runs: modules that it imports, and functions ("module:Class.method") that it calls for sure."""
+    """What one path runs: modules that it imports, and functions ("module:Class.method") that it calls for sure.
+
+    `sent` are the names of methods that it has its workers run.
+    """
 
     modules: set[str] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
+    sent: set[str] = field(default_factory=set)
 
 
-def entries(verl: SourceTree, parsed: Callable[[str], ast.Module | None]) -> dict[str, tuple[str, ...]]:
-    """The modules with which each path begins. A path that this verl does not have is not listed."""
-    registered = _registered(verl, parsed(f"{verl.name}.{_REGISTRY[0]}"))
+def registry(verl: SourceTree) -> str:
+    """The module in which verl lists its rollouts, from 0.6 on."""
+    return f"{verl.name}.{_REGISTRY[0]}"
+
+
+def entries(
+    verl: SourceTree, parsed: Callable[[str], ast.Module | None], is_imported: Callable[[str], bool]
+) -> dict[str, tuple[str, ...]]:
+    """The modules with which each path begins. A path that this verl does not have is not listed.
+
+    A module that is not there still begins a path when another one registers or imports it.
+    """
+
+    def known(name: str) -> bool:
+        return verl.locate(name) is not None or is_imported(name)
+
+    rollout, server, sharding = (f"{verl.name}.{name}" for name in (_ROLLOUT, _SERVER, _SHARDING))
+    registered = _registered(verl, parsed(registry(verl)))
     also: tuple[str, ...] = ()
-    if not registered and _is_module(verl, _ROLLOUT):
-        registered = dict.fromkeys(("sync", "async"), f"{verl.name}.{_ROLLOUT}")
-        also = (f"{verl.name}.{_SHARDING}",)
+    if not registered and known(rollout):
+        registered = dict.fromkeys(("sync", "async"), rollout)
+        also = (sharding,) if verl.locate(sharding) is not None else ()
     found = {}
     if "sync" in registered:
-        found[SYNC] = _existing(verl, registered["sync"], *also)
-    if "async" in registered and _is_module(verl, _SERVER):
-        found[ASYNC] = _existing(verl, registered["async"], f"{verl.name}.{_SERVER}", *also)
+        found[SYNC] = _named(registered["sync"], *also)
+    if "async" in registered and known(server):
+        found[ASYNC] = _named(registered["async"], server, *also)
     return found
 
 
@@ -60,12 +81,8 @@ def _registered(verl: SourceTree, tree: ast.Module | None) -> dict[str, str]:
     return found
 
 
-def _is_module(verl: SourceTree, name: str) -> bool:
-    return verl.locate(f"{verl.name}.{name}") is not None
-
-
-def _existing(verl: SourceTree, *names: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in names if name and verl.locate(name) is not None))
+def _named(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
@@ -92,6 +109,7 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
 
 def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None]) -> None:
     """Add the functions that are run for sure, given the modules that are loaded."""
+    found.sent |= {name for module in found.modules for name in _sent(module, found, read)}
     offered = _units_of(found, read)
     sites = _sites(found, read)
     methods = {
@@ -112,6 +130,7 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
             break
         optional |= more
     found.units |= methods.keys() - optional
+    found.units |= set(_receivers(found, read))
     calls = _sites(found, read, calls_only=True)
     while True:
         called = {
@@ -172,8 +191,43 @@ def _sites(
             continue
         for unit, names in (uses.calls if calls_only else uses.mentions).items():
             for name, when in names.items():
-                sites.setdefault(name, []).append((f"{module}:{unit}", when))
+                sites.setdefault(name, []).append((f"{module}:{unit}", unmet(when, found.sent)))
     return sites
+
+
+def _sent(module: str, found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
+    """The names of methods that the functions which are run have the workers run."""
+    uses = read(module)
+    for unit, names in (uses.sent if uses else {}).items():
+        if f"{module}:{unit}" in found.units:
+            yield from names
+
+
+def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
+    """The conditions that are left when these methods are sent to the workers.
+
+    `method == "init_worker"` holds in every run when "init_worker" is sent. So does a `method != "other"` beside it, as
+    an `elif` has it.
+    """
+    if not when or not sent:
+        return when
+    tests = [match for condition in when if (match := _ASKS_FOR_METHOD.fullmatch(condition))]
+    asked = {test["name"]: test["method"] for test in tests if test["is"] == "==" and test["method"] in sent}
+    held = {
+        test.string
+        for test in tests
+        if test["name"] in asked and (test["is"] == "==") == (test["method"] == asked[test["name"]])
+    }
+    return tuple(condition for condition in when if condition not in held)
+
+
+def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
+    """The functions that ask which of the methods that are sent they were given: they are run for each."""
+    for module in found.modules if found.sent else ():
+        uses = read(module)
+        for unit, names in (uses.mentions if uses else {}).items():
+            if unit and any(unmet(when, found.sent) != when for when in names.values()):
+                yield f"{module}:{unit}"
 
 
 def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> str:

@@ -47,8 +47,8 @@ class Finding:
     """One thing that is wrong: said in a sentence, proven by evidence, with the next step.
 
     `severity` is the rule's own unless the finding lowers it. `fix` names the fix that would help. `stops` names the
-    paths of a job (for instance "async rollout", or `EVERY_JOB`) that cannot run because of it. `also` are further places with the
-    same root cause.
+    paths of a job (for instance "async rollout", or `EVERY_JOB`) that cannot run because of it, `may_stop` those that
+    cannot under some setting. `also` are further places with the same root cause.
     """
 
     message: str
@@ -58,6 +58,7 @@ class Finding:
     severity: Severity | None = None
     fix: str | None = None
     stops: tuple[str, ...] = ()
+    may_stop: tuple[str, ...] = ()
     also: tuple[Location, ...] = ()
     node: str | None = None
 

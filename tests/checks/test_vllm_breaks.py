@@ -88,6 +88,72 @@ def test_a_place_that_stops_a_path_comes_before_one_that_does_not(tmp_path):
     assert finding.stops == ("async rollout",)
 
 
+FOLDED = {"a.py": "def f(x=1): ...", "b.py": ""}
+
+
+def test_breaks_of_one_module_that_only_a_setting_reaches_are_one_finding_of_a_rule(tmp_path):
+    server = """
+        def f(config):
+            if config.qat:
+                from vllm.a import X
+                from vllm.b import Y, Z
+            if config.fp8:
+                from vllm.a import X
+    """
+    ((code, finding),) = said(compare(tmp_path, server, FOLDED))
+    assert (code, finding.severity, finding.stops) == ("VLLM102", "warning", ())
+    assert [place.line for place in (finding.location, *finding.also) if place] == [4, 5, 7]
+    assert "imports 3 names" in finding.message
+    assert finding.message.endswith(": X, Y, Z (each only under some setting)")
+
+
+def test_breaks_with_one_circumstance_are_told_with_it(tmp_path):
+    server = "def f(config):\n    if config.qat:\n        from vllm.a import X\n        from vllm.b import Y"
+    ((_, finding),) = said(compare(tmp_path, server, FOLDED))
+    assert "config.qat" in finding.message
+
+
+def test_breaks_that_no_rollout_reaches_are_one_finding_for_information(tmp_path):
+    server = "def f(config):\n    if config.qat:\n        import verl.utils.one, verl.utils.two"
+    ((_, finding),) = said(
+        compare(
+            tmp_path, server, FOLDED, utils__one="from vllm.a import X", utils__two="from vllm.b import Y"
+        )
+    )
+    assert (finding.severity, finding.stops) == ("info", ())
+    assert finding.message.endswith(": X, Y (in a part of verl that the rollouts load only on demand)")
+
+
+def test_what_stops_a_path_stays_one_finding_for_each_cause(tmp_path):
+    server = """
+        from vllm.a import X
+        from vllm.b import Y
+        def f(config):
+            if config.qat:
+                from vllm.b import Z
+    """
+    found = [finding for _, finding in said(compare(tmp_path, server, FOLDED))]
+    assert [bool(finding.stops) for finding in found] == [True, True, False]
+
+
+def test_calls_and_attributes_are_folded_too(tmp_path):
+    server = """
+        import vllm
+        from vllm.a import f
+        def g(config):
+            if config.qat:
+                f(gone=1)
+                f(1, 2)
+                vllm.a.one
+                vllm.a.two
+    """
+    calls, attributes = said(compare(tmp_path, server, FOLDED))
+    assert "2 calls" in calls[1].message
+    assert "f(gone), f(2)" in calls[1].message
+    assert "2 attributes" in attributes[1].message
+    assert "one, two" in attributes[1].message
+
+
 def test_what_an_import_of_both_paths_lacks_stops_both(tmp_path):
     tree = verl(tmp_path, "")
     (tmp_path / "verl" / ROLLOUT).write_text("from vllm.a import X")
@@ -169,6 +235,25 @@ def test_the_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
     assert seen == expected
     assert len(errors) == len(expected)
     assert all("async rollout" in finding.stops for _, finding in errors)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("theirs", ["0.15.1", "0.18.1"])
+def test_what_the_server_sends_to_every_worker_breaks_every_start(wheel_tree, theirs):
+    """0.7.0 has each worker run "init_worker", which makes a WorkerWrapperBase as vLLM had it through 0.13."""
+    errors = [
+        finding for _, finding in said(real(wheel_tree, "0.7.0", theirs)) if finding.severity == "error"
+    ]
+    (finding,) = errors
+    assert finding.message.startswith("WorkerWrapperBase() is called with the keyword vllm_config")
+    assert finding.stops == ("async rollout",)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("ours", ["0.4.1", "0.5.0", "0.6.0", "0.6.1", "0.7.0", "0.8.0", "0.9.1"])
+def test_no_released_verl_lacks_a_module_of_its_own(wheel_tree, ours):
+    assert real(wheel_tree, ours, "0.12.0").unread == ()
 
 
 @pytest.mark.real

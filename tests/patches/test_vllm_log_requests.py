@@ -11,13 +11,14 @@ import pytest
 from source_trees import SERVER, vllm, write
 
 from verl_doctor.checks.vllm_log_requests_renamed import vllm_log_requests_renamed
-from verl_doctor.patches.vllm_log_requests import vllm_log_requests
+from verl_doctor.patches.vllm_log_requests import _repaired, vllm_log_requests
 from verl_doctor.toolkit.api_trees import read_trees
 from verl_doctor.toolkit.change import Refusal, ReplaceFile
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUses
 from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.py_edit import SourceText
 from verl_doctor.toolkit.testing import run_check
 
 # What the three generations of vLLM offer: before 0.10.1, 0.10.1 to 0.11.2, from 0.12.0 on.
@@ -205,6 +206,135 @@ FORMS = {
     "with tabs": "def start(disable):\n\treturn AsyncLLM.from_vllm_config(\n\t\tdisable_log_requests=disable,\n\t)\n",
     "after a comment": "def start(disable):\n    return AsyncEngineArgs(disable_log_requests=disable)  # noqa: E501\n",
     "a multi-line string before it": 'def start(disable):\n    return AsyncEngineArgs(model="""a\nb""", disable_log_requests=disable)\n',
+    "read from a method": (
+        "class Server:\n    def __init__(self, disable): self.disable, self.asked = disable, 0\n"
+        "    def _args(self):\n        self.asked += 1\n        return AsyncEngineArgs(disable_log_requests=self.disable)\n"
+        "    def start(self):\n        made = AsyncLLM.from_vllm_config(disable_log_requests=self._args().disable_log_requests)\n"
+        "        assert self.asked == 1\n        return made\n"
+        "def start(disable): return Server(disable).start()\n"
+    ),
+    "read from an item": (
+        "def start(disable):\n    eas = [AsyncEngineArgs(disable_log_requests=disable)]\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=eas[0].disable_log_requests)\n"
+    ),
+    "read from a name of unknown type": (
+        "class Server:\n    def start(self):\n        ea = self.cfg\n"
+        "        return AsyncLLM.from_vllm_config(disable_log_requests=bool(ea.disable_log_requests))\n"
+        "def start(disable):\n    one = Server()\n    one.cfg = AsyncEngineArgs(disable_log_requests=disable)\n    return one.start()\n"
+    ),
+    "read from a property that counts": (
+        "class Server:\n    asked = 0\n    @property\n    def cfg(self):\n        self.asked += 1\n"
+        "        return AsyncEngineArgs(disable_log_requests=self.disable)\n"
+        "    def start(self):\n        made = AsyncLLM.from_vllm_config(disable_log_requests=self.cfg.disable_log_requests)\n"
+        "        assert self.asked == 1\n        return made\n"
+        "def start(disable):\n    one = Server()\n    one.disable = disable\n    return one.start()\n"
+    ),
+    "read before it is passed": (
+        "def start(disable):\n    (ea,) = [AsyncEngineArgs(disable_log_requests=disable)]\n    quiet = ea.disable_log_requests\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet)\n"
+    ),
+    "read by getattr": (
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=getattr(one, 'disable_log_requests'))\n"
+    ),
+    "read by getattr from an item": (
+        "def start(disable):\n    eas = [AsyncEngineArgs(disable_log_requests=disable)]\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=getattr(eas[0], 'disable_log_requests'))\n"
+    ),
+    "read by getattr with a default": (
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+        "    quiet = getattr(one, 'disable_log_requests', not disable)\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet and getattr(one, 'disable_log_requests', False))\n"
+    ),
+    "a store by setattr": (
+        "def start(disable):\n    args = AsyncEngineArgs()\n    setattr(args, 'disable_log_requests', disable)\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=args.disable_log_requests)\n"
+    ),
+    "a store by setattr into what is computed": (
+        "def start(disable):\n    made = [AsyncEngineArgs()]\n    left = made * 2\n    setattr(left.pop(), 'disable_log_requests', disable)\n"
+        "    assert len(left) == 1\n    return AsyncLLM.from_vllm_config(disable_log_requests=made[0].disable_log_requests)\n"
+    ),
+    "a store into a name of unknown type": (
+        "def start(disable):\n    (ea,) = [AsyncEngineArgs()]\n    ea.disable_log_requests = disable\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=ea.disable_log_requests)\n"
+    ),
+    "a constant store into a name of unknown type": (
+        "def start(disable):\n    (ea,) = [AsyncEngineArgs()]\n    ea.disable_log_requests = True\n    if not disable:\n"
+        "        ea.disable_log_requests = False\n    return AsyncLLM.from_vllm_config(disable_log_requests=ea.disable_log_requests)\n"
+    ),
+    "a store into an item": (
+        "def start(disable):\n    eas = [AsyncEngineArgs()]\n    eas[0].disable_log_requests = disable\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=eas[0].disable_log_requests)\n"
+    ),
+    "a store computed in the order of Python": (
+        "def start(disable):\n    seen, one = [], AsyncEngineArgs(disable_log_requests=not disable)\n"
+        "    def see(it):\n        seen.append(it)\n        return it\n"
+        "    see(one).disable_log_requests = see(disable)\n    setattr(see(one), 'disable_log_requests', see(disable))\n"
+        "    assert seen == [disable, one, one, disable]\n    return one\n"
+    ),
+    "a store of what another reads": (
+        "def start(disable):\n    one, two = AsyncEngineArgs(disable_log_requests=disable), AsyncEngineArgs()\n"
+        "    two.disable_log_requests = one.disable_log_requests\n    return two\n"
+    ),
+    "a read in a dict": (
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+        "    kw = {'disable_log_requests': one.disable_log_requests}\n    return AsyncLLM.from_vllm_config(**kw)\n"
+    ),
+    "a read of unknown type in a dict": (
+        "def start(disable):\n    (ea,) = [AsyncEngineArgs(disable_log_requests=disable)]\n"
+        "    kw = {'stats': True, 'disable_log_requests': (ea.disable_log_requests)}\n    return AsyncLLM.from_vllm_config(**kw)\n"
+    ),
+    "a read as an item": (
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n    kw = {}\n"
+        "    kw['disable_log_requests'] = one.disable_log_requests\n    return AsyncLLM.from_vllm_config(**kw)\n"
+    ),
+    "a walrus": "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=(x := disable))\n    assert x is disable\n    return one\n",
+    "a walrus in an item": "def start(disable):\n    kw = {}\n    kw['disable_log_requests'] = (x := disable)\n    assert x is disable\n    return AsyncEngineArgs(**kw)\n",
+    "a walrus in a dict": "def start(disable):\n    kw = {'disable_log_requests': (x := disable)}\n    assert x is disable\n    return AsyncEngineArgs(**kw)\n",
+    "a dict with brackets over several lines": (
+        "def start(disable):\n    kw = {\n        'disable_log_requests': (\n            disable  # why :)\n        )  # so (\n        ,\n"
+        "        'model': 'm',\n    }\n    return AsyncEngineArgs(**kw)\n"
+    ),
+    "a call that catches the error": (
+        "def start(disable):\n    try:\n        return AsyncLLM.from_vllm_config(disable_log_requests=disable)\n    except TypeError:\n"
+        "        return AsyncEngineArgs(disable_log_requests=disable)\n"
+    ),
+    "a generator, a lambda, a walrus and await around the reads": (
+        "import asyncio\nasync def same(x): return x\nasync def go(disable):\n    ones = [AsyncEngineArgs()]\n"
+        "    ones[0].disable_log_requests = await same(disable)\n    quiet = all(o.disable_log_requests for o in ones)\n"
+        "    assert quiet is (lambda o: o.disable_log_requests)(*ones)\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=(await same(*ones)).disable_log_requests)\n"
+        "def start(disable): return asyncio.run(go(disable))\n"
+    ),
+    "a walrus in a store": "def start(disable):\n    one = AsyncEngineArgs()\n    one.disable_log_requests = (x := disable)\n    assert x is disable\n    return one\n",
+    "a walrus as the owner": (
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+        "    made = AsyncLLM.from_vllm_config(disable_log_requests=(x := one).disable_log_requests)\n    assert x is one\n    return made\n"
+    ),
+    "asked before it is read": (
+        "def start(disable):\n    (ea,) = [AsyncEngineArgs(disable_log_requests=disable)]\n"
+        "    quiet = ea.disable_log_requests if hasattr(ea, 'disable_log_requests') else not ea.enable_log_requests\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet)\n"
+    ),
+    "the author tells the names apart": (
+        "import inspect\ndef pick(make, quiet):\n    if 'enable_log_requests' in inspect.signature(make).parameters:\n"
+        "        return make(enable_log_requests=not quiet)\n    else:\n        return make(disable_log_requests=quiet)\n"
+        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+        "    return pick(AsyncLLM.from_vllm_config, one.disable_log_requests)\n"
+    ),
+    "a function of the file takes the name": (
+        "def make(disable_log_requests): return AsyncEngineArgs(disable_log_requests=disable_log_requests)\n"
+        "def start(disable): return make(disable_log_requests=disable)\n"
+    ),
+    "a class of the file takes the name": (
+        "class Mine:\n    def __init__(self, disable_log_requests): self.disable_log_requests = disable_log_requests\n"
+        "    def start(self): return AsyncEngineArgs(disable_log_requests=self.disable_log_requests)\n"
+        "def start(disable):\n    mine = Mine(disable_log_requests=disable)\n    assert mine.disable_log_requests is disable\n    return mine.start()\n"
+    ),
+    "verl's setting is looked up": (
+        "def start(disable, config=None):\n    config = config or {'quiet': disable}\n"
+        "    quiet = config.get('disable_log_requests', disable)\n    return AsyncEngineArgs(disable_log_requests=quiet)\n"
+    ),
     "inspect imported": "import inspect\ndef start(disable): return AsyncEngineArgs(disable_log_requests=disable)\n",
 }
 
@@ -264,6 +394,63 @@ def test_every_other_byte_is_kept(tmp_path):
     assert [row for row in after if "verl-doctor" not in row] == [
         row for row in before if "disable_log" not in row
     ]
+
+
+START = "def start(disable, ea, make):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
+# What cannot be made to work on both sides, and the reason that is given.
+REFUSED = {
+    "    del one.disable_log_requests\n": "it is deleted",
+    "    del ea.disable_log_requests\n": "it is deleted",
+    "    delattr(ea, 'disable_log_requests')\n": "it is deleted",
+    "    ea.disable_log_requests |= True\n": "not a plain one",
+    "    ea.disable_log_requests: bool = True\n": "not a plain one",
+    "    ea.disable_log_requests = ea.x = True\n": "not a plain one",
+    "    for ea.disable_log_requests in (True,): pass\n": "not a plain one",
+    "    make['disable_log_requests'] |= True\n": "not a plain one",
+    "    print(f'{ea.disable_log_requests}')\n": "inside an f-string",
+    "    make(disable_log_requests=disable)\n": "whether what gets this argument takes the old name cannot be told",
+    "    make(**{'disable_log_requests': disable})\n": "whether what gets this argument",
+    "    ea['disable_log_requests'] = disable\n": "whether what gets this argument",
+    "    setattr(ea, *('disable_log_requests', True))\n": "in a string, and what for cannot be told",
+    "    for name in ['disable_log_requests']: setattr(ea, name, True)\n": "in a string, and what for cannot be told",
+    "    vars(ea)['disable_log_requests'] = True\n": "whether what gets this argument",
+    "    vars(ea)['disable_log_requests']\n": "the dict in which it is looked up may have the new name",
+    "    ea.__dict__['disable_log_requests']\n": "the dict in which it is looked up may have the new name",
+    "    make = vars(ea); make.get('disable_log_requests')\n": "the dict in which it is looked up may have the new name",
+    "    ea.setdefault('disable_log_requests', True)\n": "in a string",
+    "    one.disable_log_requests = hasattr(one, 'disable_log_requests')\n": "its presence is asked for",
+    "    AsyncLLM.from_vllm_config(disable_log_requests=True, enable_log_requests=False)\n": "the same call passes enable_log_requests",
+    "    AsyncEngineArgs(disable_log_requests=True, *ea)\n": "an argument with *",
+    "    AsyncLLM.from_vllm_config().from_vllm_config(disable_log_requests=disable)\n": "what is called is itself computed",
+    "    [AsyncLLM][0].from_vllm_config(disable_log_requests=disable)\n": "cannot be told",
+    "    class Mine(AsyncEngineArgs): disable_log_requests: bool = True\n": "derived from a class of vLLM",
+    "    match ea:\n        case AsyncEngineArgs(disable_log_requests=True): pass\n": "a pattern reads it",
+    "    match disable:\n        case ea.disable_log_requests: pass\n": "a pattern reads it",
+    "    kw = {'disable_log_requests': disable}; AsyncEngineArgs(**kw); kw.get('disable_log_requests')\n": "it is looked up in kw",
+    "    kw = {'disable_log_requests': disable}; AsyncEngineArgs(**kw); 'disable_log_requests' in kw\n": "it is looked up in kw",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_work_on_both_sides_is_refused_with_its_line_and_reason(tmp_path, text):
+    plan = Case(tmp_path, logged(START + text).encode()).plan()
+    assert isinstance(plan, Refusal)
+    assert REFUSED[text] in plan.reason
+    assert f"{SERVER}:{4 + text.startswith('    match')}: " in plan.reason
+
+
+def test_the_edited_source_is_read_again_before_it_is_planned(tmp_path, monkeypatch):
+    """Whatever goes wrong while editing: an old name that is left is a refusal."""
+    monkeypatch.setattr("verl_doctor.patches.vllm_log_requests._Repair.edits", lambda _: [])
+    plan = Case(tmp_path, CALL.encode()).plan()
+    assert isinstance(plan, Refusal)
+    assert plan.reason.endswith(f"{SERVER}: line 6 of the edited source would still use disable_log_requests")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_repaired_file_has_nothing_left_to_repair(tmp_path, form):
+    once = Case(tmp_path, logged(FORMS[form]).encode()).repair()
+    assert _repaired(SourceText(once, "server.py"), [], "# again") == once
 
 
 @pytest.mark.parametrize(

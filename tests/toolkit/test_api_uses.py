@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from source_trees import compare, missing, only, vllm, write
+from source_trees import SERVER, compare, missing, only, verl, vllm, write
 
 from verl_doctor.toolkit.api_trees import read_trees
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_uses import VllmUses
-from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.facts import Absent, Unknown
 
 ENGINE = {
     "__init__.py": "from vllm.engine import AsyncArgs, Args\n__version__ = '0.12.0'",
@@ -311,6 +316,237 @@ def test_a_tree_without_a_vllm_rollout_is_not_judged(tmp_path):
 def test_a_module_that_cannot_be_read_is_named(tmp_path):
     found = compare(tmp_path, "import verl.utils.bad", ENGINE, utils__bad="def f(: vllm")
     assert [file.module for file in found.unread] == ["verl.utils.bad"]
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *below: Path) -> None:
+    """Let nobody list or open what is below these: root, who runs tests in a container, may read everything."""
+
+    def guarded(real: Callable[..., Any]) -> Callable[..., Any]:
+        def act(path: Path, *rest: Any, **more: Any) -> Any:
+            if set(below) & {Path(path), *Path(path).parents}:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return real(path, *rest, **more)
+
+        return act
+
+    monkeypatch.setattr(os, "listdir", guarded(os.listdir))
+    monkeypatch.setattr(Path, "read_bytes", guarded(Path.read_bytes))
+
+
+def test_a_verl_whose_rollouts_cannot_be_seen_is_not_called_one_without_rollouts(tmp_path, monkeypatch):
+    trees = verl(tmp_path, ""), vllm(tmp_path, ENGINE)
+    refuse(monkeypatch, tmp_path / "verl" / "workers")
+    found = read_trees(*trees)
+    assert isinstance(found, Unknown)
+    assert not isinstance(found, Absent)
+    assert f"{tmp_path / 'verl' / 'workers'} cannot be read: Permission denied" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("hidden", "module"),
+    [
+        ("utils", "verl.utils"),
+        ("utils/used.py", "verl.utils.used"),
+        (SERVER, "verl.workers.rollout.vllm_rollout.vllm_async_server"),
+    ],
+)
+def test_what_may_not_be_read_in_verl_stops_the_paths_that_load_it(tmp_path, monkeypatch, hidden, module):
+    trees = (
+        verl(
+            tmp_path,
+            "from verl.utils.used import x",
+            utils__used="",
+            utils__unused="",
+            workers__rollout__base="",
+        ),
+        vllm(tmp_path, ENGINE),
+    )
+    refuse(monkeypatch, tmp_path / "verl" / hidden)
+    found = read_trees(*trees)
+    assert isinstance(found, VllmUses)
+    (unread,) = found.unread
+    assert (unread.module, unread.path, unread.kind) == (module, str(tmp_path / "verl" / hidden), "file")
+    assert unread.paths == ("async rollout",)
+    assert "Permission denied" in unread.reason
+
+
+@pytest.mark.parametrize("hidden", ["sub", "sub/a.py"])
+def test_what_may_not_be_read_in_vllm_is_unknown_and_said(tmp_path, monkeypatch, hidden):
+    trees = verl(tmp_path, "from vllm.sub.a import X\nX.gone"), vllm(tmp_path, {"sub/a.py": "class X: ..."})
+    refuse(monkeypatch, tmp_path / "vllm" / hidden)
+    found = read_trees(*trees)
+    assert isinstance(found, VllmUses)
+    assert missing(found) == []
+    assert {use.resolution for use in found.uses} == {"unknown"}
+    (unread,) = found.unread
+    assert (unread.path, unread.kind, unread.paths) == (
+        str(tmp_path / "vllm" / hidden),
+        "file",
+        ("async rollout",),
+    )
+
+
+REGISTRY = """
+    _ROLLOUT_REGISTRY = {('vllm', 'async'): 'verl.workers.rollout.vllm_rollout.A'}
+"""
+REPLICA = """
+    def replica_class(backend):
+        if backend == "vllm":
+            from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
+            return vLLMReplica
+"""
+
+
+@pytest.mark.parametrize("how", ["deleted", "a dangling link"])
+def test_a_server_that_verl_imports_and_does_not_have_stops_its_path(tmp_path, how):
+    trees = (
+        verl(tmp_path, "", workers__rollout__base=REGISTRY, workers__rollout__replica=REPLICA),
+        vllm(tmp_path, ENGINE),
+    )
+    server = tmp_path / "verl" / SERVER
+    server.unlink()
+    if how != "deleted":
+        server.symlink_to("/nowhere")
+    found = read_trees(*trees)
+    assert isinstance(found, VllmUses)
+    assert found.paths == ("async rollout",)
+    (unread,) = found.unread
+    assert unread.module == "verl.workers.rollout.vllm_rollout.vllm_async_server"
+    assert unread.paths == ("async rollout",)
+    if how == "deleted":
+        assert (unread.kind, Path(unread.path).name, unread.line) == ("missing", "replica.py", 4)
+
+
+def test_a_package_that_the_registry_names_and_that_is_not_there_stops_its_path(tmp_path):
+    trees = verl(tmp_path, "", workers__rollout__base=REGISTRY), vllm(tmp_path, ENGINE)
+    write(tmp_path / "verl", {"workers/rollout/replica.py": REPLICA})
+    shutil.rmtree((tmp_path / "verl" / SERVER).parent)
+    found = read_trees(*trees)
+    assert isinstance(found, VllmUses)
+    assert [(file.kind, file.paths) for file in found.unread] == [("missing", ("async rollout",))]
+
+
+def test_a_module_of_its_own_that_verl_lacks_stops_the_paths_that_import_it(tmp_path):
+    found = compare(tmp_path, "import os\nfrom verl.utils.gone import x", ENGINE)
+    (unread,) = found.unread
+    assert (unread.module, unread.line, unread.kind) == ("verl.utils.gone", 2, "missing")
+    assert unread.paths == ("async rollout",)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "try:\n    from verl.utils.gone import x\nexcept ImportError:\n    x = None",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from verl.utils.gone import x",
+        "def f(config):\n    if config.qat:\n        from verl.utils.gone import x",
+        "def f():\n    from verl.utils.gone import x\ndef g(config):\n    if config.qat:\n        f()",
+        "from verl.utils import _generated",
+        "import verl._version",
+        "from verl.utils import function_of_the_package",
+        "from contextlib import suppress\nwith suppress(ImportError):\n    from verl.utils.gone import x",
+        "import verl.utils.quiet",
+    ],
+)
+def test_a_module_that_need_not_be_there_is_no_alarm(tmp_path, server):
+    others = {
+        "utils__quiet": "import contextlib\nwith contextlib.suppress(ImportError):\n    import verl.utils.gone",
+    }
+    assert compare(tmp_path, server, ENGINE, **others).unread == ()
+
+
+def test_a_module_of_a_package_that_is_spread_over_several_folders_is_no_alarm(tmp_path):
+    trees = verl(tmp_path, "import verl.spread.gone"), vllm(tmp_path, ENGINE)
+    spread = "from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)"
+    write(tmp_path / "verl", {"spread/__init__.py": spread})
+    found = read_trees(*trees)
+    assert isinstance(found, VllmUses)
+    assert found.unread == ()
+
+
+def test_vllms_own_file_that_is_no_python_stops_the_paths_that_import_it(tmp_path):
+    files = {**ENGINE, "bad.py": "x = 1\ndef half(:\n", "a/__init__.py": "from vllm.bad import X"}
+    server = "from vllm.a import X\ndef f(config):\n    if config.qat:\n        import vllm.other"
+    trees = verl(tmp_path, server), vllm(tmp_path, {**files, "other.py": "def half(:"})
+    found = read_trees(*trees, "3.10.1")
+    assert isinstance(found, VllmUses)
+    assert [(file.module, file.line, file.kind, file.paths) for file in found.unread] == [
+        ("vllm.bad", 2, "syntax", ("async rollout",)),
+        ("vllm.other", 1, "syntax", ()),
+    ]
+
+
+@pytest.mark.parametrize("python", ["", "3.99.1"])
+@pytest.mark.parametrize("where", ["verl", "vllm"])
+def test_syntax_that_a_newer_python_may_know_is_not_called_damage(tmp_path, python, where):
+    newer = "type X = (int"  # no Python knows it: the doctor's cannot tell
+    trees = (
+        verl(tmp_path, "import verl.utils.bad\nimport vllm.bad", utils__bad=newer if where == "verl" else ""),
+        vllm(tmp_path, {"bad.py": newer if where == "vllm" else ""}),
+    )
+    found = read_trees(*trees, python)
+    assert isinstance(found, VllmUses)
+    assert [
+        (file.module, file.kind, file.paths) for file in found.unread if file.module.startswith(where)
+    ] == [("verl.utils.bad" if where == "verl" else "vllm.bad", "reader", ())]
+
+
+SENDER = """
+    from verl.workers.rollout.vllm_rollout.worker import Worker
+    class Executor:
+        def _init_executor(self):
+            {}
+"""
+RECEIVER = """
+    from vllm.engine import Args
+    class Worker:
+        async def loop(self, socket):
+            method = socket.receive()
+            await self._execute(method)
+        async def _execute(self, method, *args):
+            if method == "init_worker":
+                return self._init_worker(*args)
+            elif method == "load_model":
+                Args(in_place=1)
+            else:
+                return self.engine.run(method)
+        def _init_worker(self):
+            Args(gone=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ("self.collective_rpc('init_worker', args=())", {"gone"}),
+        ("self.collective_rpc(method='init_worker')", {"gone"}),
+        ("self.collective_rpc('load_model')", {"in_place"}),
+        ("self.collective_rpc('sleep')", set()),
+        ("self.collective_rpc(some_method)", set()),
+        ("if self.config.qat:\n                self.collective_rpc('init_worker')", set()),
+    ],
+)
+def test_what_verl_sends_to_its_workers_is_run_there(tmp_path, sent, expected):
+    found = compare(
+        tmp_path, SENDER.format(sent), ENGINE, workers__rollout__vllm_rollout__worker=RECEIVER,
+        workers__rollout__base=REGISTRY,
+    )  # fmt: skip
+    assert {use.last for use in found.uses if use.breaks and not use.when} == expected
+    assert {use.last for use in found.uses if use.breaks} == {"gone", "in_place"}
+
+
+def test_a_function_that_asks_for_something_else_is_not_run_by_what_is_sent(tmp_path):
+    server = """
+        class Server:
+            def start(self):
+                self.collective_rpc("init_worker")
+            def load(self, quantization):
+                if quantization == "fp8":
+                    from vllm.engine import one
+                if quantization != "none":
+                    from vllm.engine import two
+    """
+    found = compare(tmp_path, server, ENGINE)
+    assert {use.when for use in found.uses} == {"quantization == 'fp8'", "quantization != 'none'"}
 
 
 def test_no_file_below_the_trees_is_written(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -275,6 +277,62 @@ def test_definitions_are_found_by_text(tmp_path):
 
 def test_nothing_is_searched_when_nothing_is_missing(tmp_path):
     assert definitions(SourceTree(tmp_path / "none", "pkg"), []) == {}
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path, why: int = errno.EACCES) -> None:
+    """Let nobody list a folder or what is below it: root, who runs tests in a container, may read everything."""
+    real = os.listdir
+
+    def listdir(path: Path) -> list[str]:
+        if folder in (path, *path.parents):
+            raise OSError(why, os.strerror(why), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+
+
+@pytest.mark.parametrize("why", [errno.EACCES, errno.EIO, errno.ELOOP, errno.ESTALE])
+@pytest.mark.parametrize("name", ["pkg.sub", "pkg.sub.a", "pkg.sub.a.b"])
+def test_what_lies_in_a_folder_that_may_not_be_read_is_hidden_and_never_absent(
+    tmp_path, monkeypatch, name, why
+):
+    write(tmp_path / "pkg", {"sub/a.py": "x = 1"})
+    refuse(monkeypatch, tmp_path / "pkg" / "sub", why)
+    made = Sources([SourceTree(tmp_path / "pkg", "pkg")])
+    file = made.file_of(name)
+    assert file is not None
+    assert (file.name, file.path, file.kind) == ("pkg.sub", tmp_path / "pkg" / "sub", "hidden")
+    assert os.strerror(why) in file.why
+    for answer in (made.import_module(name), made.import_name(name, "x"), made.import_name("pkg", "sub")):
+        assert isinstance(answer, Unresolved)
+        assert "cannot be read" in answer.reason
+    assert isinstance(made.import_module("pkg.gone"), Missing)
+
+
+def test_no_folder_and_a_file_in_its_place_are_absent(tmp_path):
+    tree = SourceTree(write(tmp_path / "pkg", {"a.py": ""}), "pkg")
+    assert tree.locate("pkg.gone.b") is None
+    assert tree.locate("pkg.a.b") is None
+    assert tree.locate("pkg." + 300 * "x") is None
+
+
+def test_what_could_not_be_read_is_told_with_the_answer_that_met_it(sources):
+    made = sources(a="from pkg.b import thing", b="def half(:", c="thing = 1")
+    made.import_name("pkg.c", "thing")
+    assert made.touched == set()
+    made.import_name("pkg.a", "thing")
+    assert made.touched == {"pkg.b"}
+    assert made.unread["pkg.b"][1].line == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "by"),
+    [(b"x = (", "syntax"), (b"x = 1\0", "damage"), (b"-" * 100_000 + b"1", "reader")],
+)
+def test_what_stands_in_the_way_is_said(source, by):
+    found = parse(source, Path("x.py"))
+    assert isinstance(found, Unreadable)
+    assert found.by == by
 
 
 def test_a_package_is_a_module(sources):
