@@ -80,6 +80,10 @@ def _said(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
             return message, "a file that may be read", f"make it readable to the job, or reinstall {package}"
         case "reader":
             message = f"{file.module} was not judged: the Python that runs verl-doctor cannot parse it"
-            return message, "source that this Python can parse", "let the doctor run under the Python of the job"
+            return (
+                message,
+                "source that this Python can parse",
+                "let the doctor run under the Python of the job",
+            )
     message = f"{damaged}{file.module} cannot be read as Python"
     return message, "Python source", f"mend the file, or reinstall {package}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from conftest import cannot_run
 from environments import install, interpreter, look_at, site_packages
 
 from verl_doctor.toolkit import fact_resolution
@@ -324,7 +325,7 @@ def really_resolved(site: Path, tool: str, **environ: str) -> Resolution:
     home.mkdir()
     path = os.environ["PATH"] + os.pathsep + str(Path(sys.executable).parent) if tool == "uv" else ""
     if tool == "uv" and shutil.which("uv", path=path) is None:
-        pytest.skip("there is no uv here")
+        cannot_run("there is no uv here")
     machine = Machine(
         environ={
             "PATH": path,
