@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Config, load
-from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.fact_plugins import PluginProblems
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
@@ -35,6 +35,8 @@ class Session:
     registry: Registry
     selection: Selection
     facts_file: Path | None = None
+    begun: list[Collection] = field(default_factory=list)
+    """What was begun while the rules were loaded, for the first look."""
 
     def look(self) -> Collection:
         """A fresh collection: nothing that an earlier look saw is remembered."""
@@ -45,6 +47,8 @@ class Session:
             Marker: Marker(self.config.marker),
             PluginProblems: self.registry.problems,
         }
+        if self.begun:
+            given[Interpreter] = self.begun.pop().get(Interpreter)
         if self.facts_file is not None:
             given = {**factsfile.load(self.facts_file, self.registry.collectors), **given}
         return Collection(self.registry.collectors, given)
@@ -86,6 +90,9 @@ def open_session(
     machine = Machine()
     target = discover(options, machine)
     announce(target)
+    begun = Collection((interpreter,), {Machine: machine, Target: target})
+    if facts_file is None:
+        begun.start((Interpreter,))
     config = load(machine.cwd)
     known = registry.load(config.disable_plugins)
     named = (
@@ -107,7 +114,7 @@ def open_session(
     selection = Selection(select or config.select, ignore, costs, config.ignore)
     if not any(selection.wants(check) for check in known.checks):
         raise UsageError("no rule is left to run: what is selected is ignored again")
-    return Session(machine, target, config, known, selection, facts_file)
+    return Session(machine, target, config, known, selection, facts_file, [] if facts_file else [begun])
 
 
 def version() -> str:
