@@ -179,12 +179,6 @@ FORMS = {
         "            disable  # why\n            or False\n        ),\n    )\n"
     ),
     "a backslash": "def start(disable):\n    x = AsyncEngineArgs(model='m', \\\n        disable_log_requests=disable)\n    return x\n",
-    "a dict": "def start(disable):\n    kwargs = {'model': 'm', 'disable_log_requests': disable}\n    return AsyncEngineArgs(**kwargs)\n",
-    "a dict with brackets": "def start(disable):\n    kwargs = {'disable_log_requests': (disable), 'model': 'm'}\n    return AsyncEngineArgs(**kwargs)\n",
-    "a dict where it stands": "def start(disable):\n    return AsyncEngineArgs(**{'disable_log_requests': disable})\n",
-    "a call of dict": "def start(disable):\n    kwargs = dict(disable_log_requests=disable)\n    return AsyncEngineArgs(**kwargs)\n",
-    "an item": "def start(disable):\n    kwargs = {}\n    kwargs['disable_log_requests'] = disable\n    return AsyncEngineArgs(**kwargs)\n",
-    "an update": "def start(disable):\n    kwargs = {}\n    kwargs.update(disable_log_requests=disable)\n    return AsyncEngineArgs(**kwargs)\n",
     "a store": "def start(disable):\n    args = AsyncEngineArgs()\n    args.disable_log_requests = disable\n    return args\n",
     "read and passed to another": (
         "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
@@ -233,27 +227,6 @@ FORMS = {
         "def start(disable):\n    (ea,) = [AsyncEngineArgs(disable_log_requests=disable)]\n    quiet = ea.disable_log_requests\n"
         "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet)\n"
     ),
-    "read by getattr": (
-        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
-        "    return AsyncLLM.from_vllm_config(disable_log_requests=getattr(one, 'disable_log_requests'))\n"
-    ),
-    "read by getattr from an item": (
-        "def start(disable):\n    eas = [AsyncEngineArgs(disable_log_requests=disable)]\n"
-        "    return AsyncLLM.from_vllm_config(disable_log_requests=getattr(eas[0], 'disable_log_requests'))\n"
-    ),
-    "read by getattr with a default": (
-        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
-        "    quiet = getattr(one, 'disable_log_requests', not disable)\n"
-        "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet and getattr(one, 'disable_log_requests', False))\n"
-    ),
-    "a store by setattr": (
-        "def start(disable):\n    args = AsyncEngineArgs()\n    setattr(args, 'disable_log_requests', disable)\n"
-        "    return AsyncLLM.from_vllm_config(disable_log_requests=args.disable_log_requests)\n"
-    ),
-    "a store by setattr into what is computed": (
-        "def start(disable):\n    made = [AsyncEngineArgs()]\n    left = made * 2\n    setattr(left.pop(), 'disable_log_requests', disable)\n"
-        "    assert len(left) == 1\n    return AsyncLLM.from_vllm_config(disable_log_requests=made[0].disable_log_requests)\n"
-    ),
     "a store into a name of unknown type": (
         "def start(disable):\n    (ea,) = [AsyncEngineArgs()]\n    ea.disable_log_requests = disable\n"
         "    return AsyncLLM.from_vllm_config(disable_log_requests=ea.disable_log_requests)\n"
@@ -269,32 +242,14 @@ FORMS = {
     "a store computed in the order of Python": (
         "def start(disable):\n    seen, one = [], AsyncEngineArgs(disable_log_requests=not disable)\n"
         "    def see(it):\n        seen.append(it)\n        return it\n"
-        "    see(one).disable_log_requests = see(disable)\n    setattr(see(one), 'disable_log_requests', see(disable))\n"
-        "    assert seen == [disable, one, one, disable]\n    return one\n"
+        "    see(one).disable_log_requests = see(disable)\n"
+        "    assert seen == [disable, one]\n    return one\n"
     ),
     "a store of what another reads": (
         "def start(disable):\n    one, two = AsyncEngineArgs(disable_log_requests=disable), AsyncEngineArgs()\n"
         "    two.disable_log_requests = one.disable_log_requests\n    return two\n"
     ),
-    "a read in a dict": (
-        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
-        "    kw = {'disable_log_requests': one.disable_log_requests}\n    return AsyncLLM.from_vllm_config(**kw)\n"
-    ),
-    "a read of unknown type in a dict": (
-        "def start(disable):\n    (ea,) = [AsyncEngineArgs(disable_log_requests=disable)]\n"
-        "    kw = {'stats': True, 'disable_log_requests': (ea.disable_log_requests)}\n    return AsyncLLM.from_vllm_config(**kw)\n"
-    ),
-    "a read as an item": (
-        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n    kw = {}\n"
-        "    kw['disable_log_requests'] = one.disable_log_requests\n    return AsyncLLM.from_vllm_config(**kw)\n"
-    ),
     "a walrus": "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=(x := disable))\n    assert x is disable\n    return one\n",
-    "a walrus in an item": "def start(disable):\n    kw = {}\n    kw['disable_log_requests'] = (x := disable)\n    assert x is disable\n    return AsyncEngineArgs(**kw)\n",
-    "a walrus in a dict": "def start(disable):\n    kw = {'disable_log_requests': (x := disable)}\n    assert x is disable\n    return AsyncEngineArgs(**kw)\n",
-    "a dict with brackets over several lines": (
-        "def start(disable):\n    kw = {\n        'disable_log_requests': (\n            disable  # why :)\n        )  # so (\n        ,\n"
-        "        'model': 'm',\n    }\n    return AsyncEngineArgs(**kw)\n"
-    ),
     "a call that catches the error": (
         "def start(disable):\n    try:\n        return AsyncLLM.from_vllm_config(disable_log_requests=disable)\n    except TypeError:\n"
         "        return AsyncEngineArgs(disable_log_requests=disable)\n"
@@ -316,24 +271,11 @@ FORMS = {
         "    quiet = ea.disable_log_requests if hasattr(ea, 'disable_log_requests') else not ea.enable_log_requests\n"
         "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet)\n"
     ),
-    "the author tells the names apart": (
-        "import inspect\ndef pick(make, quiet):\n    if 'enable_log_requests' in inspect.signature(make).parameters:\n"
-        "        return make(enable_log_requests=not quiet)\n    else:\n        return make(disable_log_requests=quiet)\n"
-        "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
-        "    return pick(AsyncLLM.from_vllm_config, one.disable_log_requests)\n"
-    ),
-    "a function of the file takes the name": (
-        "def make(disable_log_requests): return AsyncEngineArgs(disable_log_requests=disable_log_requests)\n"
-        "def start(disable): return make(disable_log_requests=disable)\n"
-    ),
-    "a class of the file takes the name": (
-        "class Mine:\n    def __init__(self, disable_log_requests): self.disable_log_requests = disable_log_requests\n"
-        "    def start(self): return AsyncEngineArgs(disable_log_requests=self.disable_log_requests)\n"
-        "def start(disable):\n    mine = Mine(disable_log_requests=disable)\n    assert mine.disable_log_requests is disable\n    return mine.start()\n"
-    ),
-    "verl's setting is looked up": (
-        "def start(disable, config=None):\n    config = config or {'quiet': disable}\n"
-        "    quiet = config.get('disable_log_requests', disable)\n    return AsyncEngineArgs(disable_log_requests=quiet)\n"
+    "asked by if before it is stored and read": (
+        "def start(disable):\n    (ea,) = [AsyncEngineArgs(disable_log_requests=disable)]\n"
+        "    if hasattr(ea, 'enable_log_requests'):\n        quiet = not ea.enable_log_requests\n"
+        "    else:\n        quiet = ea.disable_log_requests\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=quiet)\n"
     ),
     "inspect imported": "import inspect\ndef start(disable): return AsyncEngineArgs(disable_log_requests=disable)\n",
 }
@@ -373,7 +315,7 @@ def test_without_a_last_line_end_none_is_added(tmp_path, form):
         b"#!/usr/bin/python\n# coding: cp1252\nx = '\x80'\n",
     ],
 )
-@pytest.mark.parametrize("form", ["one line", "a dict", "read from a call"])
+@pytest.mark.parametrize("form", ["one line", "a store", "read from a call"])
 def test_encodings_stay_what_they_were(tmp_path, head, form):
     text = logged(FORMS[form]).encode()
     after = Case(tmp_path, head + text).repair()
@@ -397,51 +339,58 @@ def test_every_other_byte_is_kept(tmp_path):
 
 
 START = "def start(disable, ea, make):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
-# What cannot be made to work on both sides, and the reason that is given.
+# What is of no plain form, and what is said about it.
 REFUSED = {
-    "    del one.disable_log_requests\n": "it is deleted",
-    "    del ea.disable_log_requests\n": "it is deleted",
-    "    delattr(ea, 'disable_log_requests')\n": "it is deleted",
-    "    ea.disable_log_requests |= True\n": "not a plain one",
-    "    ea.disable_log_requests: bool = True\n": "not a plain one",
-    "    ea.disable_log_requests = ea.x = True\n": "not a plain one",
-    "    for ea.disable_log_requests in (True,): pass\n": "not a plain one",
-    "    make['disable_log_requests'] |= True\n": "not a plain one",
+    "    del one.disable_log_requests\n": "del one.disable_log_requests",
+    "    delattr(ea, 'disable_log_requests')\n": "delattr(ea, 'disable_log_requests')",
+    "    getattr(ea, 'disable_log_requests')\n": "getattr(ea, 'disable_log_requests')",
+    "    getattr(one, 'disable_log_requests', False)\n": "getattr(one, 'disable_log_requests', False)",
+    "    setattr(ea, 'disable_log_requests', disable)\n": "setattr(ea, 'disable_log_requests', disable)",
+    "    setattr(ea, *('disable_log_requests', True))\n": "('disable_log_requests', True)",
+    "    make.attrgetter('a.disable_log_requests')\n": "make.attrgetter('a.disable_log_requests')",
+    "    ea.disable_log_requests |= True\n": "ea.disable_log_requests |= True",
+    "    ea.disable_log_requests: bool = True\n": "ea.disable_log_requests: bool = True",
+    "    ea.disable_log_requests = ea.x = True\n": "ea.disable_log_requests = ea.x = True",
+    "    ea.disable_log_requests, x = 1, 2\n": "(ea.disable_log_requests, x)",
+    "    for ea.disable_log_requests in (True,): pass\n": "for ea.disable_log_requests in (True,): pass",
     "    print(f'{ea.disable_log_requests}')\n": "inside an f-string",
-    "    make(disable_log_requests=disable)\n": "whether what gets this argument takes the old name cannot be told",
-    "    make(**{'disable_log_requests': disable})\n": "whether what gets this argument",
-    "    ea['disable_log_requests'] = disable\n": "whether what gets this argument",
-    "    setattr(ea, *('disable_log_requests', True))\n": "in a string, and what for cannot be told",
-    "    for name in ['disable_log_requests']: setattr(ea, name, True)\n": "in a string, and what for cannot be told",
-    "    vars(ea)['disable_log_requests'] = True\n": "whether what gets this argument",
-    "    vars(ea)['disable_log_requests']\n": "the dict in which it is looked up may have the new name",
-    "    ea.__dict__['disable_log_requests']\n": "the dict in which it is looked up may have the new name",
-    "    make = vars(ea); make.get('disable_log_requests')\n": "the dict in which it is looked up may have the new name",
-    "    ea.setdefault('disable_log_requests', True)\n": "in a string",
-    "    one.disable_log_requests = hasattr(one, 'disable_log_requests')\n": "its presence is asked for",
+    "    make(disable_log_requests=disable)\n": "make is no plain name of something of vLLM that takes it",
+    "    def f(disable_log_requests): ...; f(disable_log_requests=1)\n": "f is no plain name of something of vLLM",
+    "    kw = dict(disable_log_requests=disable); AsyncEngineArgs(**kw)\n": "dict is no plain name of something of vLLM",
+    "    kw = {}; kw.update(disable_log_requests=disable); AsyncEngineArgs(**kw)\n": "kw.update is no plain name of something",
+    "    AsyncEngineArgs(**{'disable_log_requests': disable})\n": "{'disable_log_requests': disable}",
+    "    kw = {'disable_log_requests': disable}; AsyncEngineArgs(**kw)\n": "{'disable_log_requests': disable}",
+    "    kw = {}; kw['disable_log_requests'] = disable; AsyncEngineArgs(**kw)\n": "kw['disable_log_requests']",
+    "    make['disable_log_requests'] |= True\n": "make['disable_log_requests']",
+    "    vars(ea)['disable_log_requests'] = True\n": "vars(ea)['disable_log_requests']",
+    "    ea.get('disable_log_requests', disable)\n": "ea.get('disable_log_requests', disable)",
+    "    'disable_log_requests' in ea\n": "'disable_log_requests' in ea",
+    "    if hasattr(ea, 'disable_log_requests'): setattr(one, 'disable_log_requests', 1)\n": "setattr(one,",
+    "    for name in ['disable_log_requests']: setattr(ea, name, True)\n": "['disable_log_requests']",
+    "    one.disable_log_requests = hasattr(one, 'disable_log_requests')\n": "it is asked for, while line 4 would set enable_log_requests",
     "    AsyncLLM.from_vllm_config(disable_log_requests=True, enable_log_requests=False)\n": "the same call passes enable_log_requests",
-    "    AsyncEngineArgs(disable_log_requests=True, *ea)\n": "an argument with *",
-    "    AsyncLLM.from_vllm_config().from_vllm_config(disable_log_requests=disable)\n": "what is called is itself computed",
-    "    [AsyncLLM][0].from_vllm_config(disable_log_requests=disable)\n": "cannot be told",
-    "    class Mine(AsyncEngineArgs): disable_log_requests: bool = True\n": "derived from a class of vLLM",
-    "    match ea:\n        case AsyncEngineArgs(disable_log_requests=True): pass\n": "a pattern reads it",
-    "    match disable:\n        case ea.disable_log_requests: pass\n": "a pattern reads it",
-    "    kw = {'disable_log_requests': disable}; AsyncEngineArgs(**kw); kw.get('disable_log_requests')\n": "it is looked up in kw",
-    "    kw = {'disable_log_requests': disable}; AsyncEngineArgs(**kw); 'disable_log_requests' in kw\n": "it is looked up in kw",
+    "    AsyncEngineArgs(disable_log_requests=True, *ea)\n": "an argument with * follows it",
+    "    AsyncLLM.from_vllm_config().from_vllm_config(disable_log_requests=disable)\n": "is no plain name",
+    "    [AsyncLLM][0].from_vllm_config(disable_log_requests=disable)\n": "is no plain name",
+    "    class Mine(AsyncEngineArgs): disable_log_requests: bool = True\n": "class Mine has a field of that name and is derived from another",
+    "    match ea:\n        case AsyncEngineArgs(disable_log_requests=True): pass\n": "in a pattern",
+    "    match disable:\n        case ea.disable_log_requests: pass\n": "in a pattern",
+    "    match ea:\n        case {'disable_log_requests': x}: pass\n": "in a pattern",
 }
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_cannot_work_on_both_sides_is_refused_with_its_line_and_reason(tmp_path, text):
+def test_what_is_of_no_plain_form_is_refused_with_its_line_and_reason(tmp_path, text):
     plan = Case(tmp_path, logged(START + text).encode()).plan()
     assert isinstance(plan, Refusal)
+    assert "is used in a form that is not repaired automatically: " in plan.reason
     assert REFUSED[text] in plan.reason
     assert f"{SERVER}:{4 + text.startswith('    match')}: " in plan.reason
 
 
 def test_the_edited_source_is_read_again_before_it_is_planned(tmp_path, monkeypatch):
     """Whatever goes wrong while editing: an old name that is left is a refusal."""
-    monkeypatch.setattr("verl_doctor.patches.vllm_log_requests._Repair.edits", lambda _: [])
+    monkeypatch.setattr("verl_doctor.patches.vllm_log_requests._Repair.edits", lambda *_: [])
     plan = Case(tmp_path, CALL.encode()).plan()
     assert isinstance(plan, Refusal)
     assert plan.reason.endswith(f"{SERVER}: line 6 of the edited source would still use disable_log_requests")
@@ -451,20 +400,6 @@ def test_the_edited_source_is_read_again_before_it_is_planned(tmp_path, monkeypa
 def test_a_repaired_file_has_nothing_left_to_repair(tmp_path, form):
     once = Case(tmp_path, logged(FORMS[form]).encode()).repair()
     assert _repaired(SourceText(once, "server.py"), [], "# again") == once
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "def start(args: AsyncEngineArgs): return f'{args.disable_log_requests}'\n",
-        "def start(args: AsyncEngineArgs): args.disable_log_requests |= True\n",
-        "def start(args: AsyncEngineArgs): args.disable_log_requests, x = 1, 2\n",
-        "def start(args: AsyncEngineArgs): x = args.disable_log_requests = True\n",
-        "def start(disable):\n    from vllm.engine import AsyncEngineArgs as A\n    k = {'disable_log_requests': 1}\n    return A(**k)\n",
-    ],
-)
-def test_a_form_that_is_not_known_is_refused(tmp_path, text):
-    assert isinstance(Case(tmp_path, logged(text).encode()).plan(), Refusal)
 
 
 def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):
@@ -480,11 +415,24 @@ def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):
 
 def test_verls_own_setting_of_that_name_is_left_alone(tmp_path):
     text = (
+        'class Server:\n    "disable_log_requests"\n    def __init__(self, disable_log_requests):\n'
+        "        self.disable_log_requests = disable_log_requests  # disable_log_requests\n"
+        "    def start(self):\n        return AsyncLLM.from_vllm_config(disable_log_requests=self.disable_log_requests)\n"
+        "def start(disable): return Server(disable).start()\n"
+    )
+    after = Case(tmp_path, logged(text).encode()).repair()
+    assert after.decode().splitlines()[:5] == logged(text).splitlines()[:5]
+    for generation in GENERATIONS:
+        assert run(after, generation)["start"](True).logs is False
+        assert run(after, generation)["start"](False).logs is True
+
+
+def test_an_object_that_may_be_vllms_is_asked_even_if_it_is_verls(tmp_path):
+    text = (
         "class Config:\n    disable_log_requests = False\ndef start(disable, config=Config()):\n"
         "    config.disable_log_requests = disable\n    return AsyncLLM.from_vllm_config(disable_log_requests=config.disable_log_requests)\n"
     )
     after = Case(tmp_path, logged(text).encode()).repair()
-    assert b"    config.disable_log_requests = disable\n" in after
     for generation in GENERATIONS:
         assert run(after, generation)["start"](True).logs is False
         assert run(after, generation)["start"](False).logs is True
