@@ -53,7 +53,7 @@ def vllm_log_requests(
     changes: list[Change] = []
     try:
         for path in sorted(places):
-            recorded = [use for use in uses.uses if use.path == path and use.last == OLD and use.now == NEW]
+            recorded = [use for use in uses.uses if use.path == path and use.last == OLD]
             before = sources.read(path)
             if isinstance(before, Unreadable):
                 return Refusal(before.reason)
@@ -79,8 +79,10 @@ class _Repair:
 
     def __init__(self, source: SourceText, recorded: list[VllmUse]) -> None:
         self.source = source
-        self.recorded = {(use.line, use.column) for use in recorded}
-        broken = {(use.line, use.column) for use in recorded if not use.guard}
+        renamed = [use for use in recorded if use.now == NEW]
+        self.recorded = {(use.line, use.column) for use in renamed}
+        self.unknown = {(use.line, use.column): use.reason for use in recorded if use.resolution == "unknown"}
+        broken = {(use.line, use.column) for use in renamed if not use.guard}
         uses = list(_uses(source.tree))
         seen = {_position(node) for use in uses for node in (use.node, use.above[0])}
         for line, _ in sorted(self.recorded - seen):
@@ -102,8 +104,10 @@ class _Repair:
                 why = "inside an f-string"
             case _, ast.pattern() | ast.match_case():
                 why = "in a pattern"
-            case ast.Attribute(ctx=ast.Load(), value=owner) as read, _:
-                return read, partial(self._read, owner)
+            case ast.Attribute(ctx=ast.Load()), _ if callee := _passed_by_position(use):
+                why = f"what it means to {callee} by position cannot be told"
+            case ast.Attribute(ctx=ast.Load()) as read, _:
+                return read, partial(self._read, read)
             case ast.Attribute(ctx=ast.Store(), value=owner), ast.Assign(targets=[_], value=value) as store:
                 return store, partial(self._store, owner, value)
             case ast.keyword(value=value) as keyword, ast.Call(func=callee) as call:
@@ -119,8 +123,12 @@ class _Repair:
     def _obstacle(self, keyword: ast.keyword, call: ast.Call) -> str:
         """Why a keyword cannot be repaired, "" when it can."""
         callee = dotted(call.func)
-        if _position(keyword) not in self.recorded or callee in {"", "dict"} or callee.endswith(".update"):
-            return f"{text_of(call.func)} is no plain name of something of vLLM that takes it"
+        if _position(keyword) in self.unknown:
+            return f"what {text_of(call.func)} takes is unknown, {self.unknown[_position(keyword)]}"
+        if callee in {"", "dict"} or callee.endswith(".update"):
+            return f"{text_of(call.func)} is no plain name of something of vLLM"
+        if _position(keyword) not in self.recorded:
+            return f"{callee} is not known to be of vLLM and to take it"
         stars = [one for one in call.args if isinstance(one, ast.Starred)]
         if any(_position(star) > _position(keyword) for star in stars):
             return "an argument with * follows it"
@@ -142,10 +150,15 @@ class _Repair:
         bare = isinstance(node, (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Tuple))
         return f"({text})" if bare else text
 
-    def _read(self, owner: ast.expr) -> str:
+    def _read(self, node: ast.Attribute) -> str:
         """A conditional expression. An owner that is computed is handed to a lambda, to be computed once."""
+        owner = node.value
         name = owner.id if isinstance(owner, ast.Name) else "it"
         read = f'not {name}.{NEW} if hasattr({name}, "{NEW}") else {name}.{OLD}'
+        if (
+            _position(node) not in self.recorded
+        ):  # perhaps an object of verl's own, which may answer to any name
+            read = f'{name}.{OLD} if hasattr({name}, "{OLD}") else not {name}.{NEW}'
         return f"({read})" if isinstance(owner, ast.Name) else f"(lambda it: {read})({self._text(owner)})"
 
     def _store(self, owner: ast.expr, value: ast.expr) -> str:
@@ -168,7 +181,7 @@ class _Repair:
     def _inverted(self, value: ast.expr) -> str:
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):
             return str(not value.value)
-        if owner := self._name_read(value):
+        if (owner := self._name_read(value)) and _position(value) in self.recorded:
             return f'({owner}.{NEW} if hasattr({owner}, "{NEW}") else not {owner}.{OLD})'
         return f"not ({self._text(value)})"
 
@@ -180,6 +193,17 @@ class _Repair:
 
 def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _passed_by_position(use: _Use) -> str:
+    """Who gets what is read here as a positional argument, "" when nobody does, or one to whom it is just a value."""
+    for inner, around in zip((use.node, *use.above), use.above, strict=False):
+        if isinstance(around, ast.Call) and inner in around.args:
+            callee = text_of(around.func)
+            return "" if callee in {"bool", "print"} or callee.startswith("logg") else callee
+        if not isinstance(around, (ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.NamedExpr)):
+            return ""
+    return ""
 
 
 # --- which uses there are, and which of them work on both sides of the rename as they are

@@ -92,8 +92,9 @@ def test_a_broken_plugin_is_a_finding_and_the_run_goes_on(tmp_path: Path, source
 
 
 NOISE = """
-import os
+import atexit, os
 print("NOISE at import")
+atexit.register(print, "NOISE at exit")
 os.write(1, b"NOISE from below")
 from verl_doctor.toolkit.rule import Finding, check
 @check("HOST951", severity="error", examples=[])
@@ -117,7 +118,10 @@ def test_what_a_plugin_prints_does_not_get_into_the_report(tmp_path: Path) -> No
     install(tmp_path / "site", "loud", NOISE, {"verl_doctor.checks": {"part": "loud:part"}})
     done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
     assert json.loads(done.stdout)["results"][0]["status"] == "pass", done.stdout
-    assert done.stderr.count("NOISE") == 3
+    assert done.stderr.count("NOISE") == 4
+    listed = doctor("rules", site=tmp_path / "site", cwd=tmp_path).stdout
+    assert "HOST951" in listed
+    assert "NOISE" not in listed
 
 
 def test_a_plugin_can_be_switched_off(tmp_path: Path) -> None:

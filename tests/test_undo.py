@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -105,6 +107,72 @@ def test_a_tree_that_is_named_is_the_only_target(environment: Path, tmp_path: Pa
         apply.apply([NewFile(paths[-1], b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
     assert doctor("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
     assert [path.exists() for path in paths] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["p/1", "p/0001", "./0001"])
+def test_a_folder_that_is_no_journal_is_left_alone(tmp_path: Path, name: str) -> None:
+    """Even one whose files are called like a journal's own."""
+    for path in ("p/nginx.new", "p/etc/q.new", "p/0001-preparing/keep", "other.new"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = doctor("undo", name, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "is no journal" in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_link_that_leads_elsewhere_now_does_not_make_it_another_targets_repair(
+    environment: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "verl").mkdir(parents=True)
+        (tmp_path / name / "verl" / "__init__.py").touch()
+    (tmp_path / "now").symlink_to("one")
+    new = tmp_path / "now" / "verl" / "new.txt"
+    apply.apply([NewFile(new, b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
+    (tmp_path / "now").unlink()
+    (tmp_path / "now").symlink_to("two")
+    assert doctor("undo", "--verl", tmp_path / "two", cwd=tmp_path).returncode == 1
+    assert (tmp_path / "one" / "verl" / "new.txt").exists()
+    assert doctor("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
+    assert not (tmp_path / "one" / "verl" / "new.txt").exists()
+
+
+def test_a_folder_above_is_no_target(environment: Path, made: tuple[Path, Path], tmp_path: Path) -> None:
+    """Who stands above several trees does not mean all of them; a plain python3 has no folder of its own either."""
+    deeper = tmp_path / "deep" / "er"
+    deeper.mkdir(parents=True)
+    home = journal_homes(target(environment))[1]
+    apply.apply([NewFile(deeper / "new.txt", b"")], home, fix="x", code="HOST950")
+    assert undo(environment)[0] == 0
+    assert (deeper / "new.txt").exists()
+    system = Path(sys.base_prefix, "bin", "python3")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(system)
+    done = doctor("undo", "--all", "--python", tmp_path / "bin" / "python3", cwd=tmp_path)
+    assert (deeper / "new.txt").exists(), done.stdout
+
+
+def test_a_vllm_to_judge_against_does_not_change_whose_repair_it_is(
+    environment: Path, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").touch()
+    done = doctor("undo", "--vllm", tmp_path, cwd=tmp_path, VIRTUAL_ENV=str(environment))
+    assert done.returncode == 0
+    assert not made[0].exists()
+
+
+def test_everything_is_undone_before_anything_is_said(environment: Path, made: tuple[Path, Path]) -> None:
+    command = f"{sys.executable} -m verl_doctor.toolkit undo --all > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True, text=True, check=False, cwd=environment.parent, timeout=60,
+        env={**os.environ, "VIRTUAL_ENV": str(environment), "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert not any(path.exists() for path in made)
+    assert "stdout cannot be written: No space left on device" in done.stderr
 
 
 def test_a_damaged_journal_is_not_read_as_an_empty_one(environment: Path, made: tuple[Path, Path]) -> None:

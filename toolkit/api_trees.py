@@ -140,6 +140,8 @@ class _Reading:
             return None
         source = read(file.path)
         tree = parse(source, file.path) if isinstance(source, bytes) else source
+        if source == b"" and file.kind == "module":  # what a full disk leaves; verl has no such module
+            tree = Unreadable(f"{file.path} is empty", "file")
         if isinstance(tree, Unreadable):
             self.unread[name] = self.described(file, tree)
         return (tree, source) if isinstance(tree, ast.Module) and isinstance(source, bytes) else None

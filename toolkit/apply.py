@@ -95,8 +95,8 @@ def undo(
     nothing but run commands are passed over.
     """
     with _sentences("nothing was undone"):
-        if not home.is_dir():
-            raise Refused(f"there is nothing to undo: {home} has no journal")
+        if not journal.is_journal(home):
+            raise Refused(f"there is nothing to undo: {home} is no journal, or an empty one")
         with lock.exclusive(home, patience):
             recovered = _recover(home)
             entries = journal.entries(home)
@@ -331,10 +331,10 @@ def _transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> 
 
 def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry]) -> Changed:
     match record:
-        case FileRecord(kind, path):
+        case FileRecord(kind, path, file):
             described = "replaced" if kind == "replace_file" else "made"
             now = _file_now(entry, record, entries)
-            return Changed(kind, path, f"{described} {path}", now, (path,))
+            return Changed(kind, path, f"{described} {path}", now, (file,))
         case BytecodeRecord(kind, _, roots):
             said, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
             return Changed(kind, ", ".join(roots), said, now, tuple(roots))

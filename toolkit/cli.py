@@ -20,7 +20,7 @@ from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.session import Session, open_session
-from verl_doctor.toolkit.streams import give_up_stdout, nothing_on_stdout, open_closed_streams
+from verl_doctor.toolkit.streams import end_stdout, give_up_stdout, nothing_on_stdout, open_closed_streams
 from verl_doctor.toolkit.target import Options, Target, UsageError
 from verl_doctor.toolkit.text import harmless
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0
-        sys.stdout.flush()
+        end_stdout()
         sys.exit(code)
     except UsageError as error:
         _stop(str(error), 2)

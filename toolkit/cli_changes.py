@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 import click
 
 from verl_doctor.toolkit import apply
+from verl_doctor.toolkit.apply import Transaction
 from verl_doctor.toolkit.cli_options import target_options
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
 from verl_doctor.toolkit.facts import Unknown
@@ -18,6 +20,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import Unreadable, read
 from verl_doctor.toolkit.recorded import History, Recorded, history
 from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import give_up_stdout, nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError, discover
 from verl_doctor.toolkit.text import counted, harmless
 
@@ -36,9 +39,11 @@ def undo(*, options: Options, identifier: str | None, list_them: bool, everythin
     """
     if sum((identifier is not None, list_them, everything)) > 1:
         raise UsageError("give an ID, --list or --all, not two of them")
+    if identifier == "":
+        raise UsageError("the ID is empty: is a variable not set?")
     if identifier is not None and "/" in identifier:
         folder, _, number = identifier.rpartition("/")
-        return _undone([_Name(Path(folder), number)])
+        return _undone([_Name(Path(folder or "/"), number)])
     found = history(discover(options, Machine()), Machine())
     if list_them:
         return _list(found)
@@ -66,7 +71,7 @@ def _meant(found: History, identifier: str | None, *, everything: bool) -> list[
     if identifier is not None:
         called = [r for r in found.here if r.transaction.id.lstrip("0") == identifier.lstrip("0")]
         if len(called) > 1:
-            names = " or ".join(recorded.name for recorded in called)
+            names = " or ".join(shlex.quote(recorded.name) for recorded in called)
             raise UsageError(f"{identifier} is in two journals; name one of them: verl-doctor undo {names}")
         if not called:
             raise UsageError(
@@ -88,25 +93,31 @@ def _hint(found: History) -> str:
         return ""
     last = others[-1]
     paths = ", ".join(change.path for change in last.transaction.changes)
-    return f"; the last repair of another target changed {paths}: verl-doctor undo {last.name}"
+    return f"; the last repair of another target changed {paths}: verl-doctor undo {shlex.quote(last.name)}"
 
 
 def _undone(names: Iterable[_Name]) -> int:
-    """Take them back one after the other. One that is refused does not keep the others."""
-    refused = 0
+    """Take them back one after the other, then say so. One that is refused does not keep the others."""
+    done: list[Transaction] = []
+    refused: list[str] = []
     for name in names:
         try:
-            done = apply.undo(name.home, name.number)
-        except apply.Refused as error:
-            _complain(str(error))
-            refused += 1
-            continue
+            done += apply.undo(name.home, name.number)
+        except apply.Refused as error:  # noqa: PERF203 - each by itself
+            refused.append(str(error))
+    for sentence in refused:
+        _complain(sentence)
+    try:
         for transaction in done:
             about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
             print(harmless(f"undone {transaction.id}: {about}"))
             for change in transaction.changes:
                 print(harmless(f"  {change.path}: {change.now}"))
-    return int(refused > 0)
+        sys.stdout.flush()
+    except OSError as error:
+        give_up_stdout()
+        _complain(f"undone {', '.join(t.id for t in done)}; stdout cannot be written: {error.strerror}")
+    return int(bool(refused))
 
 
 def _complain(sentence: str) -> None:
@@ -175,7 +186,8 @@ def _text(line: MarkedLine) -> str:
 
 
 def _markers(options: Options) -> Markers:
-    markers = open_session(options).look().get(Markers)
+    with nothing_on_stdout():
+        markers = open_session(options).look().get(Markers)
     if isinstance(markers, Unknown):
         raise UsageError(f"{markers.reason}; name a tree with --verl DIR")
     return markers

@@ -13,6 +13,7 @@ from click.shell_completion import get_completion_class
 from verl_doctor.toolkit import config, documentation, registry
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.render import console_for
+from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import harmless
 
@@ -21,7 +22,8 @@ _LISTINGS = click.Choice(("text", "json", "markdown"))
 
 
 def _known() -> Registry:
-    return registry.load(config.load(Path.cwd()).disable_plugins)
+    with nothing_on_stdout():
+        return registry.load(config.load(Path.cwd()).disable_plugins)
 
 
 @click.command()

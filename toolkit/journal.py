@@ -208,10 +208,19 @@ def tidy(home: Path) -> None:
     for found in _folders(home):
         if found["state"] == _UNFINISHED:
             shutil.rmtree(home / found.string)
-    for unfinished in (*home.glob("*.new"), *home.glob("*/*.new")):
-        unfinished.unlink()
+    ours = [home / found.string for found in _folders(home)]
+    for unfinished in (home / ".gitignore.new", *(file for folder in ours for file in folder.glob("*.new"))):
+        unfinished.unlink(missing_ok=True)
     if not (home / ".gitignore").exists():
         _write_whole(home / ".gitignore", b"*\n")
+
+
+def is_journal(home: Path) -> bool:
+    """Whether this folder holds a transaction: any other folder is somebody else's, and nothing in it is touched."""
+    try:
+        return any((home / found.string / "entry.json").is_file() for found in _folders(home))
+    except OSError:
+        return False
 
 
 def entries(home: Path) -> tuple[Entry, ...]:

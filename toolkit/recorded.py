@@ -58,6 +58,7 @@ def history(target: Target, machine: Machine) -> History:
     """Read the journals of the target's environment and of the user."""
     own, _ = homes = journal_homes(target)
     roots = [os.path.realpath(root) for root in _roots(target, machine)]
+    beside = "" if target.arguments else os.path.realpath(machine.cwd)
     changes, damaged = [], []
     for home in dict.fromkeys(homes):
         try:
@@ -65,36 +66,36 @@ def history(target: Target, machine: Machine) -> History:
         except apply.Refused as error:
             damaged.append(str(error))
             continue
-        is_targets = home == own and _is_below(str(target.prefix), roots)
-        changes += [
-            Recorded(home, transaction, _concerns(transaction, roots, is_targets=is_targets))
-            for transaction in found
-        ]
+        is_targets = home == own and os.path.realpath(target.prefix) in roots
+        for transaction in found:
+            paths = [path for change in transaction.changes for path in change.paths]
+            # Commands name no files: they were run for their journal's environment.
+            here = (
+                any(_is_below(path, roots) or _lies_in(path, beside) for path in paths)
+                if paths
+                else is_targets
+            )
+            changes.append(Recorded(home, transaction, here))
     return History(tuple(sorted(changes, key=lambda recorded: recorded.order)), tuple(damaged))
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:
-    """Folders whose files belong to the target.
-
-    The trees that were named; otherwise the environment, the verl that it would import, and where the user stands.
-    """
-    named = [tree for tree in (target.verl, target.vllm) if tree is not None]
-    yield from named
-    if target.chosen_by == "--python" or not named:
-        yield target.prefix
+    """Folders whose files belong to the target: the verl that was named; otherwise the environment and the verl of it."""
+    if target.verl is not None:
+        yield target.verl
+    if target.chosen_by == "--python" or target.verl is None:
+        own, outside = journal_homes(target)
+        if own != outside:  # an interpreter such as /usr/bin/python3 has no folder of its own
+            yield target.prefix
         trees = Collection((interpreter, verl_trees), {Machine: machine, Target: target}).get(VerlTrees)
         if not isinstance(trees, Unknown):
             yield Path(trees.imported.folder)
-    if not target.arguments and machine.cwd not in {Path("/"), Path.home()}:
-        yield machine.cwd
-
-
-def _concerns(transaction: Transaction, roots: list[str], *, is_targets: bool) -> bool:
-    """Whether it changed a file of the target. Commands name no files: they were run for their journal's environment."""
-    paths = [path for change in transaction.changes for path in change.paths]
-    return any(_is_below(path, roots) for path in paths) if paths else is_targets
 
 
 def _is_below(path: str, roots: Iterable[str]) -> bool:
-    real = Path(os.path.realpath(path))
-    return any(real.is_relative_to(root) for root in roots)
+    return any(Path(path).is_relative_to(root) for root in roots)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """Whether it lies directly where the user stands. What lies deeper may belong to anything."""
+    return str(Path(path).parent) == folder

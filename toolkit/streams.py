@@ -29,6 +29,12 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
+def end_stdout() -> None:
+    """All is said: what a plugin prints at exit goes to stderr. Raises OSError when stdout cannot be written."""
+    sys.stdout.flush()
+    os.dup2(2, 1)
+
+
 def give_up_stdout() -> None:
     """After a write that failed: what is still buffered goes nowhere, instead of failing again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -261,6 +261,11 @@ FORMS = {
         "    return AsyncLLM.from_vllm_config(disable_log_requests=(await same(*ones)).disable_log_requests)\n"
         "def start(disable): return asyncio.run(go(disable))\n"
     ),
+    "a configuration of verl's own that answers to any name": (
+        "class Cfg(dict):\n    __getattr__ = dict.get\n"
+        "def start(disable):\n    c = Cfg({'disable_' + 'log_requests': disable})\n"
+        "    return AsyncLLM.from_vllm_config(disable_log_requests=c.disable_log_requests)\n"
+    ),
     "a walrus in a store": "def start(disable):\n    one = AsyncEngineArgs()\n    one.disable_log_requests = (x := disable)\n    assert x is disable\n    return one\n",
     "a walrus as the owner": (
         "def start(disable):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
@@ -341,6 +346,8 @@ def test_every_other_byte_is_kept(tmp_path):
 START = "def start(disable, ea, make):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
 # What is of no plain form, and what is said about it.
 REFUSED = {
+    "    make.engine(None, ea.disable_log_requests)\n": "what it means to make.engine by position",
+    "    make.engine(None, not ea.disable_log_requests)\n": "what it means to make.engine by position",
     "    del one.disable_log_requests\n": "del one.disable_log_requests",
     "    delattr(ea, 'disable_log_requests')\n": "delattr(ea, 'disable_log_requests')",
     "    getattr(ea, 'disable_log_requests')\n": "getattr(ea, 'disable_log_requests')",
@@ -354,8 +361,8 @@ REFUSED = {
     "    ea.disable_log_requests, x = 1, 2\n": "(ea.disable_log_requests, x)",
     "    for ea.disable_log_requests in (True,): pass\n": "for ea.disable_log_requests in (True,): pass",
     "    print(f'{ea.disable_log_requests}')\n": "inside an f-string",
-    "    make(disable_log_requests=disable)\n": "make is no plain name of something of vLLM that takes it",
-    "    def f(disable_log_requests): ...; f(disable_log_requests=1)\n": "f is no plain name of something of vLLM",
+    "    make(disable_log_requests=disable)\n": "make is not known to be of vLLM and to take it",
+    "    def f(disable_log_requests): ...; f(disable_log_requests=1)\n": "f is not known to be of vLLM and to take it",
     "    kw = dict(disable_log_requests=disable); AsyncEngineArgs(**kw)\n": "dict is no plain name of something of vLLM",
     "    kw = {}; kw.update(disable_log_requests=disable); AsyncEngineArgs(**kw)\n": "kw.update is no plain name of something",
     "    AsyncEngineArgs(**{'disable_log_requests': disable})\n": "{'disable_log_requests': disable}",

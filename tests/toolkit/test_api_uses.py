@@ -355,9 +355,9 @@ def test_what_may_not_be_read_in_verl_stops_the_paths_that_load_it(tmp_path, mon
         verl(
             tmp_path,
             "from verl.utils.used import x",
-            utils__used="",
-            utils__unused="",
-            workers__rollout__base="",
+            utils__used="x = 1",
+            utils__unused="x = 1",
+            workers__rollout__base="x = 1",
         ),
         vllm(tmp_path, ENGINE),
     )
@@ -368,6 +368,14 @@ def test_what_may_not_be_read_in_verl_stops_the_paths_that_load_it(tmp_path, mon
     assert (unread.module, unread.path, unread.kind) == (module, str(tmp_path / "verl" / hidden), "file")
     assert unread.paths == ("async rollout",)
     assert "Permission denied" in unread.reason
+
+
+def test_an_empty_file_stops_the_paths_that_load_it(tmp_path):
+    """A full disk or a copy that was interrupted leaves it; Python imports it without a word."""
+    trees = verl(tmp_path, "from verl.utils.used import x", utils__used=""), vllm(tmp_path, ENGINE)
+    (unread,) = read_trees(*trees).unread
+    assert (unread.module, unread.kind, unread.paths) == ("verl.utils.used", "file", ("async rollout",))
+    assert unread.reason.endswith("used.py is empty")
 
 
 @pytest.mark.parametrize("hidden", ["sub", "sub/a.py"])
