@@ -188,6 +188,7 @@ def test_the_checklist_is_computed(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 def test_the_demonstration_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
     started = time.monotonic()
     done = doctor("demo", cwd=tmp_path, TMPDIR=str(tmp_path))

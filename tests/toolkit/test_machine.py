@@ -113,7 +113,13 @@ def started():
 """
 
 
-@pytest.mark.parametrize("ending", ["", "\n" + SLEEP], ids=["it ended", "it was killed"])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("", id="it ended"),
+        pytest.param("\n" + SLEEP, id="it was killed", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 def test_nothing_that_a_child_started_survives_or_is_waited_for(
     tmp_path: Path, escape: str, ending: str
