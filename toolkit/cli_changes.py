@@ -44,7 +44,7 @@ def undo(*, options: Options, identifier: str | None, list_them: bool, everythin
     if identifier is not None and "/" in identifier:
         folder, _, number = identifier.rpartition("/")
         return _undone([_Name(Path(folder or "/"), number)])
-    found = history(discover(options, Machine()), Machine())
+    found = _history(options)
     if list_them:
         return _list(found)
     if found.damaged:
@@ -56,6 +56,11 @@ def undo(*, options: Options, identifier: str | None, list_them: bool, everythin
         _complain(f"there is nothing to undo: {what}{_hint(found)}")
         return 0 if everything else 1
     return _undone(names)
+
+
+def _history(options: Options) -> History:
+    machine = Machine()
+    return history(discover(options, machine), machine)
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ def list_patches(*, options: Options) -> int:
 @target_options
 def verify(*, options: Options) -> int:
     """Say for each repair in the journal whether it is still in place. Exit code 1 when one is not."""
-    found = history(discover(options, Machine()), Machine())
+    found = _history(options)
     if found.damaged:
         raise UsageError("; ".join(found.damaged))
     lost = 0
