@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown
+from verl_doctor.toolkit.savedfile import SavedFile
 from verl_doctor.toolkit.target import UsageError
 
 SCHEMA_VERSION = 1
 _KINDS: Mapping[str, type[Unknown]] = {"absent": Absent, "unknown": Unknown, "broken": Broken}
-_LARGEST = 256 * 1024 * 1024
+_FILE = SavedFile(
+    kind="facts file",
+    key="facts",
+    content=dict,
+    make="verl-doctor check --save-facts FILE",
+    again="take the facts anew",
+    version=SCHEMA_VERSION,
+    largest=256,
+)
 
 
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
@@ -46,29 +55,8 @@ def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
 
     Raises UsageError when the file is none, or of another version.
     """
-    facts = _facts(path)
+    facts = _FILE.read(path)
     return {collector.fact: _read(path, collector, facts.get(collector.name)) for collector in collectors}
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path} is larger than 256 MiB: this is no facts file")
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise UsageError(
-            f"{path} is no facts file; make one with: verl-doctor check --save-facts FILE"
-        ) from None
-    if not isinstance(document, dict) or not isinstance(document.get("facts"), dict):
-        raise UsageError(f"{path} is no facts file; make one with: verl-doctor check --save-facts FILE")
-    if document.get("schema_version") != SCHEMA_VERSION:
-        said = str(document.get("schema_version"))[:20]
-        raise UsageError(
-            f"{path} has schema version {said}, this verl-doctor reads {SCHEMA_VERSION}; take the facts anew with it"
-        )
-    return document["facts"]  # type: ignore[no-any-return]
 
 
 def _read(path: Path, collector: Collector, entry: Any) -> Any:

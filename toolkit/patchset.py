@@ -18,12 +18,20 @@ from verl_doctor.toolkit.py_edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.py_match import Step, digest, enclosing, follow, matches, steps_to
 from verl_doctor.toolkit.py_restore import Hunk, Restored
 from verl_doctor.toolkit.py_source import walk
+from verl_doctor.toolkit.savedfile import SavedFile
 from verl_doctor.toolkit.secret import may_hold_secret
 from verl_doctor.toolkit.target import UsageError
 
 SCHEMA_VERSION = 1
-_LARGEST = 16 * 1024 * 1024  # bytes
-_MAKE = "make one with: verl-doctor patches export FILE"
+_FILE = SavedFile(
+    kind="file of patches",
+    key="patches",
+    content=list,
+    make="verl-doctor patches export FILE",
+    again="export the patches anew",
+    version=SCHEMA_VERSION,
+    largest=16,
+)
 
 
 @dataclass(frozen=True)
@@ -187,22 +195,7 @@ def dump(patches: Iterable[Patch], verl: str, doctor: str) -> str:
 
 def load(path: Path) -> list[Patch]:
     """Read a file of patches. Raises UsageError when it is none, or of another version."""
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path} is larger than 16 MiB: this is no file of patches; {_MAKE}")
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise UsageError(f"{path} is no file of patches; {_MAKE}") from None
-    if not isinstance(document, dict) or not isinstance(document.get("patches"), list):
-        raise UsageError(f"{path} is no file of patches; {_MAKE}")
-    if document.get("schema_version") != SCHEMA_VERSION:
-        said = str(document.get("schema_version"))[:20]
-        raise UsageError(
-            f"{path} has schema version {said}, this verl-doctor reads {SCHEMA_VERSION}; export the patches anew with it"
-        )
-    return [_patch_from(path, number, entry) for number, entry in enumerate(document["patches"], 1)]
+    return [_patch_from(path, number, entry) for number, entry in enumerate(_FILE.read(path), 1)]
 
 
 def _patch_from(path: Path, number: int, entry: Any) -> Patch:
@@ -214,5 +207,5 @@ def _patch_from(path: Path, number: int, entry: Any) -> Patch:
         patch = None
     below = patch is not None and not Path(patch.path).is_absolute() and ".." not in Path(patch.path).parts
     if patch is None or not below or not patch.statements or not is_marker(patch.marker):
-        raise UsageError(f"{path}: patch {number} is damaged; {_MAKE}")
+        raise UsageError(f"{path}: patch {number} is damaged; make one with: {_FILE.make}")
     return patch

@@ -1,0 +1,46 @@
+"""A JSON file that a verl-doctor wrote somewhere: read, or refused in one sentence with the next step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.target import UsageError
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """A kind of file: what it is called, the key under which its content lies, and how a person makes one.
+
+    `again` says what is done with a file of another version. `largest` is in MiB.
+    """
+
+    kind: str
+    key: str
+    content: type
+    make: str
+    again: str
+    version: int
+    largest: int
+
+    def read(self, path: Path) -> Any:
+        """Return the content. Raises UsageError when the file is none of this kind, or of another version."""
+        none_of_these = f"no {self.kind}; make one with: {self.make}"
+        try:
+            if path.stat().st_size > self.largest * 1024 * 1024:
+                raise UsageError(f"{path} is larger than {self.largest} MiB: this is {none_of_these}")
+            document = json.loads(path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            raise UsageError(f"{path} is {none_of_these}") from None
+        if not isinstance(document, dict) or not isinstance(document.get(self.key), self.content):
+            raise UsageError(f"{path} is {none_of_these}")
+        if document.get("schema_version") != self.version:
+            said = str(document.get("schema_version"))[:20]
+            raise UsageError(
+                f"{path} has schema version {said}, this verl-doctor reads {self.version}; {self.again} with it"
+            )
+        return document[self.key]
