@@ -15,7 +15,15 @@ from typing import Literal
 
 from verl_doctor.toolkit import bytecode, command, files, journal, lock
 from verl_doctor.toolkit.bytecode import Remaining
-from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, ReplaceFile, RunCommand
+from verl_doctor.toolkit.change import (
+    Change,
+    CompileBytecode,
+    NewFile,
+    NewLink,
+    ReplaceFile,
+    RunCommand,
+    SetVariable,
+)
 from verl_doctor.toolkit.journal import BytecodeRecord, CommandRecord, Entry, FileRecord, Planned, Record
 from verl_doctor.toolkit.refused import Refused, said_by
 from verl_doctor.toolkit.text import counted
@@ -158,6 +166,10 @@ def _plan_one(change: Change) -> Planned | None:
             return bytecode.plan(change)
         case RunCommand():
             return command.plan(change)
+        case NewLink(path):
+            raise Refused(f"{path} would be a link, which this doctor does not make yet")
+        case SetVariable(name):
+            raise Refused(f"{name} belongs into the job's environment, which this doctor does not write yet")
 
 
 def _carry_out(entry: Entry, held: int) -> None:

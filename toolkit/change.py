@@ -37,6 +37,36 @@ class NewFile:
 
 
 @dataclass(frozen=True)
+class NewLink:
+    """Create a symbolic link, and the folders above it, where there is nothing yet."""
+
+    path: Path
+    target: Path
+
+    undoable = True
+
+
+@dataclass(frozen=True)
+class SetVariable:
+    """Give an environment variable to all processes of the job, or take one from them (`value` None).
+
+    `fix --output-env DIR` carries it out: a line in the shell file that is sourced before Ray is started, and in the
+    `runtime_env` that Ray gives to its workers. `why` is a sentence, `until` says when it is needed no longer, "" when
+    that depends on this machine alone. With `prepend` the value is put in front of a list of paths that is there
+    already. `node_only` says that other nodes may need another value, so that it is no part of the `runtime_env`.
+    """
+
+    name: str
+    value: str | None
+    why: str
+    until: str = ""
+    prepend: bool = False
+    node_only: bool = False
+
+    undoable = True
+
+
+@dataclass(frozen=True)
 class CompileBytecode:
     """Write the missing bytecode caches below `roots` with the target's own interpreter.
 
@@ -59,7 +89,7 @@ class RunCommand:
     undoable = False
 
 
-Change = ReplaceFile | NewFile | CompileBytecode | RunCommand
+Change = ReplaceFile | NewFile | NewLink | SetVariable | CompileBytecode | RunCommand
 
 
 @dataclass(frozen=True)
@@ -132,6 +162,10 @@ def describe(change: Change) -> dict[str, Any]:
             return {"kind": "replace_file", "path": str(path)}
         case NewFile(path):
             return {"kind": "new_file", "path": str(path)}
+        case NewLink(path, target):
+            return {"kind": "new_link", "path": str(path), "target": str(target)}
+        case SetVariable(name, value, why, until):
+            return {"kind": "set_variable", "name": name, "value": value, "why": why, "until": until}
         case CompileBytecode(python, roots):
             return {"kind": "compile_bytecode", "python": str(python), "roots": [str(root) for root in roots]}
         case RunCommand(argv, why):

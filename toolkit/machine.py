@@ -23,6 +23,7 @@ from typing import IO
 _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR")
 # Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end.
 _MARK = "VERL_DOCTOR_CHILD"
+_MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_READ = 64 * 1024 * 1024  # bytes of a child's output
 # How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
 _DYING = 2.0
@@ -59,11 +60,27 @@ def _current_folder() -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, as the user stands before it."""
+    """This machine, as the user stands before it.
+
+    `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
+    """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     cwd: Path = field(default_factory=_current_folder)
     runner: Runner | None = None
+    root: Path = Path("/")
+
+    def at(self, path: str) -> Path:
+        """Where an absolute path of the machine lies."""
+        return self.root / path.lstrip("/")
+
+    def read(self, path: str) -> str | None:
+        """The text of a small file of the kernel's; None when it is not there or may not be read."""
+        try:
+            with self.at(path).open("rb") as file:
+                return file.read(_MOST_OF_A_FILE).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return None
 
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Answer:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.

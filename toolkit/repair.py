@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import apply
-from verl_doctor.toolkit.change import Change, Fix, NewFile, Refusal, ReplaceFile, Safety, describe, safety_of
+from verl_doctor.toolkit.change import (
+    Change,
+    Fix,
+    NewFile,
+    NewLink,
+    Refusal,
+    ReplaceFile,
+    Safety,
+    SetVariable,
+    describe,
+    safety_of,
+)
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.facts import Unknown, arguments_from
@@ -230,6 +241,11 @@ def diff_of(change: Change) -> str:
             return "".join(unified(before, after, (f"a{path}", f"b{path}")))
         case NewFile(path, content):
             return "".join(unified(b"", content, ("/dev/null", f"b{path}")))
+        case NewLink(path, target):
+            return f"$ ln -s {shlex.quote(str(target))} {shlex.quote(str(path))}\n"
+        case SetVariable(name, value, why):
+            line = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+            return f"{line}\n# {why}\n"
     said = describe(change)
     if said["kind"] == "run_command":
         return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"

@@ -1,0 +1,81 @@
+"""Which file system a path lies on, read from the kernel's list of mounts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.machine import Machine
+
+# What several machines see at once, as /proc/filesystems spells it. FUSE says what is behind it in the subtype (fuse.sshfs).
+_SHARED = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "ceph",
+        "afs",
+        "9p",
+        "orangefs",
+        "pvfs2",
+        "glusterfs",
+        "gfs2",
+        "ocfs2",
+        "wekafs",
+        "panfs",
+        "vastnfs",
+    ]
+)
+_SHARED_FUSE = re.compile(
+    r"fuse\.(?!(?:snapfuse|overlayfs|fuse-overlayfs|squashfuse|portal|lxcfs|gvfsd)).*|fuseblk\.ceph"
+)
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """A mount: where, of what kind, from which device. `shared` says that other machines may see the same files."""
+
+    mounted_on: str
+    kind: str
+    device: str
+    read_only: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether the kind is one that several machines mount at once."""
+        return self.kind in _SHARED or _SHARED_FUSE.fullmatch(self.kind) is not None
+
+
+def file_system_of(machine: Machine, path: str) -> FileSystem | None:
+    """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts."""
+    real = os.path.realpath(path) if machine.root == Path("/") else path
+    best = None
+    for mount in file_systems(machine):
+        # Of two mounts on one folder the later one hides the other.
+        inside = f"{real}/".startswith(f"{mount.mounted_on.rstrip('/')}/")
+        if inside and (best is None or len(mount.mounted_on) >= len(best.mounted_on)):
+            best = mount
+    return best
+
+
+def file_systems(machine: Machine) -> Iterator[FileSystem]:
+    """All mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
+    for line in (machine.read("/proc/self/mountinfo") or "").splitlines():
+        front, separator, back = line.partition(" - ")
+        fields, rest = front.split(" "), back.split(" ")
+        if separator and len(fields) > 5 and len(rest) > 1:
+            options = fields[5].split(",")
+            yield FileSystem(_plain(fields[4]), rest[0], _plain(rest[1]), "ro" in options)
+
+
+def _plain(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
