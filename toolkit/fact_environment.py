@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.facts import collector
@@ -96,8 +96,13 @@ class Variables:
 @collector()
 def variables(machine: Machine) -> Variables:
     """Read the variables on the list, and nothing that may be a secret."""
-    wanted = sorted(name for name in machine.environ if name in _NAMES or name.startswith(_PREFIXES))
-    shown = {name: without_user(machine.environ[name]) for name in wanted if not smells_of_secret(name)}
+    return as_far_as_shown(machine.environ)
+
+
+def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> Variables:
+    """Of the environment of any process what may be shown: the variables on the list, and those named in `also`."""
+    wanted = sorted(name for name in environ if name in _NAMES or name in also or name.startswith(_PREFIXES))
+    shown = {name: without_user(environ[name]) for name in wanted if not smells_of_secret(name)}
     values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if _is_harmless(name, value)}
     return Variables(values, tuple(name for name in wanted if name not in values))
 
