@@ -49,7 +49,7 @@ def test_no_secret_is_read_from_a_raylet(tmp_path: Path) -> None:
 
 
 def test_that_of_another_user_is_counted_and_not_read(tmp_path: Path) -> None:
-    found = look(tmp_path, process(7), process(8, mine=False))
+    found = look(tmp_path, process(7), process(8, mine=False), PATH="/bin")
     assert isinstance(found, Raylets)
     assert ([one.pid for one in found.running], found.hidden) == ([7], 1)
 
@@ -66,5 +66,5 @@ def test_the_oldest_comes_first(tmp_path: Path) -> None:
 
 
 def test_no_raylet_is_no_subject(tmp_path: Path) -> None:
-    other = Process(9, 1, "engine", "VLLM::EngineCore", True, 0.0)  # noqa: FBT003
+    other = Process(9, 1, "engine", "VLLM::EngineCore", True, 0.0)
     assert isinstance(look(tmp_path, other), Absent)
