@@ -24,6 +24,7 @@ _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
 # Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end.
 _MARK = "VERL_DOCTOR_CHILD"
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
+_MOST_LINKS = 40  # as the kernel has it
 _MOST_READ = 64 * 1024 * 1024  # bytes of a child's output
 # How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
 _DYING = 2.0
@@ -82,6 +83,29 @@ class Machine:
         except (OSError, ValueError):
             return None
 
+    def real(self, path: str) -> str:
+        """An absolute path of the machine with all links followed, whether or not something lies at its end.
+
+        What a link calls an absolute path is one below `root`. A path through a circle of links is its own answer.
+        """
+        if self.root == Path("/"):
+            return os.path.realpath(path)
+        done, waiting, links = "/", _steps(path), 0
+        while waiting:
+            step = os.path.normpath(f"{done.rstrip('/')}/{waiting.pop()}")
+            try:
+                target = str(self.at(step).readlink())
+            except OSError:
+                done = step
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                return path
+            waiting += _steps(target)
+            if target.startswith("/"):
+                done = "/"
+        return done
+
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Answer:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.
 
@@ -108,6 +132,11 @@ class Machine:
             entries = [os.path.normpath(self.cwd / entry) for entry in path.split(os.pathsep)]
             seen["PYTHONPATH"] = os.pathsep.join(entries)
         return seen
+
+
+def _steps(path: str) -> list[str]:
+    """The parts of a path, the last one first."""
+    return [part for part in reversed(path.split("/")) if part]
 
 
 def _run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:

@@ -1,0 +1,241 @@
+"""Which file the dynamic loader takes for a library's name, and why: the search order of ld.so(8).
+
+Everything is read below the machine's root, so that recorded machines can be asked. What is not modelled: programs that
+run with raised privileges, `dlmopen`, and the legacy hardware subfolders that glibc 2.37 dropped.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Literal
+
+from verl_doctor.toolkit import loader_cache
+from verl_doctor.toolkit.elf_image import Kind, NotElf, image_of, kind_of
+from verl_doctor.toolkit.loader_cache import Cached
+from verl_doctor.toolkit.machine import Machine
+
+How = Literal[
+    "path", "LD_PRELOAD", "/etc/ld.so.preload", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default folder"
+]  # fmt: skip
+Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file"]
+
+_X86_64 = 62
+_PLATFORMS = {_X86_64: "x86_64", 183: "aarch64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
+# Which flags in /proc/cpuinfo make a processor one of these levels (the x86-64 psABI); each includes those before it.
+_LEVELS = {
+    "x86-64-v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
+    "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
+    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
+_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)\b)")
+_FOLDERS_IN_LOADER = re.compile(rb"(?<=\0)(?:/[\w.+/-]*lib[\w.+/-]*/\0){1,8}")
+_LARGEST_LOADER = 8 * 1024 * 1024  # bytes
+_DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+
+
+class NoSuchLoader(Exception):  # noqa: N818 - an answer, no error of ours
+    """How this program finds its libraries is not known: why, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file by the right name where the loader looks. `how` says what leads there, `entry` the folder as it is written.
+
+    With a `trouble` the loader does not take it. Only "no ELF file" ends its search with an error, the others let it go on.
+    """
+
+    path: str
+    how: How
+    entry: str = ""
+    trouble: Trouble = ""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks for a library: a file, and the files that loaded it, the program last. Their RPATHs count."""
+
+    path: str
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+
+
+class Loader:
+    """The dynamic loader of one program on one machine, with one environment.
+
+    Raises NoSuchLoader when the program has none (a static one, a script), or one that is not glibc's (musl), and
+    OSError when the program cannot be read.
+    """
+
+    def __init__(self, machine: Machine, program: str, environ: Mapping[str, str] | None = None) -> None:
+        self._machine = machine
+        self._environ = machine.environ if environ is None else environ
+        path = machine.real(program)
+        try:
+            self.image = image_of(machine.at(path))
+        except NotElf as error:
+            raise NoSuchLoader(f"{program} is {error}") from error
+        if not self.image.interpreter:
+            raise NoSuchLoader(f"{program} is linked statically")
+        if "ld-musl" in self.image.interpreter:
+            raise NoSuchLoader(f"{program} is for musl, whose loader searches in another way")
+        self.program = Asker(path, self.image.rpath, self.image.runpath)
+
+    @property
+    def kind(self) -> Kind:
+        """The processor that the program, and so each of its libraries, is for."""
+        return self.image.kind
+
+    def find(self, soname: str, askers: Iterable[Asker] = ()) -> Candidate | None:
+        """The file that would be loaded; None when the search ends with nothing, or with an error."""
+        for candidate in self.all(soname, askers):
+            if not candidate.trouble:
+                return candidate
+            if candidate.trouble == "no ELF file":
+                break
+        return None
+
+    def all(self, soname: str, askers: Iterable[Asker] = ()) -> Iterator[Candidate]:
+        """Every candidate in the order of the search: the first one without trouble is loaded.
+
+        `askers` are the file that asks and those that loaded it, from the inside out; the program is added. Without them
+        the program itself asks.
+        """
+        chain = [asker for asker in askers if asker.path != self.program.path]
+        if "/" in soname:
+            yield from self._file(self._expanded(soname, [*chain, self.program][0]), "path", soname)
+            return
+        yield from self._preloaded(soname)
+        for folder, how, entry in self._folders([*chain, self.program]):
+            for subfolder in (*self._glibc_hwcaps, ""):
+                yield from self._file(os.path.join(folder, subfolder, soname), how, entry)  # noqa: PTH118
+        yield from self._from_cache(soname)
+        for folder in self.default_folders:
+            for subfolder in (*self._glibc_hwcaps, ""):
+                yield from self._file(os.path.join(folder, subfolder, soname), "default folder", folder)  # noqa: PTH118
+
+    def cached(self, soname: str) -> tuple[Cached, ...]:
+        """What /etc/ld.so.cache has by this name for such programs: `ldconfig -p` in its order."""
+        return tuple(entry for entry in self.cache if entry.soname == soname and entry.is_for(self.kind))
+
+    @functools.cached_property
+    def cache(self) -> tuple[Cached, ...]:
+        """All of /etc/ld.so.cache, empty when there is none."""
+        try:
+            return loader_cache.parse(self._machine.at(loader_cache.PATH).read_bytes())
+        except OSError:
+            return ()
+
+    @functools.cached_property
+    def default_folders(self) -> tuple[str, ...]:
+        """The folders that this loader was built with, read from itself; the usual ones when it cannot be read."""
+        try:
+            with self._machine.at(self._machine.real(self.image.interpreter)).open("rb") as file:
+                found = _FOLDERS_IN_LOADER.findall(file.read(_LARGEST_LOADER))
+        except OSError:
+            found = []
+        if found:
+            longest: bytes = max(found, key=lambda run: (run.count(b"\0"), len(run)))
+            return tuple(os.fsdecode(folder).rstrip("/") for folder in longest.split(b"\0") if folder)
+        triplet = f"{_PLATFORMS.get(self.kind.machine, '')}-linux-gnu"
+        multiarch = [f"{above}/{triplet}" for above in ("/lib", "/usr/lib")]
+        there = [folder for folder in multiarch if self._machine.at(folder).is_dir()]
+        return (*there, *_DEFAULT)
+
+    def _folders(self, chain: list[Asker]) -> Iterator[tuple[str, How, str]]:
+        """What is searched before the cache: an RPATH counts when the file that asks has no RUNPATH."""
+        if not chain[0].runpath:
+            for asker in chain:
+                for entry in () if asker.runpath else asker.rpath:
+                    yield self._expanded(entry, asker), "RPATH", entry
+        # An empty entry means the current folder.
+        searched = self._environ.get("LD_LIBRARY_PATH", "")
+        for entry in re.split("[:;]", searched) if searched else ():
+            yield self._expanded(entry, self.program), "LD_LIBRARY_PATH", entry
+        for entry in chain[0].runpath:
+            yield self._expanded(entry, chain[0]), "RUNPATH", entry
+
+    def _from_cache(self, soname: str) -> Iterator[Candidate]:
+        """The one entry that the loader takes: for the best processor level that this one has, else the first."""
+        entries = self.cached(soname)
+        levels = [folder.rpartition("/")[2] for folder in self._glibc_hwcaps]
+        fitting = [entry for entry in entries if not entry.hwcaps or entry.hwcaps in levels]
+        if fitting:
+            best = min(fitting, key=lambda entry: levels.index(entry.hwcaps) if entry.hwcaps else len(levels))
+            yield from self._file(best.path, "ld.so.cache", str(PurePosixPath(best.path).parent))
+
+    def _preloaded(self, soname: str) -> Iterator[Candidate]:
+        """Files that are loaded before anything is asked for, and bear the name already."""
+        lists: tuple[tuple[How, str], ...] = (
+            ("LD_PRELOAD", self._environ.get("LD_PRELOAD", "")),
+            ("/etc/ld.so.preload", self._machine.read("/etc/ld.so.preload") or ""),
+        )
+        for how, text in lists:
+            for entry in re.split(r"[:\s]+", text):
+                if "/" not in entry:
+                    continue
+                for candidate in self._file(self._expanded(entry, self.program), how, entry):
+                    if not candidate.trouble and self._bears(candidate.path, soname):
+                        yield candidate
+
+    def _bears(self, path: str, soname: str) -> bool:
+        try:
+            return image_of(self._machine.at(self._machine.real(path))).soname == soname
+        except (NotElf, OSError):
+            return False
+
+    def _file(self, path: str, how: How, entry: str) -> Iterator[Candidate]:
+        """Nothing when there is no such file, else the candidate, with what keeps the loader from it."""
+        path = str(self._machine.cwd / path)
+        if ".." in path:  # behind a link it leads elsewhere than the text says
+            folder, name = os.path.split(path)
+            path = f"{self._machine.real(folder)}/{name}"
+        candidate = Candidate(path, how, entry)
+        real = self._machine.at(self._machine.real(path))
+        try:
+            kind = kind_of(real)
+        except NotElf:
+            yield replace(candidate, trouble="no ELF file")
+        except (FileNotFoundError, NotADirectoryError):
+            if self._is_link(path):
+                yield replace(candidate, trouble="dangling link")
+        except IsADirectoryError:
+            return
+        except OSError:
+            yield replace(candidate, trouble="not readable")
+        else:
+            yield candidate if kind == self.kind else replace(candidate, trouble="for another processor")
+
+    def _is_link(self, path: str) -> bool:
+        folder, name = os.path.split(path)
+        return self._machine.at(f"{self._machine.real(folder)}/{name}").is_symlink()
+
+    def _expanded(self, entry: str, asker: Asker) -> str:
+        """A path with `$ORIGIN`, `$LIB` and `$PLATFORM` replaced."""
+        if "$" not in entry:
+            return entry
+        multiarch = next((folder for folder in self.default_folders if folder.endswith("-linux-gnu")), "")
+        meaning = {
+            "ORIGIN": os.path.dirname(asker.path),  # noqa: PTH120
+            "LIB": f"lib/{os.path.basename(multiarch)}" if multiarch else "lib64",  # noqa: PTH119
+            "PLATFORM": _PLATFORMS.get(self.kind.machine, ""),
+        }
+        return _TOKEN.sub(lambda match: meaning[match[1] or match[2]], entry)
+
+    @functools.cached_property
+    def _glibc_hwcaps(self) -> tuple[str, ...]:
+        """The subfolders that are searched first in each folder, those for the newest processors before others."""
+        if self.kind.machine != _X86_64:
+            return ()
+        line = re.search(r"^flags\s*:(.*)$", self._machine.read("/proc/cpuinfo") or "", re.MULTILINE)
+        flags = set(line[1].split()) if line else set()
+        found: list[str] = []
+        for level, needed in _LEVELS.items():
+            if not flags.issuperset(needed.split()):
+                break
+            found.insert(0, f"glibc-hwcaps/{level}")
+        return tuple(found)
