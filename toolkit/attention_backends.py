@@ -8,11 +8,12 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from verl_doctor.toolkit.fact_attention import AttentionBackends, Backend
 from verl_doctor.toolkit.fact_attention_asked import OPTIONS, VARIABLE
 from verl_doctor.toolkit.fact_model import Model
+from verl_doctor.toolkit.fact_resources import Capability
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.on_path import is_on_path
@@ -41,18 +42,6 @@ _PLATFORMS = ("cuda", "rocm", "xpu", "tpu", "cpu")
 _ASK_THE_CLASS = ("cuda", "rocm")
 _CHOOSES = "get_attn_backend_cls"
 _V1_NAMES = "V1_BACKENDS"
-
-
-class _Capability(NamedTuple):
-    """A compute capability with the fields and the order of vLLM's DeviceCapability."""
-
-    major: int
-    minor: int
-
-    @classmethod
-    def read(cls, text: str) -> _Capability:
-        major, _, minor = text.partition(".")
-        return cls(int(major), int(minor))
 
 
 def read_backends(
@@ -131,7 +120,7 @@ class _Reading:
         def call(name: str, arguments: tuple[Any, ...]) -> Any:
             owner, _, method = name.rpartition(".")
             if method == "DeviceCapability" and len(arguments) == 2:
-                return _Capability(*arguments)
+                return Capability(*arguments)
             return self._answer(definition, method, arguments, call) if owner in {"cls", "self"} else UNCLEAR
 
         sizes = call("cls.get_supported_head_sizes", ())
@@ -154,7 +143,7 @@ class _Reading:
             is_mla=_truth(call("cls.is_mla", ())),
             is_sparse=_truth(call("cls.is_sparse", ())),
             supports_device=_truth(
-                call("cls.supports_compute_capability", (_Capability.read(self._capability),))
+                call("cls.supports_compute_capability", (Capability.read(self._capability),))
             )
             if self._capability
             else None,

@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.machine import Machine
@@ -21,6 +22,19 @@ _QUERIES = (
 )
 _LINE = re.compile(r"(.+?),\s*(\d+)\s*(?:,\s*(\d+\.\d+)?.*)?")
 _UNLIMITED = 1 << 60
+
+
+class Capability(NamedTuple):
+    """A compute capability with the fields and the order of vLLM's DeviceCapability."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def read(cls, text: str) -> Capability:
+        """`9.0` as two numbers."""
+        major, _, minor = text.partition(".")
+        return cls(int(major), int(minor))
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,8 @@ class _Run:
                 return value
             case ast.Name(id=name):
                 return names.get(name, UNCLEAR)
+            case ast.NamedExpr(value=inner):
+                return self.value(inner, names)  # the name stays unclear
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
                 return _clear(tuple(self.value(element, names) for element in elements))
             case ast.Attribute(value=inner, attr=name):

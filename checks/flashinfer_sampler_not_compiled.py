@@ -1,0 +1,71 @@
+"""CUDA130: FlashInfer's sampler is compiled when the engine first starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._flashinfer import must_compile_sampler, wheel
+from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, job
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE, VllmSampler
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+# vLLM 0.24.0, FlashInfer 0.6.12, one H200, 16 cores, a model of two layers.
+_COST = (
+    "measured on an H200 node: the first engine start was not finished after 150 s; "
+    f"with {VARIABLE}=0 it took 46 s"
+)
+
+
+@check(
+    "CUDA130",
+    severity="warning",
+    examples=[
+        Example("compiled before", (H200(built=("sampling",)), SAMPLER(), PACKAGES)),
+        Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), PACKAGES)),
+        Example("verl wants log probabilities that FlashInfer cannot give", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), PACKAGES)),
+        Example("the job asks for raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), PACKAGES, job("raw_logprobs")), "nvcc compiles"),
+        Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), PACKAGES, job("processed_logprobs")), "nvcc compiles"),
+        Example("no kernel is there", (H200(), SAMPLER(), PACKAGES), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
+        Example("the cubin wheel does not hold it", (H200(cubin="0.6.12"), SAMPLER(), PACKAGES), "no compiled sampler"),
+    ],
+)  # fmt: skip
+def flashinfer_sampler_not_compiled(
+    flashinfer: FlashInfer,
+    sampler: VllmSampler,
+    packages: Packages | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """FlashInfer's sampler is compiled when the engine first starts.
+
+    ## Why it matters
+
+    FlashInfer brings its kernels as sources. Which of them vLLM needs, and by which default, changed over its releases; this
+    rule reads it from the vLLM that is there. A kernel that is not yet in FlashInfer's cache is compiled by nvcc while
+    the engine starts, by each node, and again with each release and kind of GPU. That takes minutes, and looks like a hang.
+    The wheel `flashinfer-cubin` does not help: it holds other kernels.
+
+    ## How to fix
+
+    Install `flashinfer-jit-cache` of exactly FlashInfer's version, or set `VLLM_USE_FLASHINFER_SAMPLER=0`: vLLM then samples with
+    its own kernels. The distribution of tokens is the same; where a job samples with top-k or top-p, other random
+    numbers are drawn, and each step may take a little longer. Without them (verl's default) both ways run the same code.
+    """
+    if not must_compile_sampler(flashinfer, sampler, configuration):
+        return
+    seen = [f"no {flashinfer.cache}/*/cached_ops/sampling/sampling.so", "no flashinfer-jit-cache"]
+    if flashinfer.jit_cache:
+        seen[1] = f"flashinfer-jit-cache {flashinfer.jit_cache} does not serve it"
+    if flashinfer.cubin:
+        seen.append("flashinfer-cubin does not hold it")
+    switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
+    yield Finding(
+        f"FlashInfer {flashinfer.version} has no compiled sampler for GPUs of capability {flashinfer.capability}: "
+        f"nvcc compiles it when vLLM {sampler.version} first starts",
+        Evidence("; ".join(seen), _COST, sampler.read_from),
+        remedy=f"{switch}install it: {wheel(flashinfer, packages)}",
+        fix="own-sampler" if sampler.can_be_switched else None,
+    )
