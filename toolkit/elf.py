@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple
 
-from verl_doctor.toolkit.elf_hash import SYMBOLS, GnuHash, SysvHash, hash_table
 from verl_doctor.toolkit.elf_bytes import DAMAGE, MOST_ENTRIES, SYMBOL, DamagedError, Image
+from verl_doctor.toolkit.elf_hash import SYMBOLS, GnuHash, SysvHash, hash_table
 
 _NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
 _VERSYM = 0x6FFFFFF0
@@ -48,7 +48,8 @@ class Undefined(NamedTuple):
 class Header:
     """What the dynamic section of a library says.
 
-    `bits` is 0 for what is no ELF file; `machine` is named as by `uname -m`. `rpath` and `runpath` are as written,
+    `bits` is 0 for what is no ELF file; `machine` is named as by `uname -m`. `interpreter` is the loader that a program
+    names, "" for a library. `rpath` and `runpath` are as written,
     `$ORIGIN` included; both say where what is `needed` is looked for, and the loader ignores the first where there is the
     second. `wants` are versions that the needed libraries must define, `defines` those that its own symbols have.
     `problem` says what kept the file from being read whole, as in "it is empty".
@@ -56,6 +57,7 @@ class Header:
 
     bits: int = 0
     machine: str = ""
+    interpreter: str = ""
     soname: str = ""
     needed: tuple[str, ...] = ()
     rpath: str = ""
@@ -173,9 +175,17 @@ class ElfFile:
         except DAMAGE as error:
             problem = problem or _reason(error)
         soname, rpath, runpath = ("".join(names.get(tag, [""])[-1:]) for tag in (_SONAME, _RPATH, _RUNPATH))
-        needed = tuple(names.get(_NEEDED, ()))
         return Header(
-            image.bits, image.machine, soname, needed, rpath, runpath, tuple(wants), tuple(defines), problem
+            bits=image.bits,
+            machine=image.machine,
+            interpreter=image.interpreter,
+            soname=soname,
+            needed=tuple(names.get(_NEEDED, ())),
+            rpath=rpath,
+            runpath=runpath,
+            wants=tuple(wants),
+            defines=tuple(defines),
+            problem=problem,
         )
 
     def _undefined(self) -> Iterator[Undefined]:

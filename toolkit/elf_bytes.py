@@ -19,7 +19,7 @@ SYMBOL = struct.Struct("=IBBHQQ")
 _LARGEST_TABLE = 512 * 1024 * 1024
 _MOST_HEADERS = 4096
 _LONGEST_NAME = 64 * 1024
-_PT_LOAD, _PT_DYNAMIC = 1, 2
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _STRTAB, _STRSZ = 5, 10
 
 # e_machine, under the names that `uname -m` gives to these processors.
@@ -37,7 +37,7 @@ DAMAGE = (DamagedError, struct.error, ValueError, IndexError, OverflowError, Mem
 class Image:
     """An open file. Every method raises one of DAMAGE when the file does not hold what is asked for.
 
-    `entries` is the dynamic section in its order, empty for a program that is linked statically, and for a file that no
+    `interpreter` is the loader that a program names. `entries` is the dynamic section in its order, empty for a program that is linked statically, and for a file that no
     process on a machine like this one loads: of 32 bits, or with the other order of bytes.
     """
 
@@ -47,6 +47,7 @@ class Image:
         self._loads: list[tuple[int, int, int]] = []
         self.bits = 0
         self.machine = ""
+        self.interpreter = ""
         self.entries: list[tuple[int, int]] = []
         self.dynamic: dict[int, int] = {}
         self.strings = b""
@@ -72,6 +73,8 @@ class Image:
             kind, _, where, address, _, size = struct.unpack("=IIQQQQ", self.read(offset + entry * index, 40))
             if kind == _PT_LOAD:
                 self._loads.append((address, size, where))
+            elif kind == _PT_INTERP:
+                self.interpreter = os.fsdecode(self.read(where, min(size, _LONGEST_NAME)).rstrip(b"\0"))
             elif kind == _PT_DYNAMIC:
                 data = self.read(where, min(size // 16, MOST_ENTRIES) * 16)
                 self.entries = list(

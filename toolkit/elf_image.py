@@ -6,6 +6,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_doctor.toolkit.elf import read_header
+
 _MAGIC = b"\x7fELF"
 _BITS = {1: 32, 2: 64}
 _ORDER = {1: "<", 2: ">"}
@@ -52,34 +54,19 @@ def kind_of(path: Path) -> Kind:
 
 def image_of(path: Path) -> Image:
     """Read the dynamic section. Raises NotElf, or OSError when the file cannot be read."""
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415 - few runs need it, and it is slow to import
-    from elftools.elf.dynamic import DynamicSegment  # noqa: PLC0415
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-    from elftools.elf.segments import InterpSegment  # noqa: PLC0415
-
     kind = kind_of(path)
-    told: dict[str, list[str]] = {tag: [] for tag in ("DT_SONAME", "DT_NEEDED", "DT_RPATH", "DT_RUNPATH")}
-    interpreter = ""
-    try:
-        with path.open("rb") as file:
-            for segment in ELFFile(file).iter_segments():
-                if isinstance(segment, InterpSegment):
-                    interpreter = segment.get_interp_name()
-                elif isinstance(segment, DynamicSegment):
-                    for tag in segment.iter_tags():
-                        if tag.entry.d_tag in told:
-                            told[tag.entry.d_tag].append(getattr(tag, tag.entry.d_tag[3:].lower()))
-    except (ELFError, ValueError, LookupError, AttributeError, TypeError, struct.error) as error:
-        raise NotElf(f"a damaged ELF file ({error or type(error).__name__})") from error
+    header = read_header(str(path))
+    if header.problem:
+        raise NotElf(f"a damaged ELF file ({header.problem})")
     return Image(
         kind,
-        soname="".join(told["DT_SONAME"][:1]),
-        needed=tuple(told["DT_NEEDED"]),
-        rpath=_entries(told["DT_RPATH"]),
-        runpath=_entries(told["DT_RUNPATH"]),
-        interpreter=interpreter,
+        soname=header.soname,
+        needed=header.needed,
+        rpath=_entries(header.rpath),
+        runpath=_entries(header.runpath),
+        interpreter=header.interpreter,
     )
 
 
-def _entries(lists: list[str]) -> tuple[str, ...]:
-    return tuple(entry for text in lists if text for entry in text.split(":"))
+def _entries(text: str) -> tuple[str, ...]:
+    return tuple(text.split(":")) if text else ()
