@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from verl_doctor.toolkit.aside import aside
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.remember import remembered
 
+R = TypeVar("R")
+
 # The other engines for rollouts, and the packages from which vLLM's own modules take what comes and goes.
 _ENGINES = frozenset({"sglang"})
 _VLLM_IMPORTS = frozenset({"transformers"})
+
+_VLLM_SECONDS = 30
+_LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
+_FEW = 200  # sources are read faster than a process starts
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ class LibraryUses:
     unread: tuple[Unread, ...] = ()
 
 
-@collector(timeout=20)
+@collector(timeout=_VLLM_SECONDS)
 def vllm_uses(
     verl: VerlTrees,
     vllm: VllmTree,
@@ -136,13 +146,15 @@ def vllm_uses(
         from verl_doctor.toolkit.api_trees import read_trees  # noqa: PLC0415
         from verl_doctor.toolkit.api_value import Surroundings  # noqa: PLC0415
 
-        return read_trees(VllmUses, *pair, python, Surroundings(frozenset(engines), called, beside))
+        around = Surroundings(frozenset(engines), called, beside)
+        work = partial(read_trees, VllmUses, *pair, python, around)
+        return _aside(work, pair, _VLLM_SECONDS)
 
     about = (*pair, python, sys.version_info[:2], engines, called, beside)
     return remembered(VllmUses, about, [Path(tree.folder) for tree in (*pair, *beside)], read)
 
 
-@collector(timeout=60)  # three libraries on a cold, slow file system
+@collector(timeout=_LIBRARIES_SECONDS)
 def library_uses(
     verl: VerlTrees, libraries: LibraryTrees, interpreter: Interpreter | Unknown
 ) -> LibraryUses | Unknown:
@@ -153,11 +165,19 @@ def library_uses(
     def read() -> LibraryUses | Unknown:
         from verl_doctor.toolkit.api_trees import read_libraries  # noqa: PLC0415 - as above
 
-        return read_libraries(verl.imported, libraries.trees, python)
+        work = partial(read_libraries, verl.imported, libraries.trees, python)
+        return _aside(work, trees, _LIBRARIES_SECONDS)
 
     return remembered(
         LibraryUses, (trees, python, sys.version_info[:2]), [Path(tree.folder) for tree in trees], read
     )
+
+
+def _aside(work: Callable[[], R], trees: Iterable[Tree], limit: float) -> R:
+    """Read these trees in a process of its own, unless they are small."""
+    sources = chain.from_iterable(Path(tree.folder).rglob("*.py") for tree in trees)
+    few = next(islice(sources, _FEW, None), None) is None
+    return work() if few else aside(work, limit)
 
 
 def rollouts(uses: VllmUses) -> tuple[str, ...]:
