@@ -15,17 +15,15 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from verl_doctor.toolkit import loader_cache
-from verl_doctor.toolkit.elf_image import Kind, NotElf, image_of, kind_of
+from verl_doctor.toolkit.elf import Header, read_header
 from verl_doctor.toolkit.loader_cache import Cached
 from verl_doctor.toolkit.machine import Machine
 
 How = Literal[
     "path", "LD_PRELOAD", "/etc/ld.so.preload", "RPATH", "LD_LIBRARY_PATH", "RUNPATH", "ld.so.cache", "default folder"
 ]  # fmt: skip
-Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file"]
+Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file", "damaged"]
 
-_X86_64 = 62
-_PLATFORMS = {_X86_64: "x86_64", 183: "aarch64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
 # Which flags in /proc/cpuinfo make a processor one of these levels (the x86-64 psABI); each includes those before it.
 _LEVELS = {
     "x86-64-v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
@@ -46,7 +44,7 @@ class NoSuchLoader(Exception):  # noqa: N818 - an answer, no error of ours
 class Candidate:
     """A file by the right name where the loader looks. `how` says what leads there, `entry` the folder as it is written.
 
-    With a `trouble` the loader does not take it. Only "no ELF file" ends its search with an error, the others let it go on.
+    With a `trouble` the loader does not take it: `ends_search` says that it gives up there with an error.
     """
 
     path: str
@@ -54,50 +52,44 @@ class Candidate:
     entry: str = ""
     trouble: Trouble = ""
 
+    @property
+    def ends_search(self) -> bool:
+        """Whether nothing behind it is looked at, with or without an error."""
+        return self.trouble in {"", "no ELF file", "damaged"}
+
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks for a library: a file, and the files that loaded it, the program last. Their RPATHs count."""
+    """A file that asks for libraries, or that loaded the one which does, with the folders that it names."""
 
     path: str
-    rpath: tuple[str, ...] = ()
-    runpath: tuple[str, ...] = ()
+    rpath: str = ""
+    runpath: str = ""
 
 
 class Loader:
     """The dynamic loader of one program on one machine, with one environment.
 
-    Raises NoSuchLoader when the program has none (a static one, a script), or one that is not glibc's (musl), and
-    OSError when the program cannot be read.
+    Raises NoSuchLoader when the program cannot be read, or has none (a static one, a script), or not glibc's (musl).
     """
 
     def __init__(self, machine: Machine, program: str, environ: Mapping[str, str] | None = None) -> None:
         self._machine = machine
         self._environ = machine.environ if environ is None else environ
         path = machine.real(program)
-        try:
-            self.image = image_of(machine.at(path))
-        except NotElf as error:
-            raise NoSuchLoader(f"{program} is {error}") from error
-        if not self.image.interpreter:
+        self.header = header = self._header(path)
+        if header.problem or header.bits != 64:
+            raise NoSuchLoader(f"{program}: {header.problem or 'it is no 64-bit program'}")
+        if not header.interpreter:
             raise NoSuchLoader(f"{program} is linked statically")
-        if "ld-musl" in self.image.interpreter:
+        if "ld-musl" in header.interpreter:
             raise NoSuchLoader(f"{program} is for musl, whose loader searches in another way")
-        self.program = Asker(path, self.image.rpath, self.image.runpath)
-
-    @property
-    def kind(self) -> Kind:
-        """The processor that the program, and so each of its libraries, is for."""
-        return self.image.kind
+        self.program = Asker(path, header.rpath, header.runpath)
 
     def find(self, soname: str, askers: Iterable[Asker] = ()) -> Candidate | None:
         """The file that would be loaded; None when the search ends with nothing, or with an error."""
-        for candidate in self.all(soname, askers):
-            if not candidate.trouble:
-                return candidate
-            if candidate.trouble == "no ELF file":
-                break
-        return None
+        first = next((candidate for candidate in self.all(soname, askers) if candidate.ends_search), None)
+        return first if first and not first.trouble else None
 
     def all(self, soname: str, askers: Iterable[Asker] = ()) -> Iterator[Candidate]:
         """Every candidate in the order of the search: the first one without trouble is loaded.
@@ -120,7 +112,9 @@ class Loader:
 
     def cached(self, soname: str) -> tuple[Cached, ...]:
         """What /etc/ld.so.cache has by this name for such programs: `ldconfig -p` in its order."""
-        return tuple(entry for entry in self.cache if entry.soname == soname and entry.is_for(self.kind))
+        return tuple(
+            entry for entry in self.cache if entry.soname == soname and entry.is_for(self.header.machine)
+        )
 
     @functools.cached_property
     def cache(self) -> tuple[Cached, ...]:
@@ -134,14 +128,14 @@ class Loader:
     def default_folders(self) -> tuple[str, ...]:
         """The folders that this loader was built with, read from itself; the usual ones when it cannot be read."""
         try:
-            with self._machine.at(self._machine.real(self.image.interpreter)).open("rb") as file:
+            with self._machine.at(self._machine.real(self.header.interpreter)).open("rb") as file:
                 found = _FOLDERS_IN_LOADER.findall(file.read(_LARGEST_LOADER))
         except OSError:
             found = []
         if found:
             longest: bytes = max(found, key=lambda run: (run.count(b"\0"), len(run)))
             return tuple(os.fsdecode(folder).rstrip("/") for folder in longest.split(b"\0") if folder)
-        triplet = f"{_PLATFORMS.get(self.kind.machine, '')}-linux-gnu"
+        triplet = f"{self.header.machine}-linux-gnu"
         multiarch = [f"{above}/{triplet}" for above in ("/lib", "/usr/lib")]
         there = [folder for folder in multiarch if self._machine.at(folder).is_dir()]
         return (*there, *_DEFAULT)
@@ -150,13 +144,12 @@ class Loader:
         """What is searched before the cache: an RPATH counts when the file that asks has no RUNPATH."""
         if not chain[0].runpath:
             for asker in chain:
-                for entry in () if asker.runpath else asker.rpath:
+                for entry in () if asker.runpath else _split(asker.rpath, ":"):
                     yield self._expanded(entry, asker), "RPATH", entry
         # An empty entry means the current folder.
-        searched = self._environ.get("LD_LIBRARY_PATH", "")
-        for entry in re.split("[:;]", searched) if searched else ():
+        for entry in _split(self._environ.get("LD_LIBRARY_PATH", ""), "[:;]"):
             yield self._expanded(entry, self.program), "LD_LIBRARY_PATH", entry
-        for entry in chain[0].runpath:
+        for entry in _split(chain[0].runpath, ":"):
             yield self._expanded(entry, chain[0]), "RUNPATH", entry
 
     def _from_cache(self, soname: str) -> Iterator[Candidate]:
@@ -179,14 +172,8 @@ class Loader:
                 if "/" not in entry:
                     continue
                 for candidate in self._file(self._expanded(entry, self.program), how, entry):
-                    if not candidate.trouble and self._bears(candidate.path, soname):
+                    if not candidate.trouble and self._header(candidate.path).soname == soname:
                         yield candidate
-
-    def _bears(self, path: str, soname: str) -> bool:
-        try:
-            return image_of(self._machine.at(self._machine.real(path))).soname == soname
-        except (NotElf, OSError):
-            return False
 
     def _file(self, path: str, how: How, entry: str) -> Iterator[Candidate]:
         """Nothing when there is no such file, else the candidate, with what keeps the loader from it."""
@@ -195,20 +182,27 @@ class Loader:
             folder, name = os.path.split(path)
             path = f"{self._machine.real(folder)}/{name}"
         candidate = Candidate(path, how, entry)
-        real = self._machine.at(self._machine.real(path))
-        try:
-            kind = kind_of(real)
-        except NotElf:
-            yield replace(candidate, trouble="no ELF file")
-        except (FileNotFoundError, NotADirectoryError):
+        file = self._machine.at(self._machine.real(path))
+        if not file.exists():
             if self._is_link(path):
                 yield replace(candidate, trouble="dangling link")
-        except IsADirectoryError:
-            return
-        except OSError:
-            yield replace(candidate, trouble="not readable")
-        else:
-            yield candidate if kind == self.kind else replace(candidate, trouble="for another processor")
+        elif not file.is_dir():
+            yield replace(candidate, trouble=self._trouble(path))
+
+    def _trouble(self, path: str) -> Trouble:
+        header = self._header(path)
+        if not header.bits:
+            return (
+                "no ELF file"
+                if os.access(self._machine.at(self._machine.real(path)), os.R_OK)
+                else "not readable"
+            )
+        if (header.bits, header.machine) != (self.header.bits, self.header.machine):
+            return "for another processor"
+        return "damaged" if header.problem else ""
+
+    def _header(self, path: str) -> Header:
+        return read_header(str(self._machine.at(self._machine.real(path))))
 
     def _is_link(self, path: str) -> bool:
         folder, name = os.path.split(path)
@@ -222,14 +216,14 @@ class Loader:
         meaning = {
             "ORIGIN": os.path.dirname(asker.path),  # noqa: PTH120
             "LIB": f"lib/{os.path.basename(multiarch)}" if multiarch else "lib64",  # noqa: PTH119
-            "PLATFORM": _PLATFORMS.get(self.kind.machine, ""),
+            "PLATFORM": self.header.machine,
         }
         return _TOKEN.sub(lambda match: meaning[match[1] or match[2]], entry)
 
     @functools.cached_property
     def _glibc_hwcaps(self) -> tuple[str, ...]:
         """The subfolders that are searched first in each folder, those for the newest processors before others."""
-        if self.kind.machine != _X86_64:
+        if self.header.machine != "x86_64":
             return ()
         line = re.search(r"^flags\s*:(.*)$", self._machine.read("/proc/cpuinfo") or "", re.MULTILINE)
         flags = set(line[1].split()) if line else set()
@@ -239,3 +233,8 @@ class Loader:
                 break
             found.insert(0, f"glibc-hwcaps/{level}")
         return tuple(found)
+
+
+def _split(folders: str, separator: str) -> list[str]:
+    """The entries of a search path. No text is no entry, and an empty one among others the current folder."""
+    return re.split(separator, folders) if folders else []

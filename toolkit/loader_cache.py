@@ -9,8 +9,6 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.elf_image import Kind
-
 PATH = "/etc/ld.so.cache"
 _OLD = b"ld.so-1.7.0"
 _NEW = b"glibc-ld.so.cache1.1"
@@ -19,8 +17,8 @@ _EXTENSION_MAGIC = 0xEAA42174
 _HWCAPS_TAG = 1
 _HWCAP_EXTENSION = 1 << 62
 _ELF_LIBC6 = 3
-# The second byte of an entry's flags, by e_machine of 64-bit libraries (FLAG_* in glibc's sysdeps/generic/ldconfig.h).
-_MACHINE_FLAGS = {62: 0x03, 21: 0x05, 22: 0x04, 183: 0x0A, 243: 0x10, 258: 0x12}
+# The second byte of an entry's flags for 64-bit libraries (FLAG_* in glibc's sysdeps/generic/ldconfig.h).
+_FLAGS = {"x86_64": 0x03, "s390x": 0x04, "ppc64le": 0x05, "aarch64": 0x0A, "riscv64": 0x10}
 _MOST_ENTRIES = 200_000
 
 
@@ -33,16 +31,9 @@ class Cached:
     flags: int
     hwcaps: str = ""
 
-    def is_for(self, kind: Kind) -> bool:
-        """Whether the loader of such programs considers the entry."""
-        if self.flags & 0xFF != _ELF_LIBC6:
-            return False
-        flag = self.flags >> 8
-        return (
-            flag == _MACHINE_FLAGS.get(kind.machine)
-            if kind.bits == 64
-            else flag not in _MACHINE_FLAGS.values()
-        )
+    def is_for(self, processor: str) -> bool:
+        """Whether the loader of 64-bit programs for this processor, named as by `uname -m`, considers the entry."""
+        return self.flags & 0xFF == _ELF_LIBC6 and self.flags >> 8 == _FLAGS.get(processor)
 
 
 def parse(data: bytes) -> tuple[Cached, ...]:
