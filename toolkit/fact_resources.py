@@ -1,4 +1,4 @@
-"""What this machine has for a job: GPUs as the driver's own tool lists them, CPUs and memory as far as this process may use them.
+"""What this machine has for a job: GPUs that it would see, CPUs and memory as far as this process may use them.
 
 Limits of a control group count: https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max, memory.max).
 """
@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_doctor.toolkit.facts import collector
-from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown, collector
 
-_FORMAT = "--format=csv,noheader,nounits"
-# Drivers before 510 refuse to be asked for compute_cap.
-_QUERIES = (
-    ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap", _FORMAT),
-    ("nvidia-smi", "--query-gpu=name,memory.total", _FORMAT),
-)
-_LINE = re.compile(r"(.+?),\s*(\d+)\s*(?:,\s*(\d+\.\d+)?.*)?")
 _UNLIMITED = 1 << 60
 
 
@@ -48,7 +43,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Resources:
-    """`gpus` are those that a job started from here would see; None when that cannot be told (no driver's tool that answers).
+    """`gpus` are those that a job started from here would see; None when that cannot be told.
 
     `cpus` may be a fraction, `memory` is in bytes, None when the system does not say. `why` says why the GPUs are not known.
     """
@@ -59,38 +54,22 @@ class Resources:
     why: str = ""
 
 
-@collector(timeout=15)
-def resources(machine: Machine) -> Resources:
-    """Ask nvidia-smi for GPUs, and the kernel for the rest."""
-    gpus, why = _gpus(machine)
-    return Resources(gpus, _cpus(), _memory(), why)
+@collector()
+def resources(found: Gpus | Unknown, visible: VisibleDevices | Unknown) -> Resources:
+    """Take the GPUs that CUDA_VISIBLE_DEVICES leaves, and ask the kernel for the rest."""
+    if isinstance(found, Unknown):
+        return Resources(None, _cpus(), _memory(), found.reason)
+    if found.refused:
+        return Resources(None, _cpus(), _memory(), f"NVML does not answer: {found.refused}")
+    left = None if isinstance(visible, Unknown) else visible.devices
+    return Resources(tuple(_gpus(found.devices, left)), _cpus(), _memory())
 
 
-def _gpus(machine: Machine) -> tuple[tuple[Gpu, ...] | None, str]:
-    try:
-        answer = machine.run(_QUERIES[0], timeout=7)
-        if answer.code:
-            answer = machine.run(_QUERIES[1], timeout=7)
-    except OSError:
-        return None, "there is no nvidia-smi here"
-    if answer.code != 0:
-        return (
-            None,
-            f"nvidia-smi did not answer: {answer.said}" if answer.code is not None else "nvidia-smi hangs",
-        )
-    matches = filter(None, map(_LINE.fullmatch, answer.stdout.splitlines()))
-    found = [Gpu(match[1].strip(), int(match[2]), match[3] or "") for match in matches]
-    return _visible(tuple(found), machine.environ.get("CUDA_VISIBLE_DEVICES")), ""
-
-
-def _visible(gpus: tuple[Gpu, ...], chosen: str | None) -> tuple[Gpu, ...]:
-    """Those that CUDA_VISIBLE_DEVICES leaves. It may name them by number, or by a unique beginning of their UUID."""
-    if chosen is None:
-        return gpus
-    names = [name.strip() for name in chosen.split(",") if name.strip()]
-    if all(name.isdigit() for name in names):
-        return tuple(gpus[int(name)] for name in names if int(name) < len(gpus))
-    return gpus[: len(names)]
+def _gpus(devices: Sequence[Device], left: Sequence[int] | None) -> Iterator[Gpu]:
+    for device in devices:
+        if left is None or device.index in left:
+            memory = device.memory.total if device.memory else 0
+            yield Gpu(device.name, memory, device.capability)
 
 
 def _cpus() -> float | None:

@@ -1,0 +1,68 @@
+"""CUDA142: a GPU has broken memory, or the driver wants it reset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._gpus import NVML, healthy, node, of_job
+from verl_doctor.toolkit.fact_gpus import Gpus, Health
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
+
+_ALL = VisibleDevices(tuple(range(8)))
+
+
+@check(
+    "CUDA142",
+    severity="warning",
+    examples=[
+        Example("a healthy node", (node(), _ALL)),
+        Example("errors long ago, replaced since", (node(healthy(health=Health(True, 0, 7, remap_pending=False, remap_failed=False))), _ALL)),
+        Example("a gaming GPU without ECC", (node(healthy(health=Health())), _ALL)),
+        Example("errors since the driver was loaded", (node(healthy(3, health=Health(True, 2, 2))), _ALL), "GPU 3: 2 uncorrectable memory errors"),
+        Example("replaced at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
+        Example("cannot be replaced", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be replaced"),
+        Example("the driver wants more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver asks to reboot the node"),
+    ],
+)  # fmt: skip
+def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+    """A GPU has broken memory, or the driver wants it reset.
+
+    ## Why it matters
+
+    An uncorrectable error ends the process that meets it, hours into a run (Xid 48, 94, 95), and with one rank the whole
+    job. Bad rows are replaced by spare ones, but only at the next reset of the GPU; when there are no spare rows left
+    the GPU must be exchanged.
+
+    ## How to fix
+
+    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot. When it comes again, or
+    rows could not be replaced, have the GPU exchanged; on a rented machine take another one.
+    """
+    for device in of_job(gpus, visible):
+        health = device.health
+        broken = health.remap_failed or health.recovery
+        said = [
+            words
+            for words, true in (
+                ("bad memory could not be replaced, the GPU must be exchanged", health.remap_failed),
+                (f"the driver asks to {health.recovery}", health.recovery),
+                ("bad memory is replaced at the next reset", health.remap_pending),
+                (
+                    f"{counted(health.uncorrected or 0, 'uncorrectable memory error')} since the driver was loaded",
+                    health.uncorrected,
+                ),
+            )
+            if true
+        ]
+        if said:
+            yield Finding(
+                f"GPU {device.index}: {'; '.join(said)}",
+                Evidence(found="; ".join(said), wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
+                remedy="have the GPU exchanged, or take another machine"
+                if health.remap_failed
+                else "reset the GPU while nothing uses it, or reboot",
+                severity="error" if broken else None,
+            )

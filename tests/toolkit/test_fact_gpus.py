@@ -1,0 +1,201 @@
+"""The GPUs as NVML tells them: its numbers, its errors, its silence."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_nvml import HEALTHY, LOST, Nvml, NVMLError
+
+from verl_doctor.toolkit import child_nvml
+from verl_doctor.toolkit.fact_gpus import Bus, Fabric, Gpus, Health, Memory, MigDevice, Peers, gpus
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Answer, Machine
+
+
+def machine(root: Path, *, answer: Answer | Exception, nodes: int = 1) -> Machine:
+    """One with device files, whose child answers so. `TOKEN` in the answer is the word that it was given."""
+    (root / "dev").mkdir()
+    for number in range(nodes):
+        (root / "dev" / f"nvidia{number}").touch()
+
+    def run(argv: Sequence[str], _environ: Mapping[str, str], _limit: float) -> Answer:
+        if isinstance(answer, Exception):
+            raise answer
+        token = argv[3]
+        return Answer(answer.code, answer.stdout.replace("TOKEN", token), answer.stderr, 0.1)
+
+    return Machine(environ={}, runner=run, root=root)
+
+
+def seen(root: Path, nvml: Nvml, patience: float = 5.0) -> Gpus:
+    """The fact, with this NVML asked in place of the driver's."""
+    said = json.dumps(child_nvml.survey(nvml, patience))
+    found = gpus.collect(machine(root, answer=Answer(0, f"noise\nTOKEN{said}\n", "", 0.1)))
+    assert isinstance(found, Gpus)
+    return found
+
+
+def test_a_healthy_gpu(tmp_path: Path) -> None:
+    found = seen(tmp_path, Nvml(HEALTHY, HEALTHY))
+    assert (found.driver, found.cuda, found.refused) == ("580.159.04", "13.0", "")
+    assert found.peers == (Peers(0, 1, "ok", nvlink=True),)
+    one, other = found.devices
+    assert (one.index, one.name, one.uuid, one.capability) == (0, "NVIDIA H200", "GPU-0123abcd", "9.0")
+    assert one.memory == Memory(143771, 0, 143155, 616)
+    assert one.memory.usable == 143155
+    assert one.health == Health(True, 0, 0, remap_pending=False, remap_failed=False)
+    assert one.fabric == Fabric("completed")
+    assert one.bus == Bus(16, 16, 5, 5)
+    assert (one.links, one.links_active, one.slowdowns, one.temperature) == (18, 18, (), 39)
+    assert (one.power_limit, one.power_default, one.persistence, one.compute_mode) == (
+        700,
+        700,
+        True,
+        "default",
+    )
+    assert (one.mig, one.holders, one.trouble, one.unattributed) == (False, (), "", 0)
+    assert other.index == 1
+
+
+def test_what_a_gpu_does_not_support_is_left_out(tmp_path: Path) -> None:
+    """A gaming GPU has no ECC, no row remapping and no fabric, and old bindings lack functions."""
+    few = {
+        name: HEALTHY[name] for name in ("nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo")
+    }
+    few["fabric"] = NVMLError(3, "Not Supported")
+    device = seen(tmp_path, Nvml(few, links=0)).devices[0]
+    assert device.health == Health()
+    assert device.fabric == Fabric()
+    assert (device.bus, device.links, device.persistence, device.trouble) == (None, 0, None, "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "field", "value"),
+    [
+        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x04 | 0x01}, "slowdowns", ()),
+        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x48}, "slowdowns", ("hardware slowdown", "hardware thermal slowdown")),
+        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x88}, "slowdowns", ("hardware slowdown", "power brake")),
+        ({"nvmlDeviceGetComputeMode": 3}, "compute_mode", "exclusive process"),
+        ({"nvmlDeviceGetComputeMode": 9}, "compute_mode", "unknown (9)"),
+        ({"fabric": (2, 0, 0)}, "fabric", Fabric("in progress")),
+        ({"fabric": (3, 999, 0x11)}, "fabric", Fabric("completed", 999, ("degraded bandwidth", "an unhealthy route"))),
+        ({"links": [1] * 17 + [0]}, "links_active", 17),
+        ({"nvmlDeviceGetPersistenceMode": 0}, "persistence", False),
+    ],
+)  # fmt: skip
+def test_numbers_get_their_names(tmp_path: Path, answers: dict[str, Any], field: str, value: object) -> None:
+    assert getattr(seen(tmp_path, Nvml({**HEALTHY, **answers})).devices[0], field) == value
+
+
+def test_errors_that_a_gpu_remembers(tmp_path: Path) -> None:
+    sick = {
+        **HEALTHY,
+        "nvmlDeviceGetTotalEccErrors": 2,
+        "nvmlDeviceGetRemappedRows": (0, 1, 1, 1),
+        "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=1))],
+    }
+    assert seen(tmp_path, Nvml(sick)).devices[0].health == Health(True, 2, 2, True, True, "reset the GPU")
+
+
+def test_pages_of_older_gpus_are_retired_instead(tmp_path: Path) -> None:
+    older = {**HEALTHY, "nvmlDeviceGetRetiredPagesPendingStatus": 1}
+    del older["nvmlDeviceGetRemappedRows"]
+    health = seen(tmp_path, Nvml(older)).devices[0].health
+    assert (health.remap_pending, health.remap_failed) == (True, None)
+
+
+def test_mig_devices(tmp_path: Path) -> None:
+    class Divided(Nvml):
+        def nvmlDeviceGetMigDeviceHandleByIndex(self, device: int, index: int) -> int:
+            if index == 1:
+                raise NVMLError(6, "Not Found")
+            return device
+
+    divided = {**HEALTHY, "nvmlDeviceGetMigMode": (1, 1), "nvmlDeviceGetMaxMigDeviceCount": 2}
+    device = seen(tmp_path, Divided(divided)).devices[0]
+    assert device.mig
+    assert device.mig_devices == (MigDevice("NVIDIA H200", "GPU-0123abcd", 143771),)
+
+
+def test_one_lost_gpu_hides_no_other(tmp_path: Path) -> None:
+    lost = {"nvmlDeviceGetHandleByIndex": NVMLError(LOST, "GPU is lost")}
+    found = seen(tmp_path, Nvml(HEALTHY, lost, HEALTHY))
+    assert [device.trouble for device in found.devices] == ["", "GPU is lost", ""]
+    assert [device.index for device in found.sound] == [0, 2]
+    assert found.peers == (Peers(0, 2, "ok", nvlink=True),)
+
+
+def test_a_gpu_that_is_lost_while_it_is_asked(tmp_path: Path) -> None:
+    lost = {**HEALTHY, "nvmlDeviceGetMemoryInfo": NVMLError(LOST, "GPU is lost")}
+    assert seen(tmp_path, Nvml(lost)).devices[0].trouble == "GPU is lost"
+
+
+def test_one_gpu_that_hangs_hides_no_other(tmp_path: Path) -> None:
+    found = seen(tmp_path, Nvml(HEALTHY, {**HEALTHY, "nvmlDeviceGetEccMode": "hangs"}), patience=0.2)
+    assert [device.trouble for device in found.devices] == ["", "it does not answer"]
+
+
+def test_peers_that_do_not_reach_each_other(tmp_path: Path) -> None:
+    apart = {**HEALTHY, "peers": {(1, 0): 3, (1, 2): 5}}
+    assert seen(tmp_path, Nvml(apart, HEALTHY)).peers == (Peers(0, 1, "topology not supported"),)
+
+
+def test_a_holder_is_looked_up_in_the_table_of_processes(tmp_path: Path) -> None:
+    """This test has no GPU open, so a number that is its own means another process: that of the host."""
+    used = SimpleNamespace(total=100 << 20, used=60 << 20, free=40 << 20, reserved=0)
+    processes = [
+        SimpleNamespace(pid=os.getpid(), usedGpuMemory=10 << 20),
+        SimpleNamespace(pid=1 << 30, usedGpuMemory=None),
+    ]
+    held = {**HEALTHY, "nvmlDeviceGetMemoryInfo": used, "nvmlDeviceGetComputeRunningProcesses": processes}
+    device = seen(tmp_path, Nvml(held)).devices[0]
+    assert [(holder.pid, holder.memory, holder.seen) for holder in device.holders] == [
+        (os.getpid(), 10, False),
+        (1 << 30, None, False),
+    ]
+    assert device.unattributed == 50
+
+
+def test_without_a_gpu_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
+    found = gpus.collect(machine(tmp_path, answer=Answer(0, f"TOKEN{said}", "", 0.1), nodes=0))
+    assert isinstance(found, Absent)
+
+
+def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> None:
+    said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
+    found = gpus.collect(machine(tmp_path, answer=Answer(0, f"TOKEN{said}", "", 0.1)))
+    assert isinstance(found, Unknown)
+    assert not isinstance(found, Absent)
+    assert "utility" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        (Answer(0, 'TOKEN{"refused": [18, "RM has detected an NVML/RM version mismatch."]}', "", 0.1), "version mismatch"),
+        (Answer(None, "", "", 8.0), "did not answer within 8 s"),
+        (Answer(-11, "", "", 0.1), "ended by signal 11"),
+        (Answer(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
+        (FileNotFoundError(2, "No such file"), "cannot be started"),
+    ],
+)  # fmt: skip
+def test_nvml_that_gives_no_answer_although_there_are_devices(
+    tmp_path: Path, answer: Answer | Exception, refused: str
+) -> None:
+    found = gpus.collect(machine(tmp_path, answer=answer))
+    assert isinstance(found, Gpus)
+    assert refused in found.refused
+    assert found.devices == ()
+
+
+def test_the_child_really_runs(tmp_path: Path) -> None:
+    """Whatever machine this is: an answer, and none about a missing word or module."""
+    found = gpus.collect(Machine(root=tmp_path))
+    assert isinstance(found, (Absent, Gpus))

@@ -1,0 +1,210 @@
+"""Asks NVML for the state of the GPUs. Runs in a child of the doctor, because a sick driver hangs or ends who asks it.
+
+It is handed over as text, so it needs the standard library and NVIDIA's bindings (pynvml) only. Called with a token and the
+folder of pynvml, it prints one JSON document of numbers as NVML gives them, in NVML's units; `fact_gpus` says what they mean.
+https://docs.nvidia.com/deploy/nvml-api/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PATIENCE = 5.0  # seconds for all GPUs, which are asked side by side: one that hangs hides no other
+MOST_LINKS = 36
+_NOT_SUPPORTED = (3, 13, 25)  # this GPU, this driver or this version of a structure does not have it
+_UNCORRECTED, _SINCE_LOADED, _SINCE_MADE = 1, 0, 1
+_RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+_READ, _NVLINK = 0, 2  # NVML_P2P_CAPS_INDEX_...
+
+# What one call tells, by the name under which it is passed on.
+CALLS = {
+    "name": "nvmlDeviceGetName",
+    "uuid": "nvmlDeviceGetUUID",
+    "minor": "nvmlDeviceGetMinorNumber",
+    "capability": "nvmlDeviceGetCudaComputeCapability",
+    "mig": "nvmlDeviceGetMigMode",
+    "ecc": "nvmlDeviceGetEccMode",
+    "remapped": "nvmlDeviceGetRemappedRows",
+    "retirement_pending": "nvmlDeviceGetRetiredPagesPendingStatus",
+    "clock_reasons": "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "power_limit": "nvmlDeviceGetEnforcedPowerLimit",
+    "power_default": "nvmlDeviceGetPowerManagementDefaultLimit",
+    "persistence": "nvmlDeviceGetPersistenceMode",
+    "compute_mode": "nvmlDeviceGetComputeMode",
+    "pcie_width": "nvmlDeviceGetCurrPcieLinkWidth",
+    "pcie_width_most": "nvmlDeviceGetMaxPcieLinkWidth",
+    "pcie_generation": "nvmlDeviceGetCurrPcieLinkGeneration",
+    "pcie_generation_most": "nvmlDeviceGetMaxPcieLinkGeneration",
+}
+
+
+def memory(nvml: Any, device: Any) -> list[int | None]:
+    """Bytes: total, used, free, and reserved for the driver. Before driver 510 the last is a part of what is used."""
+    try:
+        now = nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
+    except (AttributeError, nvml.NVMLError):
+        now = nvml.nvmlDeviceGetMemoryInfo(device)
+    return [now.total, now.used, now.free, getattr(now, "reserved", None)]
+
+
+def processes(nvml: Any, device: Any) -> list[list[int | None]]:
+    """Numbers of processes that compute on it, and the bytes that each holds, None where NVML does not say."""
+    return [[one.pid, one.usedGpuMemory] for one in nvml.nvmlDeviceGetComputeRunningProcesses(device)]
+
+
+def recovery(nvml: Any, device: Any) -> int | None:
+    """The number of what the driver wants done to the GPU, from driver 560 on."""
+    value = nvml.nvmlDeviceGetFieldValues(device, [_RECOVERY_ACTION])[0]
+    return value.value.uiVal if value.nvmlReturn == 0 else None
+
+
+def fabric(nvml: Any, device: Any) -> list[int]:
+    """State and status of its registration with the NVSwitch fabric, and a mask of health where the driver knows it."""
+    try:
+        info = nvml.c_nvmlGpuFabricInfo_v2_t()
+        nvml.nvmlDeviceGetGpuFabricInfoV(device, nvml.byref(info))
+    except (AttributeError, nvml.NVMLError):
+        info = nvml.c_nvmlGpuFabricInfo_t()
+        nvml.nvmlDeviceGetGpuFabricInfo(device, nvml.byref(info))
+    return [info.state, info.status, getattr(info, "healthMask", 0)]
+
+
+def links(nvml: Any, device: Any) -> list[int]:
+    """The state of each NVLink: 1 is active. Empty where there are none."""
+    found: list[int] = []
+    with contextlib.suppress(nvml.NVMLError):  # there is no such link
+        for link in range(MOST_LINKS):
+            found.append(nvml.nvmlDeviceGetNvLinkState(device, link))  # noqa: PERF401 - keeps those before an error
+    return found
+
+
+def instances(nvml: Any, device: Any) -> list[list[Any]]:
+    """Name, UUID and bytes of each MIG device."""
+    if not nvml.nvmlDeviceGetMigMode(device)[0]:
+        return []
+    found = []
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(device)):
+        with contextlib.suppress(nvml.NVMLError):  # this place is empty
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
+            name, uuid = nvml.nvmlDeviceGetName(part), nvml.nvmlDeviceGetUUID(part)
+            found.append([text(name), text(uuid), nvml.nvmlDeviceGetMemoryInfo(part).total])
+    return found
+
+
+def temperature(nvml: Any, device: Any) -> Any:
+    """Degrees Celsius of the chip."""
+    return nvml.nvmlDeviceGetTemperature(device, 0)
+
+
+def uncorrected(nvml: Any, device: Any) -> Any:
+    """Memory errors since the driver was loaded."""
+    return nvml.nvmlDeviceGetTotalEccErrors(device, _UNCORRECTED, _SINCE_LOADED)
+
+
+def uncorrected_ever(nvml: Any, device: Any) -> Any:
+    """Memory errors since the GPU was made."""
+    return nvml.nvmlDeviceGetTotalEccErrors(device, _UNCORRECTED, _SINCE_MADE)
+
+
+LONGER: tuple[Callable[[Any, Any], Any], ...] = (
+    memory,
+    processes,
+    recovery,
+    fabric,
+    links,
+    instances,
+    temperature,
+    uncorrected,
+    uncorrected_ever,
+)
+
+
+def text(value: Any) -> Any:
+    """Older bindings answer in bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def describe(nvml: Any, device: Any, into: dict[str, Any]) -> None:
+    """Ask one GPU everything. What it does not support is left out; other complaints are kept under `errors`."""
+    for name, call in CALLS.items():
+        keep(nvml, into, name, call, device)
+    for ask in LONGER:
+        keep(nvml, into, ask.__name__, ask, nvml, device)
+
+
+def keep(nvml: Any, into: dict[str, Any], name: str, call: str | Callable[..., Any], *arguments: Any) -> None:
+    """Keep one answer, or NVML's number and words for why there is none."""
+    try:
+        ask = getattr(nvml, call) if isinstance(call, str) else call
+        into[name] = text(ask(*arguments))
+    except nvml.NVMLError as error:
+        if getattr(error, "value", None) not in _NOT_SUPPORTED:
+            into.setdefault("errors", {})[name] = [getattr(error, "value", None), str(error)]
+    except AttributeError:  # these bindings are older than the function
+        pass
+
+
+def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
+    """For each pair of GPUs: both numbers, and NVML's status of reading each other's memory and of NVLink between them."""
+    for first, second in itertools.combinations(sorted(devices), 2):
+        pair: dict[str, Any] = {}
+        for name, what in (("read", _READ), ("nvlink", _NVLINK)):
+            keep(nvml, pair, name, "nvmlDeviceGetP2PStatus", devices[first], devices[second], what)
+        yield [first, second, pair.get("read"), pair.get("nvlink")]
+
+
+def survey(nvml: Any, patience: float = PATIENCE) -> dict[str, Any]:
+    """Ask all GPUs side by side, and then which of them reach each other. Whoever does not answer in time is left out."""
+    started = time.monotonic()
+    try:
+        nvml.nvmlInit()
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        return {"refused": [getattr(error, "value", None), str(error)]}
+    found: dict[str, Any] = {"seconds": time.monotonic() - started, "peers": []}
+    keep(nvml, found, "driver", "nvmlSystemGetDriverVersion")
+    keep(nvml, found, "cuda", "nvmlSystemGetCudaDriverVersion")
+    told: list[dict[str, Any]] = [{} for _ in range(count)]
+    devices: dict[int, Any] = {}
+
+    def one(index: int) -> None:
+        mine: dict[str, Any] = {}
+        keep(nvml, mine, "device", "nvmlDeviceGetHandleByIndex", index)
+        device = mine.pop("device", None)
+        if device is not None:
+            describe(nvml, device, mine)
+            devices[index] = device
+        told[index] = mine
+
+    deadline = started + patience
+    side_by_side(one, range(count), deadline)
+    found["gpus"] = list(told)
+    answering = dict(devices)
+    side_by_side(lambda _: found.update(peers=list(peers(nvml, answering))), range(1), deadline)
+    return found
+
+
+def side_by_side(task: Callable[[int], None], numbers: range, deadline: float) -> None:
+    """Run the task for each number in a thread of its own, and wait no longer than until `deadline`."""
+    threads = [threading.Thread(target=task, args=(number,), daemon=True) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+if __name__ == "__main__":
+    token, folder = sys.argv[1:3]
+    sys.path.append(folder)
+    import pynvml  # type: ignore[import-untyped,unused-ignore]
+
+    print(f"\n{token}{json.dumps(survey(pynvml))}", flush=True)
+    os._exit(0)  # a thread may hang in the driver, and so would closing NVML

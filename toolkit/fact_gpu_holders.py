@@ -1,0 +1,105 @@
+"""The processes that hold memory of a GPU: NVML's numbers joined with the table of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.fact_processes import role_of
+
+_MIB = 1024 * 1024
+_LONGEST = 60
+_HELPERS = ("ray worker", "engine")  # what is started by another process of a job, and ends with it
+_PROGRAM = re.compile(
+    r"python|vllm|sglang|ray", re.IGNORECASE
+)  # a container's first process that is the job itself
+_A_GPU = re.compile(r"/dev/(?:nvidia\d+|dxg)")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """One process that computes on a GPU.
+
+    `memory` is in MiB, None when NVML does not say. `role` is what it is to a job (`fact_processes.Role`), empty when it is
+    nothing known. `title` is the first word of its command line, empty when the process is not seen from here: another
+    container's. `mine`: it runs as this user. `left_over`: one of a job's helpers whose parent has ended. `started` is in
+    seconds since the epoch.
+    """
+
+    pid: int
+    memory: int | None
+    role: str = ""
+    title: str = ""
+    mine: bool = False
+    parent: int = 0
+    left_over: bool = False
+    started: float = 0.0
+
+    @property
+    def seen(self) -> bool:
+        """Whether the process is in this container's table of processes."""
+        return bool(self.title)
+
+
+def holders_of(pairs: Sequence[Sequence[int | None]]) -> tuple[Holder, ...]:
+    """The holders of one GPU out of NVML's pairs of process number and bytes."""
+    return tuple(
+        _looked_up(pid, None if size is None else size // _MIB) for pid, size in pairs if pid is not None
+    )
+
+
+def openers() -> tuple[Holder, ...]:
+    """The processes seen from here that have the device file of some GPU open, where that may be looked at.
+
+    For containers in which NVML names no processes. Which GPU they use, and how much of it, is not told.
+    """
+    import psutil  # noqa: PLC0415 - ten milliseconds
+
+    found = (_looked_up(pid, None) for pid in psutil.pids() if _opens_a_gpu(pid, unseen=False))
+    return tuple(holder for holder in found if holder.seen)
+
+
+def _looked_up(pid: int, memory: int | None) -> Holder:
+    import psutil  # noqa: PLC0415
+
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            words = process.cmdline() or [process.name()]
+            if not _opens_a_gpu(pid, unseen=True):
+                return Holder(pid, memory)
+            role = role_of(" ".join(words)) or ""
+            return Holder(
+                pid,
+                memory,
+                role,
+                words[0].split(" ")[0][-_LONGEST:],
+                mine=hasattr(os, "geteuid") and process.uids().effective == os.geteuid(),
+                parent=process.ppid(),
+                left_over=role in _HELPERS
+                and process.ppid() == 1
+                and not _PROGRAM.match(psutil.Process(1).name()),
+                started=process.create_time(),
+            )
+    except psutil.Error:
+        return Holder(pid, memory)
+
+
+def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:
+    """Whether the process has the device file of a GPU open; `unseen` is the answer when that may not be looked at.
+
+    In a container NVML may give the numbers of the host, which here belong to other processes.
+    """
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return unseen
+    for name in names:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if _A_GPU.fullmatch(os.readlink(f"{folder}/{name}")):  # noqa: PTH115
+                return True
+    return False

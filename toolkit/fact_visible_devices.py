@@ -1,0 +1,101 @@
+"""Which GPUs CUDA_VISIBLE_DEVICES leaves to the job, wherever it is set.
+
+CUDA takes entries up to the first that names no GPU, and none at all when one is repeated:
+https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html,
+pytorch/pytorch torch/cuda/__init__.py (_parse_visible_devices).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+_NUMBER = re.compile(r"\s*(\d+)")
+_UUID = re.compile(r"((?:MIG-)?(?:GPU-)?[0-9a-f]{8})(?:-[0-9a-f]+){4}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of the variable and the GPUs that it leaves, by their numbers and in its order.
+
+    `stops_at` is the first entry that names no GPU of this machine; it and what follows is not seen. `repeated` is an
+    entry that stands there twice. `path` and `line` are where a launch file sets it, "" for the shell. UUIDs are shortened.
+    """
+
+    value: str
+    devices: tuple[int, ...] = ()
+    stops_at: str | None = None
+    repeated: str | None = None
+    path: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class VisibleDevices:
+    """`devices` are the numbers of the GPUs that a job started from here would see, `choices` the values that are set.
+
+    The last choice counts.
+    """
+
+    devices: tuple[int, ...]
+    choices: tuple[Choice, ...] = ()
+
+
+@collector()
+def visible_devices(gpus: Gpus, machine: Machine, launch: Launch | Unknown) -> VisibleDevices:
+    """Read the shell's value and those that launch files set, in this order."""
+    choices: list[Choice] = []
+    if VISIBLE_DEVICES in machine.environ:
+        choices.append(choice(machine.environ[VISIBLE_DEVICES], gpus.devices))
+    for setting in () if isinstance(launch, Unknown) else launch.settings:
+        if setting.name == VISIBLE_DEVICES and not setting.conditional:
+            choices = [] if setting.removed else choices
+            if setting.value is not None:
+                found = choice(setting.value, gpus.devices)
+                choices.append(replace(found, path=setting.path, line=setting.line))
+    every = tuple(device.index for device in gpus.devices)
+    return VisibleDevices(choices[-1].devices if choices else every, tuple(choices))
+
+
+def choice(value: str, devices: Sequence[Device]) -> Choice:
+    """What CUDA would make of a value here. Of a divided GPU it shows one part to a process, however many are named."""
+    shown = _UUID.sub(r"\1", value)
+    found: dict[str, int] = {}
+    for entry in value.split(",") if value.strip() else ():
+        index = _named(entry, devices)
+        word = entry.strip() if entry.strip().startswith(("GPU-", "MIG-")) else str(index)
+        if index is None:
+            return Choice(shown, _once(found.values()), stops_at=_UUID.sub(r"\1", entry.strip()))
+        if word in found:
+            return Choice(shown, (), repeated=_UUID.sub(r"\1", entry.strip()))
+        found[word] = index
+    return Choice(shown, _once(found.values()))
+
+
+def _named(entry: str, devices: Sequence[Device]) -> int | None:
+    """The number of the GPU that an entry names, itself or a part of it; None when it names none."""
+    number = _NUMBER.match(entry)
+    if number is not None:
+        return int(number[1]) if int(number[1]) < len(devices) else None
+    word = entry.strip()
+    for device in devices:
+        uuids = (device.uuid, *(part.uuid for part in device.mig_devices))
+        if any(uuid and _same(word, uuid) for uuid in uuids):
+            return device.index
+    return None
+
+
+def _same(word: str, beginning: str) -> bool:
+    """Whether a UUID, or the beginning of one, may be that of which we know the beginning."""
+    return word.startswith(beginning) or (len(word) > len("GPU-") and beginning.startswith(word))
+
+
+def _once(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))
