@@ -23,7 +23,7 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
     severity="warning",
     examples=[
         Example("as many as there are", (*asked(), _machine(8))),
-        Example("no driver here: a login node", (*asked(), Resources(None, 4, None, "there is no nvidia-smi here"))),
+        Example("no driver here: a login node", (*asked(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),
         Example("a value that is not known", (*asked(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
         Example("8 of 1", (*asked(), _machine(1)), "asks for 8 GPUs on each node, and this machine has 1 GPU"),
     ],
@@ -53,7 +53,7 @@ def more_gpus_than_there_are(configuration: Configuration, resources: Resources)
             if resources.gpus
             else here,
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
-            read_from="nvidia-smi",
+            read_from="NVML",
         ),
         location=place(word) if word else None,
         remedy=f"To run it here, start from: {' '.join(settings)}" if settings else "",
