@@ -35,6 +35,8 @@ State = Literal["applied", "undone", "failed", "interrupted", "in progress"]
 # Seconds to wait for another doctor that works on the same environment.
 PATIENCE = 10.0
 
+_DONE = {"replace_file": "replaced", "new_file": "made", "new_link": "made the link"}
+
 
 @dataclass(frozen=True)
 class Changed:
@@ -160,16 +162,14 @@ def _plan(changes: Sequence[Change]) -> list[Planned]:
 
 def _plan_one(change: Change) -> Planned | None:
     match change:
-        case ReplaceFile() | NewFile():
+        case ReplaceFile() | NewFile() | NewLink():
             return files.plan(change)
         case CompileBytecode():
             return bytecode.plan(change)
         case RunCommand():
             return command.plan(change)
-        case NewLink(path):
-            raise Refused(f"{path} would be a link, which this doctor does not make yet")
         case SetVariable(name):
-            raise Refused(f"{name} belongs into the job's environment, which this doctor does not write yet")
+            raise Refused(f"{name} belongs in the job's environment, into files that --output-env DIR names")
 
 
 def _carry_out(entry: Entry, held: int) -> None:
@@ -344,9 +344,8 @@ def _transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> 
 def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry]) -> Changed:
     match record:
         case FileRecord(kind, path, file):
-            described = "replaced" if kind == "replace_file" else "made"
             now = _file_now(entry, record, entries)
-            return Changed(kind, path, f"{described} {path}", now, (file,))
+            return Changed(kind, path, f"{_DONE[kind]} {path}", now, (file,))
         case BytecodeRecord(kind, _, roots):
             said, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
             return Changed(kind, ", ".join(roots), said, now, tuple(roots))

@@ -1,8 +1,12 @@
-"""Changed files: what a plan means on this disk, in what state a file is now, and moving it to the other state."""
+"""Changed files: what a plan means on this disk, in what state a file is now, and moving it to the other state.
+
+A link is a file whose content is where it leads.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -11,28 +15,36 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit import journal, safe_write
-from verl_doctor.toolkit.change import NewFile, ReplaceFile
+from verl_doctor.toolkit.change import NewFile, NewLink, ReplaceFile
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.journal import Entry, FileRecord, Planned, Side
 from verl_doctor.toolkit.refused import Refused, said_by
 
 _LONGEST_DIFFERENCE = 40
+# Links have none that could be set; this is the one of the journal's copy.
+_MODE_OF_LINKS = 0o644
 # linux/fs.h: FS_IOC_GETFLAGS, and the flags "immutable" and "append only".
 _GET_FLAGS, _UNCHANGEABLE = 0x80086601, 0x10 | 0x20
 
 
-def plan(change: ReplaceFile | NewFile) -> Planned | None:
+def plan(change: ReplaceFile | NewFile | NewLink) -> Planned | None:
     """What a change means on this disk, or None when it is in place already.
 
     Raises Refused when the file is not what the plan was made from, or could not be changed now.
     """
-    return _replacement(change) if isinstance(change, ReplaceFile) else _addition(change)
+    match change:
+        case ReplaceFile():
+            return _replacement(change)
+        case NewFile():
+            return _new_file(change)
+        case NewLink():
+            return _new_link(change)
 
 
 def state(record: FileRecord) -> Side | Literal["other"]:
     """On which side of the change the file is now, or "other" when somebody else wrote it. Raises OSError."""
     try:
-        found = safe_write.read(Path(record.file))
+        found = _content(record)
     except Refused:
         return "other"
     fingerprint = None if found is None else safe_write.sha256(found)
@@ -77,11 +89,15 @@ def difference(path: str, old: bytes, new: bytes, names: tuple[str, str]) -> str
 
 def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
     """Say what somebody else did to a file since the doctor changed it. Raises Refused and OSError."""
-    found = safe_write.read(Path(record.file))
+    found = _content(record)
     if found is None:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
     ours = journal.content(entry, index, "after") or b""
+    if record.kind == "new_link":
+        return (
+            f"{record.file} leads to {os.fsdecode(found)} now; the doctor made it lead to {os.fsdecode(ours)}"
+        )
     shown = difference(record.file, ours, found, ("as the doctor left it", "now"))
     return f"{record.file} was changed by someone else since:\n{shown}"
 
@@ -115,7 +131,7 @@ def _replacement(change: ReplaceFile) -> Planned | None:
     return Planned(record, {"before": change.before, "after": change.after})
 
 
-def _addition(change: NewFile) -> Planned | None:
+def _new_file(change: NewFile) -> Planned | None:
     path = Path(_absolute(change.path))
     if path.is_symlink() and not path.exists():
         raise Refused(f"{path} is a link that leads nowhere; remove it or make its target, then try again")
@@ -123,6 +139,25 @@ def _addition(change: NewFile) -> Planned | None:
         if safe_write.read(_real(path)) == change.content:
             return None
         raise Refused(f"{path} exists already with another content; move it away, then try again")
+    return _addition("new_file", path, change.content, change.mode)
+
+
+def _new_link(change: NewLink) -> Planned | None:
+    path = Path(_absolute(change.path))
+    if os.path.lexists(path):
+        if path.is_symlink() and path.readlink() == change.target:
+            return None
+        raise Refused(
+            f"{path} exists already and is not the link to {change.target}; move it away, then try again"
+        )
+    if not os.path.exists(os.path.normpath(path.parent / change.target)):
+        raise Refused(
+            f"{path} would lead nowhere: there is no {change.target}; run verl-doctor fix again for a new plan"
+        )
+    return _addition("new_link", path, os.fsencode(change.target), _MODE_OF_LINKS)
+
+
+def _addition(kind: Literal["new_file", "new_link"], path: Path, content: bytes, mode: int) -> Planned:
     existing = path.parent
     while not os.path.lexists(existing):
         existing = existing.parent
@@ -132,17 +167,17 @@ def _addition(change: NewFile) -> Planned | None:
     file = _real(existing) / path.relative_to(existing)
     folders = [folder for folder in file.parents if not folder.exists()]
     record = FileRecord(
-        kind="new_file",
+        kind=kind,
         path=str(path),
         file=str(file),
         before=None,
-        after=safe_write.sha256(change.content),
-        mode=f"{change.mode:04o}",
+        after=safe_write.sha256(content),
+        mode=f"{mode:04o}",
         uid=os.geteuid(),
         gid=os.getegid(),
         folders=tuple(str(folder) for folder in reversed(folders)),
     )
-    return Planned(record, {"after": change.content})
+    return Planned(record, {"after": content})
 
 
 def _absolute(path: Path) -> str:
@@ -198,6 +233,21 @@ def _demand_keepable_owner(file: Path, seen: os.stat_result) -> None:
         )
 
 
+def _content(record: FileRecord) -> bytes | None:
+    """What a record's file holds now, None when nothing is there. Raises Refused when it is of another kind, and OSError."""
+    file = Path(record.file)
+    if record.kind != "new_link":
+        return safe_write.read(file)
+    try:
+        return os.fsencode(file.readlink())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise Refused(f"{file} is no link any more; move it away, then try again") from None
+        raise
+
+
 def _temporary(entry: Entry, index: int, record: FileRecord) -> Path:
     return Path(record.file).with_name(f".verl-doctor-{entry.id}-{entry.token}-{index}")
 
@@ -209,7 +259,9 @@ def _stage(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
     for folder in record.folders:
         safe_write.make_folder(Path(folder))
     temporary = _temporary(entry, index, record)
-    if record.before is None:
+    if record.kind == "new_link":
+        temporary.symlink_to(os.fsdecode(content))
+    elif record.before is None:
         safe_write.create(temporary, content, int(record.mode, 8))
     else:
         safe_write.create_like(temporary, content, Path(record.file))

@@ -39,13 +39,13 @@ _LARGEST_ENTRY = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file that was replaced or made. `before` and `after` are SHA-256, `before` is None for a new file.
+    """A file that was replaced or made, or a link that was made: its content is then where it leads.
 
-    `path` is what the plan named, `file` where its links led; `folders` are those that had to be made, outermost
+    `before` and `after` are SHA-256, `before` is None for what is new. `path` is what the plan named, `file` where its links led; `folders` are those that had to be made, outermost
     first; `mode` is octal.
     """
 
-    kind: Literal["replace_file", "new_file"]
+    kind: Literal["replace_file", "new_file", "new_link"]
     path: str
     file: str
     before: str | None
@@ -80,6 +80,7 @@ Record = FileRecord | BytecodeRecord | CommandRecord
 _KINDS: Mapping[str, type[Record]] = {
     "replace_file": FileRecord,
     "new_file": FileRecord,
+    "new_link": FileRecord,
     "compile_bytecode": BytecodeRecord,
     "run_command": CommandRecord,
 }

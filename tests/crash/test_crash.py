@@ -14,7 +14,7 @@ from crash import tracing
 from crash.children import NOBODY
 from crash.harness import survive
 
-from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, ReplaceFile
+from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, NewLink, ReplaceFile
 
 pytestmark = pytest.mark.slow
 
@@ -78,12 +78,26 @@ def plan_bytecode(root: Path) -> Sequence[Change]:
     ]
 
 
+def plan_links(root: Path) -> Sequence[Change]:
+    """Two links in folders that are not there yet, one of them relative, and the file that names one of them."""
+    return [
+        NewLink(root / "lib/cuda/libcuda.so", root / "engine.py"),
+        NewLink(root / "lib/engine.py", Path("../engine.py")),
+        *plan_one_file(root),
+        NewFile(root / "lib/env.sh", b"export A=1\n"),
+    ]
+
+
 def test_one_file(where: Path) -> None:
     print(survive(build_one_file, plan_one_file, where))
 
 
 def test_three_files_and_a_new_one(where: Path) -> None:
     print(survive(build_many_files, plan_many_files, where))
+
+
+def test_links(where: Path) -> None:
+    print(survive(build_one_file, plan_links, where))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run unprivileged already")

@@ -10,7 +10,7 @@ import pytest
 
 from verl_doctor.toolkit import command
 from verl_doctor.toolkit.apply import Refused, Transaction, apply, history, recover, undo
-from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile, RunCommand
+from verl_doctor.toolkit.change import Change, NewFile, NewLink, ReplaceFile, RunCommand, SetVariable
 
 
 def put(root: Path, *changes: Change) -> Transaction | None:
@@ -132,6 +132,64 @@ def test_a_missing_file_cannot_be_replaced(root: Path) -> None:
 def test_a_new_file_needs_a_folder_not_a_file_above_it(root: Path) -> None:
     with pytest.raises(Refused, match=r"engine.py is not a folder"):
         put(root, NewFile(root / ENGINE / "x", b"x"))
+
+
+def test_a_link_is_made_with_its_folders_and_undo_takes_both_away(root: Path) -> None:
+    change = NewLink(root / "lib/cuda/libcuda.so", root / ENGINE)
+    done = put(root, change)
+    assert done is not None
+    assert [(made.kind, made.now) for made in done.changes] == [("new_link", "in place")]
+    assert (root / "lib/cuda/libcuda.so").readlink() == root / ENGINE
+    assert put(root, change) is None
+    undo(root / HOME)
+    assert not (root / "lib").exists()
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert now(root) == [["gone back"]]
+
+
+def test_a_relative_link_is_made_as_it_was_planned(root: Path) -> None:
+    put(root, NewLink(root / "lib/link", Path("../engine.py")))
+    assert (root / "lib/link").readlink() == Path("../engine.py")
+    assert (root / "lib/link").read_bytes() == b"old\n"
+
+
+def test_a_link_replaces_nothing(root: Path) -> None:
+    (root / "elsewhere").symlink_to(WORKER)
+    for name in (WORKER, "elsewhere"):
+        with pytest.raises(Refused, match=rf"{name} exists already and is not the link to .*engine.py"):
+            put(root, NewLink(root / name, root / ENGINE))
+    assert not (root / HOME).exists()
+
+
+def test_a_link_that_would_lead_nowhere_is_refused(root: Path) -> None:
+    with pytest.raises(Refused, match=r"would lead nowhere: there is no .*gone.so"):
+        put(root, NewLink(root / "libcuda.so", root / "gone.so"))
+
+
+def test_undo_leaves_a_link_that_leads_elsewhere_since(root: Path) -> None:
+    put(root, NewLink(root / "lib/link", root / ENGINE))
+    (root / "lib/link").unlink()
+    (root / "lib/link").symlink_to(root / WORKER)
+    with pytest.raises(Refused, match=r"leads to .*worker.py now; the doctor made it lead to .*engine.py"):
+        undo(root / HOME)
+    (root / "lib/link").unlink()
+    (root / "lib/link").write_bytes(b"mine")
+    with pytest.raises(Refused, match="is no link any more"):
+        undo(root / HOME)
+    assert (root / "lib/link").read_bytes() == b"mine"
+
+
+def test_undo_of_a_link_that_somebody_removed_takes_the_rest_back(root: Path) -> None:
+    put(root, NewLink(root / "lib/link", root / ENGINE), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    (root / "lib/link").unlink()
+    undo(root / HOME)
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert not (root / "lib").exists()
+
+
+def test_a_variable_is_no_change_of_a_file(root: Path) -> None:
+    with pytest.raises(Refused, match="--output-env DIR"):
+        put(root, SetVariable("OMP_NUM_THREADS", "8", "eight cores for each worker"))
 
 
 def test_one_file_named_twice_is_a_defect_of_the_plan(root: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verl_doctor.toolkit.apply import apply, history, undo
-from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
+from verl_doctor.toolkit.change import Change, NewFile, NewLink, ReplaceFile
 
 names = st.sampled_from(["a", "b.py", "c d", "__init__.py", "\u00e9", "-x", "a.b.py"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
@@ -40,7 +40,9 @@ def build(
 
 
 def plan(root: Path, wanted: list[tuple[str, bytes]]) -> list[Change]:
-    """Replace what is there, make what is not; each file once, and no file where another is to have a folder."""
+    """Replace what is there, make what is not, a link when its content is to be none; each file once, and no file
+    where another is to have a folder.
+    """
     changes: dict[str, Change] = {}
     for name, content in wanted:
         path = root / name
@@ -50,13 +52,17 @@ def plan(root: Path, wanted: list[tuple[str, bytes]]) -> list[Change]:
         if path.is_file():
             changes.setdefault(real, ReplaceFile(path, path.read_bytes(), content))
         elif not path.exists() and not any(parent.is_file() for parent in path.parents):
-            changes.setdefault(real, NewFile(path, content, 0o640))
+            made = NewFile(path, content, 0o640) if content else NewLink(path, root)
+            changes.setdefault(real, made)
     return list(changes.values())
 
 
 def expected(root: Path, before: Tree, changes: list[Change]) -> dict[str, bytes]:
     files = {name: what[1] for name, what in before.items() if what[0] == "file"}
     for change in changes:
+        if isinstance(change, NewLink):
+            assert change.path.readlink() == change.target
+            continue
         assert isinstance(change, (ReplaceFile, NewFile))
         name = os.path.relpath(os.path.realpath(change.path), os.path.realpath(root))
         files[name] = change.after if isinstance(change, ReplaceFile) else change.content
