@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
+import selectors
 import signal
 import subprocess
 import tempfile
@@ -25,7 +25,10 @@ _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
 _MARK = "VERL_DOCTOR_CHILD"
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_LINKS = 40  # as the kernel has it
-_MOST_READ = 64 * 1024 * 1024  # bytes of a child's output
+_MOST_READ = 16 * 1024 * 1024  # bytes of a child's output; it is killed when it writes more
+_PIECE = 1024 * 1024  # bytes that are read at once
+# Seconds between two looks at a child where the system does not tell of its end.
+_PAUSE = 0.01
 # How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
 _DYING = 2.0
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
@@ -34,7 +37,11 @@ _GET_CHILD_SUBREAPER = 37
 
 @dataclass(frozen=True)
 class Answer:
-    """What a child process said. `code` is None when it ran out of time and was killed."""
+    """What a child process said. `code` is None when it ran out of time and was killed.
+
+    One that wrote without end was killed, too: its `code` is that of the signal, and its complaint ends with a sentence
+    that says so.
+    """
 
     code: int | None
     stdout: str
@@ -140,23 +147,24 @@ def _steps(path: str) -> list[str]:
 
 
 def _run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:
-    """Run a child whose output goes to files: a grandchild that keeps a pipe open would be waited for, for ever."""
+    """Run a child and listen to it until it ends, says too much, or has had its time; then end all that it started."""
     started = time.monotonic()
     token = secrets.token_hex(16)
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _orphans.adopted() as adopted:
+    with _orphans.adopted() as adopted:
         # No context manager, which would wait without limit.
         process = subprocess.Popen(
             list(argv),
             env={**environ, _MARK: token},
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        streams = [_Stream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
         in_time = False
         try:
-            in_time = _ended(process.pid, timeout)
+            in_time = _listen(process.pid, streams, started + timeout)
         finally:
             # The child is not reaped yet, so its number, which is also the group's, belongs to nobody else.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -165,31 +173,94 @@ def _run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, 
                 process.wait(_DYING)
                 _reap(-process.pid)
             _end_escaped(token, adopted=adopted)
+            for stream in streams:
+                stream.close()
         code = process.returncode if in_time else None
-        return Answer(code, _text(out), _text(err), time.monotonic() - started)
+        out, err = (stream.text for stream in streams)
+        if any(stream.is_too_long for stream in streams):
+            err += f"\nit was killed after {_MOST_READ // 1024 // 1024} MB of output"
+        return Answer(code, out, err, time.monotonic() - started)
 
 
-def _ended(pid: int, timeout: float) -> bool:
-    """Wait for a child without reaping it. Whether it ended in time."""
-    with contextlib.suppress(AttributeError, OSError):  # no such call on this system
-        descriptor = os.pidfd_open(pid)
+class _Stream:
+    """What a child writes, as far as it is kept. A grandchild may hold the other end for ever, so its end is not waited for."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._kept = bytearray()
+        self.is_open = True
+        os.set_blocking(pipe.fileno(), False)
+
+    def fileno(self) -> int:
+        """The pipe's number."""
+        return self._pipe.fileno()
+
+    def take(self) -> bool:
+        """Keep what is there now, as far as it may be kept. Whether there was anything."""
         try:
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            return bool(poll.poll(max(timeout, 0) * 1000))
-        finally:
-            os.close(descriptor)
-    deadline = time.monotonic() + timeout
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        if time.monotonic() >= deadline:
+            piece = os.read(self.fileno(), _PIECE)
+        except BlockingIOError:
             return False
-        time.sleep(0.01)
+        self.is_open = piece != b""
+        self._kept += piece
+        return self.is_open and not self.is_too_long
+
+    def close(self) -> None:
+        """Keep what is left in the pipe, and let it go."""
+        while self.is_open and not self.is_too_long and self.take():
+            pass
+        self._pipe.close()
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether more was written than anybody wants to read."""
+        return len(self._kept) > _MOST_READ
+
+    @property
+    def text(self) -> str:
+        """What was kept."""
+        return bytes(self._kept[:_MOST_READ]).decode("utf-8", "replace")
+
+
+def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
+    """Take what a child writes until it has ended or said too much, and do not reap it. Whether that was in time."""
+    with _end_of(pid) as end, selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ, stream)
+        if end is not None:
+            selector.register(end, selectors.EVENT_READ)
+        while not _has_ended(pid):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for key, _ in selector.select(left if end is not None else min(left, _PAUSE)):
+                stream = key.data
+                if stream is None:
+                    continue
+                stream.take()
+                if stream.is_too_long:
+                    return True
+                if not stream.is_open:
+                    selector.unregister(stream)
     return True
 
 
-def _text(file: IO[bytes]) -> str:
-    # Not read(): whoever survived shares the position in the file.
-    return os.pread(file.fileno(), _MOST_READ, 0).decode("utf-8", "replace")
+@contextlib.contextmanager
+def _end_of(pid: int) -> Iterator[int | None]:
+    """A descriptor that can be read once this child has ended; None where the system knows none."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 class _Orphans:

@@ -97,6 +97,31 @@ def test_what_was_said_before_the_time_was_over_is_kept() -> None:
     assert (answer.code, answer.stdout) == (None, "begun\n")
 
 
+FLOODS = {
+    "stdout": "while True: os.write(1, b'flood ' * 10000)",
+    "stderr": "while True: os.write(2, b'flood ' * 10000)",
+    "a grandchild": "subprocess.Popen(['yes'], start_new_session=True); time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
+    monkeypatch: pytest.MonkeyPatch, flood: str
+) -> None:
+    monkeypatch.setattr(machine_module, "_MOST_READ", 2_000_000)
+    answer = run(f"import os, subprocess, sys, time\n{flood}", timeout=30)
+    assert answer.code == -9
+    assert answer.said == "it was killed after 1 MB of output"
+    assert max(len(answer.stdout), len(answer.stderr)) <= 2_000_000 + 100
+    assert answer.seconds < 15
+
+
+def test_what_a_grandchild_writes_after_the_childs_end_is_not_waited_for() -> None:
+    answer = run("import subprocess; subprocess.Popen(['yes'], start_new_session=True)")
+    assert answer.code == 0
+    assert set(answer.stdout) <= set("y\n")
+
+
 ESCAPES = {
     "same session": "subprocess.Popen([sys.executable, '-c', SLEEP])",
     "own session": "subprocess.Popen([sys.executable, '-c', SLEEP], start_new_session=True)",

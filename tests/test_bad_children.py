@@ -1,0 +1,79 @@
+"""`check` where what it asks hangs, forks and hangs, or never stops writing: an answer in time, and nobody left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from running import doctor
+
+pytestmark = pytest.mark.slow
+
+# Each leaves its process number in a file of its own. The shell's `exec` keeps the number.
+REMEMBER = 'echo $$ >"$PIDS/$$"'
+BAD = {
+    "hangs": f"{REMEMBER}; exec sleep 300",
+    "forks and hangs": f"(setsid sh -c '{REMEMBER}; exec sleep 300' >/dev/null 2>&1 &); {REMEMBER}; exec sleep 300",
+    "floods": f"{REMEMBER}; exec yes 'no end in sight'",
+}
+# Seconds that collectors may wait for an interpreter, twice, with room for a busy machine.
+_ALL_LIMITS = 60
+
+
+def planted(folder: Path, name: str, what: str) -> Path:
+    """A program of this name that behaves badly."""
+    program = folder / "bin" / name
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{what}\n")
+    program.chmod(0o755)
+    (folder / "pids").mkdir()
+    return program
+
+
+def alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ended_cleanly(folder: Path, started: float) -> None:
+    assert time.monotonic() - started < _ALL_LIMITS
+    pids = [path.name for path in (folder / "pids").iterdir()]
+    assert pids, "it was never asked"
+    assert not [pid for pid in pids if alive(pid)]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_interpreter_that_never_answers_is_a_finding(tmp_path: Path, name: str) -> None:
+    python = planted(tmp_path, "python", BAD[name])
+    started = time.monotonic()
+    done = doctor("check", "--python", python, "--format", "json", cwd=tmp_path, PIDS=str(tmp_path / "pids"))
+    ended_cleanly(tmp_path, started)
+    assert done.returncode == 1, done.stderr
+    said = {result["code"]: result for result in json.loads(done.stdout)["results"]}
+    (finding,) = said["PY100"]["findings"]
+    expected = "MB of output" if name == "floods" else "did not answer within"
+    assert expected in finding["evidence"]["found"] + finding["message"]
+    assert len(done.stdout) < 1_000_000
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_nvidia_smi_that_never_answers_is_no_end_of_the_run(tmp_path: Path, name: str) -> None:
+    program = planted(tmp_path, "nvidia-smi", BAD[name])
+    started = time.monotonic()
+    done = doctor(
+        "check",
+        "--format",
+        "json",
+        cwd=tmp_path,
+        PIDS=str(tmp_path / "pids"),
+        PATH=f"{program.parent}:{os.environ['PATH']}",
+    )
+    ended_cleanly(tmp_path, started)
+    assert done.returncode in {0, 1, 3}, done.stderr
+    assert "Traceback" not in done.stderr
+    json.loads(done.stdout)
