@@ -77,7 +77,7 @@ class Launch:
     `others` are further commands that start training. `lost` are overrides that stand where a command should, so that the
     shell takes them for one. `carriage_returns` are scripts whose lines end as in Windows. `unread` are parts that could not
     be followed, each a sentence with its line. `refused` are the named scripts that bash cannot parse,
-    and `runtime_env` files that are none.
+    and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -88,6 +88,7 @@ class Launch:
     carriage_returns: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     refused: tuple[ScriptError, ...] = ()
+    ray_starts: tuple[tuple[Word, ...], ...] = ()
 
 
 @collector()

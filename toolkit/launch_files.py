@@ -82,6 +82,7 @@ def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[
         tuple(_word(word) for word in reader.lost),
         tuple(path for path, kind in files if kind == "shell script" and _has_carriage_returns(path)),
         tuple(dict.fromkeys(reader.unread)),
+        ray_starts=tuple(tuple(_word(word) for word in words) for words in reader.ray_starts),
     )
 
 

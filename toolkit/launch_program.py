@@ -83,7 +83,7 @@ class Unwrapped:
     """The innermost program, and what the wrappers on the way to it gave to its environment.
 
     `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` takes away, `runtime_env` the options
-    of `ray job submit` for it.
+    of `ray job submit` for it, `starts_ray` the words behind `ray start`.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -92,6 +92,7 @@ class Unwrapped:
     runtime_env: tuple[Argument, ...] = ()
     runtime_env_json: tuple[Argument, ...] = ()
     submits: bool = False
+    starts_ray: tuple[Argument, ...] = ()
 
 
 def unwrap(argv: Sequence[Argument]) -> Unwrapped:
@@ -101,6 +102,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
     files: list[Argument] = []
     texts: list[Argument] = []
     submits = False
+    starts_ray: tuple[Argument, ...] = ()
     rest = list(argv)
     program: PythonProgram | ShellProgram | None = None
     while rest:
@@ -112,6 +114,8 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             rest = _env(rest[1:], assigned, dropped)
         elif name == "ray":
             words = [word.text for word in rest]
+            if words[1:2] == ["start"]:
+                starts_ray = tuple(rest[2:])
             if words[1:3] != ["job", "submit"]:
                 break
             submits = True
@@ -140,7 +144,9 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             break
         else:
             break
-    return Unwrapped(program, tuple(assigned), tuple(dropped), tuple(files), tuple(texts), submits)
+    return Unwrapped(
+        program, tuple(assigned), tuple(dropped), tuple(files), tuple(texts), submits, starts_ray
+    )
 
 
 def _name(word: Argument) -> str:

@@ -66,6 +66,7 @@ class Reader:
     programs: list[Program] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     lost: list[Argument] = field(default_factory=list)
+    ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script that is called with these arguments."""
@@ -111,9 +112,10 @@ class Reader:
             return
         given = (*call.given, *self.from_env(unwrapped, call.conditional))
         reaching = self.from_job(unwrapped, call.conditional)
-        if first.text == "ray" and len(call.argv) > 1 and call.argv[1].text == "start":
+        if unwrapped.starts_ray:
             # The workers inherit from the raylet, which inherits from this command.
-            self.reaching += call.given
+            self.reaching += given
+            self.ray_starts.append(unwrapped.starts_ray)
         program = unwrapped.program
         if isinstance(program, PythonProgram):
             reaching = (*reaching, *self.from_overrides(program, call.conditional))

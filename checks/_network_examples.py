@@ -1,0 +1,47 @@
+"""Machines for the examples of the NET1xx rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
+from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
+from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma
+from verl_doctor.toolkit.facts import Absent
+
+SCRIPT = "/home/me/run.sh"
+LO = Interface("lo", "loopback", up=True, addresses=("127.0.0.1", "::1"))
+ETH0 = Interface("eth0", "ethernet", up=True, addresses=("10.0.0.5", "fe80::5"))
+DOCKER0 = Interface("docker0", "bridge", up=True, addresses=("172.17.0.1",))
+BRIDGE = Interface("br-3f2a", "bridge", up=True, addresses=("172.18.0.1",))
+UNSET_IB = Interface("ibs1", "InfiniBand", up=True, addresses=("fe80::11",))
+VETH = Interface("veth9", "veth", up=True, addresses=("fe80::9",))
+
+NO_RDMA = (Rdma, Absent("no adapter"))
+ACTIVE = Rdma((Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec (4X NDR)", ((0, "IB/RoCE v1"),)),), ("/dev/infiniband/uverbs0",), locked=(LockedMemory("this shell", None),))  # fmt: skip
+
+ONE = JobNodes(1, "trainer.nnodes", interface="eth0")
+TWO = JobNodes(2, "trainer.nnodes", (Head("10.0.0.9", "RAY_ADDRESS", 6379, "", 0, "10.0.0.9", "10.0.0.5", "eth0"),), "eth0")  # fmt: skip
+
+
+def named(*addresses: str, failed: str = "", hangs: bool = False, line: int = 0) -> Network:
+    """A machine `node1` with loopback, eth0 and docker0, whose name resolves to these addresses."""
+    return Network(Resolved("node1", addresses, failed, hangs), (LO, ETH0, DOCKER0), "eth0", line)
+
+
+def machine(*interfaces: Interface, default: str = "eth0") -> Network:
+    """A machine with these interfaces, whose name resolves to eth0's address."""
+    return Network(Resolved("node1", ("10.0.0.5",)), interfaces, default)
+
+
+def shell(**values: str) -> tuple[Any, ...]:
+    """No launch script, and these variables in the shell."""
+    return (Variables(values), (Launch, Absent("none was named")))
+
+
+def script(name: str, value: str, *, workers: bool = False) -> tuple[Any, ...]:
+    """A launch script whose third line sets one variable."""
+    given = Setting(name, value, SCRIPT, 3, reaches_workers=workers)
+    return (Variables(), Launch(((SCRIPT, "shell script"),), settings=(given,)))

@@ -1,0 +1,129 @@
+"""NET103: a variable names a network interface that is not here, or in a syntax that its reader does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._interfaces import GLOO, NCCL, TENSORPIPE, gloo_names, nccl_takes, selection, usable
+from verl_doctor.checks._network_examples import (
+    DOCKER0,
+    ETH0,
+    LO,
+    ONE,
+    TWO,
+    machine,
+    script,
+    shell,
+)
+from verl_doctor.checks._variables import places
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network import Interface, Network
+from verl_doctor.toolkit.fact_resources import Gpu, Resources
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_GPU = Resources((Gpu("NVIDIA H200", 143771),), 64, None)
+_NO_GPU = Resources(None, 2, None)
+_HERE = machine(
+    LO, ETH0, DOCKER0, Interface("eth1", "ethernet", up=False), Interface("eth2", "ethernet", up=True)
+)
+
+
+@check(
+    "NET103",
+    examples=[
+        Example("one that is here", (_HERE, ONE, _GPU, *shell(GLOO_SOCKET_IFNAME="eth0"))),
+        Example("torch splits at commas", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth0,docker0"))),
+        Example("NCCL takes prefixes", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="eth,ib"))),
+        Example("NCCL excludes", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
+        Example("whole names", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
+        Example("the nodes with GPUs may have it", (_HERE, TWO, _NO_GPU, *shell(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="ib0"))),
+        Example("gloo knows no ^", (_HERE, ONE, _NO_GPU, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo knows no '^'"),
+        Example("gloo takes blanks for letters", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is no interface of this machine"),
+        Example("of another cluster", (_HERE, ONE, _GPU, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is no interface of this machine"),
+        Example("it is down", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"),
+        Example("it has no address", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth2")), "eth2 has no address"),
+        Example("NCCL finds nothing", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="ens")), "no interface that is up begins with ens"),
+        Example("nor with this whole name", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="=eth")), "no interface that is up is called eth"),
+        Example("everything is excluded", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="^lo,docker,eth")), "leaves no interface that is up"),
+    ],
+)  # fmt: skip
+def interface_unknown(
+    network: Network,
+    nodes: JobNodes,
+    resources: Resources | Unknown,
+    variables: Variables,
+    launch: Launch | Unknown,
+) -> Iterator[Finding]:
+    """A variable names a network interface that is not here, or in a syntax that its reader does not know.
+
+    ## Why it matters
+
+    The two libraries read their variables differently. NCCL takes prefixes, `=` before whole names and `^` to exclude, and
+    stops with `no socket interface found` when nothing is left. gloo takes names as they are, separated by commas:
+    `^docker0` or `=eth0` is a name to it, and it stops with `Unable to find address for: ^docker0`.
+
+    ## How to fix
+
+    Name an interface that `ip addr` shows as up with an address. Where the nodes call theirs differently, set the variable on
+    each node before Ray is started, and not in a script or `runtime_env` that all of them get.
+    """
+    gpus = not isinstance(resources, Unknown) and bool(resources.gpus)
+    name = usable(network, nodes)
+    for variable, judge in ((GLOO, _gloo), (TENSORPIPE, _gloo), (NCCL, _nccl)):
+        for place in places(variable, variables, launch):
+            wrong = judge(place.value or "", network)
+            # Where no GPU is, the script is only read, or the head runs: the nodes that train may have other interfaces.
+            if not wrong or (
+                not gpus and (variable == NCCL or (nodes.nodes != 1 and "knows no" not in wrong))
+            ):
+                continue
+            yield Finding(
+                f"{place.assignment}: {wrong}",
+                Evidence(
+                    f"{place.assignment} in {place.where}",
+                    _good(network),
+                    "the kernel's list of interfaces",
+                ),
+                location=place.location,
+                remedy=f"set {variable}={name}" if name else f"name {_good(network)}",
+                severity="warning" if variable == TENSORPIPE else None,
+                fix="interface-name",
+            )
+
+
+def _gloo(value: str, network: Network) -> str:
+    """What is wrong with the names for gloo; "" when they can be used."""
+    for name in gloo_names(value):
+        there = network.interface(name)
+        if name[0] in "^=" and there is None:
+            return f"gloo knows no '{name[0]}', and looks for an interface that is called {name}"
+        if there is None:
+            return (
+                f"{name!r} is no interface of this machine"
+                if name != name.strip()
+                else f"{name} is no interface of this machine"
+            )
+        if not there.up:
+            return f"{name} is down"
+        if not there.addresses:
+            return f"{name} has no address"
+    return ""
+
+
+def _nccl(value: str, network: Network) -> str:
+    wanted = selection(value)
+    if len(value) < 2 or nccl_takes(network.interfaces, wanted):
+        return ""
+    names = " or ".join(wanted.names)
+    if wanted.exclude:
+        return "that leaves no interface that is up and has an address"
+    return f"no interface that is up {'is called' if wanted.exact else 'begins with'} {names}"
+
+
+def _good(network: Network) -> str:
+    """The interfaces that could be named."""
+    names = [each.name for each in network.interfaces if each.up and each.addresses]
+    return " or ".join(names) or "an interface that is up"

@@ -1,0 +1,64 @@
+"""Shared by the fixes of NET101 to NET105: name the interface that leads to the other nodes, where the variable is set now."""
+
+from __future__ import annotations
+
+import re
+
+from verl_doctor.checks._interfaces import NCCL, usable
+from verl_doctor.patches._launch_lines import edit_lines
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable
+from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_sources import SourceFiles
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.line_edit import LineEdit
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.py_edit import CannotEdit
+from verl_doctor.toolkit.rule import Finding, Location
+
+_VARIABLE = re.compile(r"[A-Z_]+_IFNAME")
+
+
+def set_interface(variable: str, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
+    """The variable with this node's interface."""
+    name = usable(network, nodes)
+    if not name:
+        return Refusal(
+            "which interface leads to the other nodes cannot be told: no route to the head, and no default route"
+        )
+    why = f"{name} leads to the other nodes, and {network.host.name} does not resolve to it, or other interfaces come first"
+    return [SetVariable(variable, _value(variable, name), why, node_only=True)]
+
+
+def correct_interface(
+    finding: Finding,
+    network: Network,
+    nodes: JobNodes,
+    launch: Launch | Unknown,
+    sources: SourceFiles,
+    marker: Marker,
+    code: str,
+) -> list[Change] | Refusal:
+    """The same for a variable that is set to something else: in the line of the launch file that does it, if one does."""
+    match = _VARIABLE.search(finding.message)
+    variable, name = match[0] if match else "", usable(network, nodes)
+    if finding.location is None or not name or isinstance(launch, Unknown):
+        return set_interface(variable, network, nodes)
+
+    def correct(place: Location) -> LineEdit:
+        old = [
+            one.value
+            for one in launch.settings
+            if (one.name, one.path, one.line) == (variable, place.path, place.line) and one.value
+        ]
+        if not old:
+            raise CannotEdit(f"{place}: this line does not set {variable} to a value that is known")
+        return LineEdit(place.line or 0, old[0], _value(variable, name))
+
+    return edit_lines(finding, launch, sources, marker.comment(code), correct)
+
+
+def _value(variable: str, name: str) -> str:
+    """A whole name: to NCCL a bare one is a prefix."""
+    return f"={name}" if variable == NCCL else name

@@ -1,0 +1,16 @@
+"""Fix for NET105: choose the interface, instead of leaving it to gloo and NCCL."""
+
+from __future__ import annotations
+
+from verl_doctor.checks._interfaces import GLOO, NCCL
+from verl_doctor.patches._interfaces import set_interface
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix("interface-that-is-chosen", repairs="NET105", safety="safe", restart="Ray, on this node")
+def interface_that_is_chosen(finding: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
+    """Choose the interface that leads to the other nodes, instead of leaving it to gloo and NCCL."""
+    return set_interface(GLOO if finding.message.startswith(GLOO) else NCCL, network, nodes)

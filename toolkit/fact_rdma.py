@@ -1,0 +1,130 @@
+"""InfiniBand and RoCE adapters: their ports as the kernel lists them, and whether a job may use them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_processes import Processes
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_CLASS = "/sys/class/infiniband"
+_NO_GID = re.compile(r"[0:]*")
+_LOCKED = re.compile(r"^Max locked memory\s+(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port of an adapter. `state` is "ACTIVE", "INIT" or "DOWN", `link` "InfiniBand" or "Ethernet" (RoCE).
+
+    `physical` is "LinkUp", "Polling" or "Disabled", `rate` as the driver says it ("400 Gb/sec (4X NDR)"). `gids` are the filled
+    entries of its table of addresses: index and type, "RoCE v2" or "IB/RoCE v1".
+    """
+
+    adapter: str
+    number: int
+    state: str
+    physical: str
+    link: str
+    rate: str = ""
+    gids: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """Whether it can carry data."""
+        return self.state == "ACTIVE"
+
+    def __str__(self) -> str:
+        return f"{self.adapter}:{self.number}"
+
+
+@dataclass(frozen=True)
+class LockedMemory:
+    """How much memory may be locked, in bytes; None: without limit. `who` is "this shell", or a process with its number."""
+
+    who: str
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Rdma:
+    """`devices` are the `/dev/infiniband/uverbs*` that are here, `closed` those of them that this user may not open."""
+
+    ports: tuple[Port, ...]
+    devices: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    locked: tuple[LockedMemory, ...] = ()
+
+    @property
+    def active(self) -> tuple[Port, ...]:
+        """The ports that can carry data."""
+        return tuple(port for port in self.ports if port.active)
+
+
+@collector()
+def rdma(machine: Machine, processes: Processes | Unknown) -> Rdma | Unknown:
+    """Read `/sys/class/infiniband` and the limits of this shell and of the raylets."""
+    adapters = _entries(machine, _CLASS)
+    if not adapters:
+        return Absent("this machine shows no InfiniBand or RoCE adapter")
+    devices = [
+        f"/dev/infiniband/{name}"
+        for name in _entries(machine, "/dev/infiniband")
+        if name.startswith("uverbs")
+    ]
+    return Rdma(
+        tuple(port for adapter in adapters for port in _ports(machine, adapter)),
+        tuple(devices),
+        tuple(path for path in devices if not os.access(machine.at(path), os.R_OK | os.W_OK)),
+        tuple(_locked(machine, processes)),
+    )
+
+
+def _ports(machine: Machine, adapter: str) -> Iterator[Port]:
+    for number in _entries(machine, f"{_CLASS}/{adapter}/ports"):
+        folder = f"{_CLASS}/{adapter}/ports/{number}"
+
+        def said(name: str, folder: str = folder) -> str:
+            return (machine.read(f"{folder}/{name}") or "").strip()
+
+        if number.isdigit():
+            yield Port(
+                adapter,
+                int(number),
+                said("state").partition(": ")[2],
+                said("phys_state").partition(": ")[2],
+                said("link_layer"),
+                said("rate"),
+                tuple(_gids(machine, folder)),
+            )
+
+
+def _gids(machine: Machine, folder: str) -> Iterator[tuple[int, str]]:
+    """The entries that hold an address. The type of an empty one cannot be read, nor can that of one a container may not see."""
+    for index in sorted(int(name) for name in _entries(machine, f"{folder}/gids") if name.isdigit()):
+        gid = (machine.read(f"{folder}/gids/{index}") or "").strip()
+        if not _NO_GID.fullmatch(gid):
+            yield index, (machine.read(f"{folder}/gid_attrs/types/{index}") or "").strip()
+
+
+def _locked(machine: Machine, processes: Processes | Unknown) -> Iterator[LockedMemory]:
+    yield from _limit_of(machine, "self", "this shell")
+    for raylet in () if isinstance(processes, Unknown) else processes.of("raylet"):
+        yield from _limit_of(machine, str(raylet.pid), f"raylet {raylet.pid}")
+
+
+def _limit_of(machine: Machine, process: str, who: str) -> Iterator[LockedMemory]:
+    match = _LOCKED.search(machine.read(f"/proc/{process}/limits") or "")
+    if match:
+        yield LockedMemory(who, int(match[1]) if match[1].isdigit() else None)
+
+
+def _entries(machine: Machine, folder: str) -> list[str]:
+    try:
+        return sorted(path.name for path in Path(machine.at(folder)).iterdir())
+    except OSError:
+        return []
