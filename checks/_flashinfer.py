@@ -34,3 +34,14 @@ def wheel(flashinfer: FlashInfer, packages: Packages | Unknown) -> str:
     cuda = torch.version.partition("+")[2] if torch else ""
     label = cuda if cuda.startswith("cu") else "cu130 (or that of your CUDA)"
     return f"pip install flashinfer-jit-cache=={flashinfer.version} --index-url https://flashinfer.ai/whl/{label}"
+
+
+def cuda_of_torch(packages: Packages | Unknown) -> str:
+    """The CUDA that torch is built for, as "13.0"; empty when its version and the packages beside it do not say."""
+    if isinstance(packages, Unknown) or (torch := packages.get("torch")) is None:
+        return ""
+    label = torch.version.partition("+")[2]
+    if label.startswith("cu") and label[2:].isdigit():
+        return f"{label[2:-1]}.{label[-1]}"
+    runtime = packages.get("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
+    return ".".join(runtime.version.split(".")[:2]) if runtime else ""

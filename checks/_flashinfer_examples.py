@@ -5,11 +5,32 @@ from __future__ import annotations
 from functools import partial
 
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 
-H200 = partial(FlashInfer, "0.6.12", "/env/flashinfer", "9.0", "/home/me/.cache/flashinfer/0.6.12")
+H200 = partial(
+    FlashInfer,
+    version="0.6.12",
+    folder="/env/flashinfer",
+    capability="9.0",
+    cache="/home/me/.cache/flashinfer/0.6.12",
+)
+TOOLKIT = partial(
+    CudaToolkit,
+    home="/usr/local/cuda",
+    told_by="PATH",
+    nvcc="/usr/local/cuda/bin/nvcc",
+    release="13.0",
+    targets=("8.0", "9.0", "10.0"),
+    runtime=True,
+    on_path="/usr/local/cuda/bin/nvcc",
+    ninja="/env/bin/ninja",
+    compiler="/usr/bin/gcc",
+    gcc=13,
+    newest_gcc=15,
+)
 _CHOOSES = "/env/vllm/v1/sample/ops/topk_topp_sampler.py"
 SAMPLER = partial(VllmSampler, "0.24.0", _CHOOSES, flashinfer=True)
 PACKAGES = Packages((Distribution("torch", "2.11.0+cu130", "/env/torch"),))

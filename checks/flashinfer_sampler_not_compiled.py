@@ -23,6 +23,7 @@ _COST = (
 @check(
     "CUDA130",
     severity="warning",
+    requires={"CUDA132"},
     examples=[
         Example("compiled before", (H200(built=("sampling",)), SAMPLER(), PACKAGES)),
         Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), PACKAGES)),

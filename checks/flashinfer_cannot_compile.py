@@ -1,0 +1,98 @@
+"""CUDA132: FlashInfer must compile a kernel here, and cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._flashinfer import cuda_of_torch, must_compile_sampler, wheel
+from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, TOOLKIT
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE, VllmSampler
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+
+
+@check(
+    "CUDA132",
+    requires={"CUDA133"},
+    examples=[
+        Example("all is there", (H200(), SAMPLER(), PACKAGES, TOOLKIT())),
+        Example("nothing must be compiled", (H200(built=("sampling",)), SAMPLER(), PACKAGES, TOOLKIT(nvcc=""))),
+        Example("no nvcc", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="", nvcc="", on_path="")), "there is no nvcc"),
+        Example("a folder without it", (H200(), SAMPLER(), PACKAGES, TOOLKIT(nvcc="", on_path="")), "there is no /usr/local/cuda/bin/nvcc"),
+        Example("ninja is not on PATH", (H200(), SAMPLER(), PACKAGES, TOOLKIT(ninja="")), "there is no ninja on PATH"),
+        Example("CC leads nowhere", (H200(), SAMPLER(), PACKAGES, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
+        Example("a gcc that nvcc refuses", (H200(), SAMPLER(), PACKAGES, TOOLKIT(gcc=16)), "refuses gcc 16"),
+        Example("nvcc does not know the GPU", (H200(), SAMPLER(), PACKAGES, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
+        Example("the CUDA of another torch", (H200(), SAMPLER(), PACKAGES, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
+        Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="/usr/local", runtime=False)), "holds no libcudart.so"),
+    ],
+)  # fmt: skip
+def flashinfer_cannot_compile(
+    flashinfer: FlashInfer,
+    sampler: VllmSampler,
+    toolkit: CudaToolkit,
+    packages: Packages | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """FlashInfer must compile a kernel here, and cannot.
+
+    ## Why it matters
+
+    Without a compiled kernel FlashInfer calls ninja, nvcc and the C++ compiler while the engine starts. When one of them is
+    missing, or they do not fit each other, the GPU or torch, the engine ends with `Ninja build failed` or
+    `Could not find nvcc`, after the model was loaded.
+
+    ## How to fix
+
+    Install `flashinfer-jit-cache` of exactly FlashInfer's version, which holds the compiled kernel, or set
+    `VLLM_USE_FLASHINFER_SAMPLER=0`, so that none is needed. Or install what is missing.
+    """
+    if not must_compile_sampler(flashinfer, sampler, configuration):
+        return
+    switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
+    for problem, found, wanted in _problems(toolkit, flashinfer.capability, cuda_of_torch(packages)):
+        yield Finding(
+            f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} starts, and {problem}",
+            Evidence(found, wanted, toolkit.home),
+            remedy=f"{switch}install the compiled one: {wheel(flashinfer, packages)}",
+            fix="own-sampler" if sampler.can_be_switched else None,
+            stops=(EVERY_JOB,),
+            phase="start",
+        )
+
+
+def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[tuple[str, str, str]]:
+    """What is wrong, what was found, and what is wanted. Without nvcc the rest does not matter."""
+    if not toolkit.nvcc:
+        place = f"{toolkit.home}/bin/nvcc" if toolkit.home else "nvcc"
+        where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
+        told_by = toolkit.told_by or "neither CUDA_HOME nor PATH"
+        yield f"there is no {place}", f"{told_by} leads to it{where}", "a CUDA toolkit"
+        return
+    if not toolkit.ninja:
+        yield "there is no ninja on PATH", "PATH of the job", "ninja, as in the bin folder of the environment"
+    if not toolkit.compiler:
+        named = toolkit.compiler_told_by
+        yield (
+            f"{named} names no compiler" if named else "there is no gcc on PATH",
+            named or "PATH of the job",
+            "a C++ compiler",
+        )
+    if toolkit.newest_gcc and toolkit.gcc > toolkit.newest_gcc:
+        wanted = f"gcc {toolkit.newest_gcc} or older (crt/host_config.h)"
+        yield f"nvcc {toolkit.release} refuses gcc {toolkit.gcc}", toolkit.compiler, wanted
+    if toolkit.targets and capability not in toolkit.targets:
+        known = f"it knows {', '.join(toolkit.targets)}"
+        yield f"nvcc {toolkit.release} does not know GPUs of capability {capability}", toolkit.nvcc, known
+    if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
+        yield f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}", toolkit.nvcc, f"nvcc of CUDA {cuda}"
+    if not toolkit.runtime:
+        yield (
+            f"{toolkit.home} holds no libcudart.so to link with",
+            f"told by {toolkit.told_by}",
+            "a whole toolkit",
+        )

@@ -1,0 +1,54 @@
+"""CUDA131: FlashInfer and its wheels of compiled kernels are of different versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._flashinfer import wheel
+from verl_doctor.checks._flashinfer_examples import H200, PACKAGES
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer, belongs
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+
+@check(
+    "CUDA131",
+    examples=[
+        Example("one version", (H200(cubin="0.6.12", jit_cache="0.6.12+cu130"), PACKAGES)),
+        Example("none of the wheels", (H200(), PACKAGES)),
+        Example("built from a checkout", (H200(version="0.0.0+unknown", cubin="0.6.12"), PACKAGES)),
+        Example("an older cubin wheel", (H200(cubin="0.6.11", refuses_others=True), PACKAGES), "import flashinfer fails"),
+        Example("a newer release goes on without it", (H200(version="0.7.2", jit_cache="0.7.1+cu130"), PACKAGES), "is ignored"),
+    ],
+)  # fmt: skip
+def flashinfer_wheel_of_other_version(
+    flashinfer: FlashInfer, packages: Packages | Unknown
+) -> Iterator[Finding]:
+    """FlashInfer and its wheels of compiled kernels are of different versions.
+
+    ## Why it matters
+
+    `flashinfer-cubin` and `flashinfer-jit-cache` are for exactly one release of `flashinfer-python`. pip does not know that, so
+    an upgrade of one leaves the others behind. Up to 0.6 every import of FlashInfer then raises; later ones go on
+    without the wheel and compile its kernels while the engine starts.
+
+    ## How to fix
+
+    Install the wheel of the same version. `FLASHINFER_DISABLE_VERSION_CHECK=1` only silences the check.
+    """
+    if flashinfer.version == "0.0.0+unknown":
+        return
+    for name, version in (
+        ("flashinfer-cubin", flashinfer.cubin),
+        ("flashinfer-jit-cache", flashinfer.jit_cache),
+    ):
+        if version and not belongs(version, flashinfer.version):
+            outcome = "import flashinfer fails" if flashinfer.refuses_others else "the wheel is ignored"
+            cubin = f"pip install flashinfer-cubin=={flashinfer.version}"
+            yield Finding(
+                f"{name} {version} is not for FlashInfer {flashinfer.version}: {outcome}",
+                Evidence(version, flashinfer.version, f"{flashinfer.folder}/jit/env.py"),
+                remedy=cubin if name == "flashinfer-cubin" else wheel(flashinfer, packages),
+                severity="error" if flashinfer.refuses_others else "warning",
+            )

@@ -1,0 +1,122 @@
+"""The toolkit that a kernel would be compiled with, on machines that are folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit, cuda_toolkit
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_resources import Gpu, Resources
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Answer, Machine
+
+SAID = {
+    "--version": {
+        "nvcc": "Cuda compilation tools, release 13.0, V13.0.88\n",
+        "gcc": "gcc (Ubuntu 13.3.0-6ubuntu2~24.04.1) 13.3.0\nCopyright (C) 2023\n",
+        "red-hat-gcc": "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)\n",
+        "clang": "Debian clang version 14.0.6 (x)\n",
+    },
+    "--list-gpu-arch": {"nvcc": "compute_75\ncompute_90\ncompute_120\n"},
+}
+HEADER = "#if __GNUC__ > 15\n\n#error -- unsupported GNU version!\n"
+GPU = Resources((Gpu("NVIDIA H200", 143_771, "9.0"),), 16.0, 1)
+PATH = "/usr/bin:/usr/local/cuda/bin"
+
+
+def program(root: Path, path: str) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("")
+    file.chmod(0o755)
+
+
+def toolkit(root: Path, home: str = "/usr/local/cuda") -> None:
+    program(root, f"{home}/bin/nvcc")
+    for name, text in {"include/crt/host_config.h": HEADER, "lib64/libcudart.so": ""}.items():
+        file = root / home.lstrip("/") / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    toolkit(tmp_path)
+    for name in ("gcc", "red-hat-gcc", "clang", "ninja"):
+        program(tmp_path, f"/usr/bin/{name}")
+    return tmp_path
+
+
+def look(root: Path, **variables: str) -> CudaToolkit:
+    def answer(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Answer:
+        return Answer(0, SAID[argv[1]].get(Path(argv[0]).name, ""), "", 0.0)
+
+    found = cuda_toolkit.collect(
+        Machine(environ={}, runner=answer, root=root), JobVariables({"PATH": PATH, **variables}), GPU
+    )
+    assert isinstance(found, CudaToolkit)
+    return found
+
+
+def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
+    found = look(root)
+    assert (found.home, found.told_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
+    assert found.targets == ("7.5", "9.0", "12.0")
+    assert (found.runtime, found.ninja, found.compiler) == (True, "/usr/bin/ninja", "/usr/bin/gcc")
+    assert (found.gcc, found.newest_gcc) == (13, 15)
+
+
+def test_a_variable_is_taken_right_or_wrong(root: Path) -> None:
+    toolkit(root, "/other")
+    assert look(root, CUDA_PATH="/other").home == "/other"
+    assert look(root, CUDA_HOME="/gone", CUDA_PATH="/other").nvcc == ""
+    assert look(root, CUDA_HOME="", CUDA_PATH="/other").told_by == "CUDA_PATH"
+
+
+@pytest.mark.parametrize("value", [":/usr/local/cuda", "/gone:/usr/local/cuda", "/usr/local/cuda:"])
+def test_a_list_names_no_toolkit_and_holds_the_one_to_name(root: Path, value: str) -> None:
+    found = look(root, CUDA_HOME=value, PATH="/usr/bin")
+    assert (found.nvcc, found.candidate) == ("", "/usr/local/cuda")
+
+
+def test_a_link_on_path_leads_to_half_a_toolkit(root: Path) -> None:
+    (root / "usr/local/bin").mkdir(parents=True)
+    (root / "usr/local/bin/nvcc").symlink_to(root / "usr/local/cuda/bin/nvcc")
+    found = look(root, PATH="/usr/local/bin:/usr/bin")
+    assert (found.home, found.runtime) == ("/usr/local", False)
+    assert found.candidate == "/usr/local/cuda"
+
+
+def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -> None:
+    assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").told_by) == ("/usr/local/cuda", "")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert look(empty) == CudaToolkit("", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "compiler", "gcc"),
+    [
+        ("red-hat-gcc", "/usr/bin/red-hat-gcc", 11),
+        ("/usr/bin/gcc -m64", "/usr/bin/gcc", 13),
+        ("clang", "/usr/bin/clang", 0),
+        ("/gone/gcc", "", 0),
+    ],
+)
+def test_cc_names_the_compiler_under_nvcc(root: Path, value: str, compiler: str, gcc: int) -> None:
+    found = look(root, CC=value)
+    assert (found.compiler, found.compiler_told_by, found.gcc) == (compiler, "CC", gcc)
+
+
+def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
+    (root / "usr/local/cuda/bin/nvcc").chmod(0o644)
+    assert (look(root).nvcc, look(root).on_path) == ("", "")
+
+
+def test_without_gpus_nothing_is_compiled_and_what_is_not_told_stays_open() -> None:
+    here = Machine(environ={})
+    assert isinstance(cuda_toolkit.collect(here, JobVariables(), Resources((), 1.0, 1)), Absent)
+    assert type(cuda_toolkit.collect(here, JobVariables(untold=("CUDA_HOME",)), GPU)) is Unknown

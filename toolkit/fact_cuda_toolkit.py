@@ -1,0 +1,138 @@
+"""The CUDA toolkit and compilers that a kernel would be compiled with while the job runs.
+
+FlashInfer (flashinfer/jit/cpp_ext.py) and torch (torch/utils/cpp_extension.py) look in the same order: CUDA_HOME, CUDA_PATH,
+the folder above that of the nvcc on PATH, /usr/local/cuda. They take the first answer, right or wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+DEFAULT = "/usr/local/cuda"
+_LIMIT = 3.0  # seconds for a compiler to say its version; it takes milliseconds
+_RELEASE = re.compile(r"release (\d+\.\d+),")
+_TARGET = re.compile(r"compute_(\d+)")
+# What nvcc's own header refuses: `#if __GNUC__ > 15`.
+_NEWEST_GCC = re.compile(r"^#if __GNUC__ > (\d+)", re.MULTILINE)
+_GCC = re.compile(r"\)\s+(\d+)\.\d+")
+_RUNTIMES = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+
+
+@dataclass(frozen=True)
+class CudaToolkit:
+    """`home` is the folder that is taken, "" when there is none, and `told_by` what names it: a variable, PATH, or nothing.
+
+    `nvcc` is its compiler, "" when it has none; `release` ("13.0") and `targets` (compute capabilities: "9.0") are what that says.
+    `runtime` says that it holds the library that a kernel is linked with. `on_path` is the first nvcc on PATH, "" without one.
+    `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it. They are "" when
+    they are not there. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
+    """
+
+    home: str
+    told_by: str
+    nvcc: str = ""
+    release: str = ""
+    targets: tuple[str, ...] = ()
+    runtime: bool = False
+    on_path: str = ""
+    candidate: str = ""
+    ninja: str = ""
+    compiler: str = ""
+    compiler_told_by: str = ""
+    gcc: int = 0
+    newest_gcc: int = 0
+
+
+@collector(timeout=15)
+def cuda_toolkit(machine: Machine, variables: JobVariables, resources: Resources) -> CudaToolkit | Unknown:
+    """Look where FlashInfer and torch look, and ask the compilers for their versions."""
+    if not resources.gpus:
+        return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
+    untold = [name for name in (*VARIABLES, "PATH", "CC") if name in variables.untold]
+    if untold:
+        return Unknown(f"{untold[0]} is set to something that reading the launch files cannot tell")
+    path = variables.get("PATH")
+    on_path = _found(machine, "nvcc", path)
+    told_by = next((name for name in VARIABLES if variables.get(name)), "")
+    if told_by:
+        home = variables.get(told_by)
+    elif on_path:
+        home, told_by = _two_up(on_path), "PATH"
+    else:
+        home = DEFAULT if machine.at(DEFAULT).is_dir() else ""
+    nvcc = f"{home}/bin/nvcc" if _holds_one(machine, home) else ""
+    named = next((name for name in ("CC", "NVCC_CCBIN") if variables.get(name)), "")
+    compiler = _found(machine, variables.get(named) or "gcc", path)
+    said = _said(machine, compiler, "--version").partition("\n")[0]
+    gcc = _GCC.search(said) if "clang" not in said else None
+    newest = _NEWEST_GCC.search(machine.read(f"{home}/include/crt/host_config.h") or "") if home else None
+    release = _RELEASE.search(_said(machine, nvcc, "--version"))
+    return CudaToolkit(
+        home=home,
+        told_by=told_by,
+        nvcc=nvcc,
+        release=release[1] if release else "",
+        targets=tuple(map(_dotted, _TARGET.findall(_said(machine, nvcc, "--list-gpu-arch")))),
+        runtime=any(machine.at(f"{home}/{folder}/libcudart.so").exists() for folder in _RUNTIMES),
+        on_path=on_path,
+        candidate=next(
+            (folder for folder in _others(machine, home, on_path) if _holds_one(machine, folder)), ""
+        ),
+        ninja=_found(machine, "ninja", path),
+        compiler=compiler,
+        compiler_told_by=named,
+        gcc=int(gcc[1]) if gcc else 0,
+        newest_gcc=int(newest[1]) if newest else 0,
+    )
+
+
+def _others(machine: Machine, home: str, on_path: str) -> Iterator[str]:
+    yield from (entry for entry in home.split(os.pathsep) if entry and entry != home)
+    if on_path:
+        yield _two_up(f"/{machine.at(on_path).resolve().relative_to(machine.root.resolve())}")
+    yield DEFAULT
+
+
+def _two_up(nvcc: str) -> str:
+    return str(Path(nvcc).parent.parent)
+
+
+def _holds_one(machine: Machine, folder: str) -> bool:
+    return bool(folder) and _runs(machine.at(f"{folder}/bin/nvcc"))
+
+
+def _found(machine: Machine, name: str, path: str) -> str:
+    """The file that a command's name means. A name with a slash is one already; compilers may have options behind it."""
+    name = name.split(maxsplit=1)[0] if name.split() else ""
+    if "/" in name:
+        return name if _runs(machine.at(name)) else ""
+    candidates = (f"{entry}/{name}" for entry in path.split(os.pathsep) if entry)
+    return next((candidate for candidate in candidates if _runs(machine.at(candidate))), "")
+
+
+def _runs(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _said(machine: Machine, program: str, *arguments: str) -> str:
+    if not program:
+        return ""
+    try:
+        return machine.run((str(machine.at(program)), *arguments), timeout=_LIMIT).stdout
+    except OSError:
+        return ""
+
+
+def _dotted(number: str) -> str:
+    """`120` as `12.0`."""
+    return f"{number[:-1]}.{number[-1]}"
