@@ -97,7 +97,7 @@ def cuda_toolkit(machine: Machine, variables: JobVariables, resources: Resources
 
 
 def _others(machine: Machine, home: str, on_path: str) -> Iterator[str]:
-    yield from (entry for entry in home.split(os.pathsep) if entry and entry != home)
+    yield from (entry for entry in home.split(os.pathsep) if entry)
     if on_path:
         yield _two_up(f"/{machine.at(on_path).resolve().relative_to(machine.root.resolve())}")
     yield DEFAULT
