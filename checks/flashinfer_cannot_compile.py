@@ -91,8 +91,5 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[tupl
     if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
         yield f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}", toolkit.nvcc, f"nvcc of CUDA {cuda}"
     if not toolkit.runtime:
-        yield (
-            f"{toolkit.home} holds no libcudart.so to link with",
-            f"told by {toolkit.told_by}",
-            "a whole toolkit",
-        )
+        wanted = f"CUDA_HOME={toolkit.candidate}" if toolkit.candidate else "a whole toolkit"
+        yield f"{toolkit.home} holds no libcudart.so to link with", f"told by {toolkit.told_by}", wanted

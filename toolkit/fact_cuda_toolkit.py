@@ -85,15 +85,18 @@ def cuda_toolkit(machine: Machine, variables: JobVariables, resources: Resources
         targets=tuple(map(_dotted, _TARGET.findall(_said(machine, nvcc, "--list-gpu-arch")))),
         runtime=any(machine.at(f"{home}/{folder}/libcudart.so").exists() for folder in _RUNTIMES),
         on_path=on_path,
-        candidate=next(
-            (folder for folder in _others(machine, home, on_path) if _holds_one(machine, folder)), ""
-        ),
+        candidate=_candidate(machine, home, on_path),
         ninja=_found(machine, "ninja", path),
         compiler=compiler,
         compiler_told_by=named,
         gcc=int(gcc[1]) if gcc else 0,
         newest_gcc=int(newest[1]) if newest else 0,
     )
+
+
+def _candidate(machine: Machine, home: str, on_path: str) -> str:
+    others = (folder for folder in _others(machine, home, on_path) if folder != home)
+    return next((folder for folder in others if _holds_one(machine, folder)), "")
 
 
 def _others(machine: Machine, home: str, on_path: str) -> Iterator[str]:
