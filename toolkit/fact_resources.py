@@ -1,22 +1,20 @@
 """What this machine has for a job: GPUs that it would see, CPUs and memory as far as this process may use them.
 
-Limits of a control group count: https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max, memory.max).
+Affinity and the limits of every control group count.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_limits import HostLimits
+from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown, collector
-
-_UNLIMITED = 1 << 60
 
 
 class Capability(NamedTuple):
@@ -55,14 +53,23 @@ class Resources:
 
 
 @collector()
-def resources(found: Gpus | Unknown, visible: VisibleDevices | Unknown) -> Resources:
-    """Take the GPUs that CUDA_VISIBLE_DEVICES leaves, and ask the kernel for the rest."""
+def resources(
+    found: Gpus | Unknown,
+    visible: VisibleDevices | Unknown,
+    limits: HostLimits | Unknown,
+    memory: HostMemory | Unknown,
+) -> Resources:
+    """Take the GPUs that CUDA_VISIBLE_DEVICES leaves, and the CPUs and memory that limits leave."""
+    shell = None if isinstance(limits, Unknown) else limits.shell
+    cpus = (shell.cpus if shell else None) or os.cpu_count()
+    amounts = (None if isinstance(memory, Unknown) else memory.total, shell and shell.groups.memory_limit)
+    allowed = min((amount for amount in amounts if amount), default=None)
     if isinstance(found, Unknown):
-        return Resources(None, _cpus(), _memory(), found.reason)
+        return Resources(None, cpus, allowed, found.reason)
     if found.refused:
-        return Resources(None, _cpus(), _memory(), f"NVML does not answer: {found.refused}")
+        return Resources(None, cpus, allowed, f"NVML does not answer: {found.refused}")
     left = None if isinstance(visible, Unknown) else visible.devices
-    return Resources(tuple(_gpus(found.devices, left)), _cpus(), _memory())
+    return Resources(tuple(_gpus(found.devices, left)), cpus, allowed)
 
 
 def _gpus(devices: Sequence[Device], left: Sequence[int] | None) -> Iterator[Gpu]:
@@ -70,32 +77,3 @@ def _gpus(devices: Sequence[Device], left: Sequence[int] | None) -> Iterator[Gpu
         if left is None or device.index in left:
             memory = device.memory.total if device.memory else 0
             yield Gpu(device.name, memory, device.capability)
-
-
-def _cpus() -> float | None:
-    allowed = (
-        float(len(os.sched_getaffinity(0)))
-        if hasattr(os, "sched_getaffinity")
-        else float(os.cpu_count() or 0)
-    )
-    quota = _read("/sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit() and int(quota[1]):
-        allowed = min(allowed, int(quota[0]) / int(quota[1]))
-    return allowed or None
-
-
-def _memory() -> int | None:
-    match = re.search(r"^MemTotal:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
-    amounts = [int(match[1]) * 1024] if match else []
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        limit = _read(path).strip()
-        if limit.isdigit() and int(limit) < _UNLIMITED:
-            amounts.append(int(limit))
-    return min(amounts, default=None)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text("ascii", "replace")
-    except OSError:
-        return ""

@@ -42,12 +42,17 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class FileSystem:
-    """A mount: where, of what kind, from which device. `shared` says that other machines may see the same files."""
+    """A mount: where, of what kind, from which device. `shared` says that other machines may see the same files.
+
+    `root` is the folder of the file system that is mounted there, and `options` are the mount's and the file system's own.
+    """
 
     mounted_on: str
     kind: str
     device: str
     read_only: bool = False
+    root: str = "/"
+    options: tuple[str, ...] = ()
 
     @property
     def shared(self) -> bool:
@@ -73,8 +78,11 @@ def file_systems(machine: Machine) -> Iterator[FileSystem]:
         front, separator, back = line.partition(" - ")
         fields, rest = front.split(" "), back.split(" ")
         if separator and len(fields) > 5 and len(rest) > 1:
-            options = fields[5].split(",")
-            yield FileSystem(_plain(fields[4]), rest[0], _plain(rest[1]), "ro" in options)
+            own = fields[5].split(",")
+            options = (*own, *(rest[2].split(",") if len(rest) > 2 else ()))
+            yield FileSystem(
+                _plain(fields[4]), rest[0], _plain(rest[1]), "ro" in own, _plain(fields[3]), options
+            )
 
 
 def _plain(text: str) -> str:
