@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.cgroups import ControlGroups, control_groups, count_of_list
+from verl_doctor.toolkit.cgroups import ControlGroups, Group, control_groups, count_of_list
 from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
-__all__ = ["ControlGroups", "HostLimits", "Limit", "Limits", "host_limits"]
+__all__ = ["ControlGroups", "Group", "HostLimits", "Limit", "Limits", "host_limits"]
 
 # In any user namespace but the first one, root counts as anybody else.
 _FIRST_NAMESPACE = ["0", "0", "4294967295"]

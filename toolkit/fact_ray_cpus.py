@@ -99,6 +99,6 @@ def _told(machine: Machine, files: dict[str, str]) -> Iterator[tuple[float, str]
         name = _MAX
         quota, _, period = texts.get(_MAX, "").partition(" ")
     if quota.isdigit() and period.isdigit() and int(period):
-        yield max(int(quota) / int(period), 1.0), files[name]
+        yield int(quota) / int(period), files[name]
     if listed := count_of_list(texts.get(_SET, "")):
         yield float(listed), files[_SET]

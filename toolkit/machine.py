@@ -86,7 +86,9 @@ class Machine:
         """The text of a small file of the kernel's; None when it is not there or may not be read."""
         try:
             with self.at(path).open("rb") as file:
-                return file.read(_MOST_OF_A_FILE).decode("utf-8", "replace")
+                # In pieces: the kernel fills no buffer of 4 MiB with one of its settings (proc_sys_call_handler).
+                pieces = [file.read(_PIECE) for _ in range(_MOST_OF_A_FILE // _PIECE)]
+                return b"".join(pieces).decode("utf-8", "replace")
         except (OSError, ValueError):
             return None
 

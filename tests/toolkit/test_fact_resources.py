@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.fact_limits import ControlGroups, Group, HostLimits, Limits
+from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_resources import Gpu, Resources, resources
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Absent, Unknown
 
+LIMITS = HostLimits(
+    Limits(allowed=8, groups=ControlGroups((Group("/a", cpus=3.5), Group("/b", memory=64 << 30))))
+)
 TWO = Gpus(
     (Device(0, "NVIDIA A10", capability="8.6", memory=Memory(23028, 0, 23028)), Device(1, "NVIDIA H100"))
 )
 
 
 def seen(gpus: Gpus | Unknown, *visible: int) -> Resources:
-    found = resources.collect(gpus, VisibleDevices(visible))
+    found = resources.collect(gpus, VisibleDevices(visible), LIMITS, HostMemory(1 << 40))
     assert isinstance(found, Resources)
     return found
 
@@ -30,7 +35,11 @@ def test_without_an_answer_nothing_is_known() -> None:
 
 
 def test_cpus_and_memory_are_what_this_process_may_use() -> None:
-    found = seen(TWO)
+    assert (seen(TWO).cpus, seen(TWO).memory) == (3.5, 64 << 30)
+
+
+def test_without_limits_they_are_the_machines() -> None:
+    found = resources.collect(TWO, VisibleDevices(()), Unknown("hidden"), HostMemory(1 << 40))
+    assert isinstance(found, Resources)
     assert found.cpus
-    assert found.memory
-    assert found.memory > 1 << 20
+    assert found.memory == 1 << 40

@@ -225,3 +225,8 @@ def test_a_user_site_package_is_found_by_the_child(tmp_path: Path) -> None:
     where = "import site; print(site.getusersitepackages())"
     base = Machine(environ={"HOME": str(home)}).run([sys.executable, "-c", where], timeout=20).stdout.strip()
     assert base.startswith(str(home / ".local")), shlex.quote(base)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_setting_of_the_kernels_is_read() -> None:
+    assert (Machine().read("/proc/sys/kernel/pid_max") or "").strip().isdigit()

@@ -1,0 +1,88 @@
+"""HOST103: fewer files may be open than Ray needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._limits import (
+    GPUS,
+    actors,
+    an_h200_node,
+    files_needed,
+    gpus,
+    healthy,
+    number_of,
+    told_cpus,
+    where_a_job_runs,
+)
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_limits import HostLimits, Limit
+from verl_doctor.toolkit.fact_ray_cpus import RayCpus
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+
+def _example(limits: HostLimits, cpus: int, number: int = 8) -> tuple[object, ...]:
+    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(number), asked()[0]
+
+
+_LOW = Limit(1024, 524288)
+
+
+@check(
+    "HOST103",
+    severity="warning",
+    applies=where_a_job_runs,
+    examples=[
+        Example("many", _example(an_h200_node(), 512)),
+        Example("the usual 1024 and 32 CPUs", _example(an_h200_node(healthy(files=_LOW)), 32)),
+        Example("no GPU here", _example(an_h200_node(healthy(files=_LOW)), 512, 0)),
+        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW)), 512), "may have 1024 files open"),
+        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW)), 512), "the raylet (process 7) may have 1024 files open"),
+        Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may have 256 files open"),
+    ],
+)  # fmt: skip
+def open_files_too_few(
+    limits: HostLimits,
+    ray: RayCpus | Unknown,
+    resources: Resources,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """Fewer files may be open than Ray needs.
+
+    ## Why it matters
+
+    The GCS server and the raylet keep a socket and log files open for each worker, and there is a worker for each CPU:
+    `OSError: [Errno 24] Too many open files`, hours into the run when more workers come. `ulimit -n` counts in the shell that starts
+    Ray; in the one that starts the job it changes nothing where Ray runs already.
+
+    ## How to fix
+
+    `ulimit -n N` in the launch script, before `ray start` or the job. Above the hard limit only root can raise it
+    (/etc/security/limits.conf, LimitNOFILE of a service, `docker run --ulimit nofile=N`). Or tell Ray of fewer CPUs.
+    """
+    number = len(resources.gpus or ()) or number_of(configuration, GPUS)
+    for subject in limits.subjects:
+        counted = 0 if isinstance(ray, Unknown) else ray.counted
+        workers = max(int(subject.told or told_cpus(configuration) or counted), actors(configuration, number))
+        need, own = files_needed(workers), subject.files
+        if own is None or own.soft is None or own.soft >= need:
+            continue
+        may = own.hard is None or own.hard >= need
+        target = min(65536, own.hard or 65536) if may else need
+        yield Finding(
+            f"{subject.name} may have {own.soft} files open, and Ray needs about {need}",
+            Evidence(
+                found=f"ulimit -n {own.soft}, at most {'unlimited' if own.hard is None else own.hard}",
+                wanted=f"{need} for {workers} workers",
+                read_from=f"/proc/{subject.pid or 'self'}/limits",
+            ),
+            remedy=(
+                f"put ulimit -n {target} before ray start in the launch script"
+                if may
+                else f"ask for a hard limit of {target} open files; this user may not raise it"
+            )
+            + (", and start Ray anew" if subject.pid else ""),
+        )

@@ -1,0 +1,138 @@
+"""HOST101: Ray counts more CPUs than the job may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._limits import (
+    NUM_CPUS,
+    Bound,
+    an_h200_node,
+    cpus_of,
+    cpus_to_tell,
+    gpus,
+    healthy,
+    num_cpus_key,
+    told_cpus,
+    where_a_job_runs,
+)
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_limits import Group, HostLimits
+from verl_doctor.toolkit.fact_ray_cpus import RayCpus
+from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
+
+# Fewer at once start in time; twice as many are worth a warning, less than that a hint.
+_HARMLESS = 8
+_HARMFUL = 2.0
+_ALL = RayCpus(128, "/sys/devices/system/cpu/online", "2.49.2")
+_NO_SCRIPT = Absent("no launch script")
+_FEW = healthy(cpus=8)
+_POD = healthy(cpus=128, groups=(Group("/sys/fs/cgroup/kubepods.slice/pod1", cpus=16.0),))
+
+
+def _irrelevant(resources: Resources, limits: HostLimits, ray: RayCpus | Unknown) -> str | None:
+    if not limits.raylets and isinstance(ray, Unknown):
+        return f"what Ray would count cannot be told: {ray.reason}"
+    return where_a_job_runs(resources, limits)
+
+
+def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int = 8) -> tuple[object, ...]:
+    given = {type(fact): fact for fact in more}
+    return (
+        limits,
+        ray,
+        gpus(number),
+        given.get(Variables, Variables()),
+        given.get(Configuration, asked()[0]),
+        given.get(RayStarts, RayStarts()),
+    )
+
+
+@check(
+    "HOST101",
+    severity="warning",
+    applies=_irrelevant,
+    examples=[
+        Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
+        Example("a login node", _example(an_h200_node(_FEW), number=0)),
+        Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *asked(f"{NUM_CPUS[0]}=8"))),
+        Example("Ray is told when it is started", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
+        Example("a raylet that was told", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
+        Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, and the job may use 8"),
+        Example("what the job asks Ray for is not more than Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
+        Example("a pod whose limit lies in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
+        Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
+        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, told=128.0))), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
+        Example("less than one", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
+    ],
+)  # fmt: skip
+def ray_counts_too_many_cpus(
+    limits: HostLimits,
+    ray: RayCpus | Unknown,
+    variables: Variables,
+    configuration: Configuration | Unknown,
+    starts: RayStarts | Unknown,
+    resources: Resources,
+) -> Iterator[Finding]:
+    """Ray counts more CPUs than the job may use.
+
+    ## Why it matters
+
+    Ray starts a worker for each CPU that it counts, all at once, before the job's first task. It asks neither for the CPU affinity, in which Slurm
+    puts a job, nor for control groups other than the one mounted at the top. 128 workers on 8 CPUs take so long to
+    start that they do not register within 60 s: `Some workers of the worker process have not registered within the
+    timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has some fifty threads.
+
+    ## How to fix
+
+    Tell Ray the number: the override that the finding names where verl starts Ray, `ray start --num-cpus=N` where it is
+    started before. Where a raylet runs already, it must be started anew.
+    """
+    number = len(resources.gpus or ())
+    for subject in limits.raylets:
+        bound = cpus_of(subject, variables)
+        if bound is None or not subject.told:
+            continue
+        right = cpus_to_tell(configuration, number, bound.amount)
+        if subject.told > right + _HARMLESS:
+            yield Finding(
+                f"{subject.name} hands out {subject.told:g} CPUs, and may use {bound.amount:g}",
+                Evidence(
+                    found=f"{subject.told:g} CPUs in its --static_resource_list",
+                    wanted=_wanted(right, bound),
+                    read_from=bound.by,
+                ),
+                remedy=f"stop this Ray, and start it with ray start --num-cpus={right}",
+                severity=None if subject.told >= _HARMFUL * right else "info",
+            )
+    told = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
+    bound = cpus_of(limits.shell, variables)
+    if limits.raylets or told or isinstance(ray, Unknown) or bound is None:
+        return
+    right = cpus_to_tell(configuration, number, bound.amount)
+    if ray.counted < 1 or ray.counted > right + _HARMLESS:
+        yield Finding(
+            f"Ray will count {counted(ray.counted, 'CPU') if ray.counted else 'no CPU'} here,"
+            f" and the job may use {bound.amount:g}",
+            Evidence(
+                found=f"Ray {ray.version} takes what {ray.read_from} says",
+                wanted=_wanted(right, bound),
+                read_from=bound.by,
+            ),
+            remedy=f"add {num_cpus_key(configuration)}={right} to the launch command,"
+            f" or start Ray with ray start --num-cpus={right}",
+            severity="info" if 0 < ray.counted < _HARMFUL * right else None,
+        )
+
+
+def _wanted(right: int, bound: Bound) -> str:
+    if right > bound.amount:
+        return f"{right}: so many the job asks Ray for, whatever there is"
+    return f"{right} or fewer"

@@ -1,0 +1,138 @@
+"""HOST102: fewer threads may be started than the job needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._limits import (
+    GPUS,
+    Bound,
+    actors,
+    an_h200_node,
+    cpus_of,
+    cpus_to_tell,
+    gpus,
+    healthy,
+    num_cpus_key,
+    number_of,
+    threads_needed,
+    told_cpus,
+    where_a_job_runs,
+)
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_limits import Group, HostLimits, Limit, Limits
+from verl_doctor.toolkit.fact_ray_cpus import RayCpus
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_POD = "/sys/fs/cgroup/kubepods.slice/pod1"
+_RAY = RayCpus(32, "/sys/devices/system/cpu/online")
+
+
+def _example(limits: HostLimits, ray: RayCpus = _RAY, number: int = 8) -> tuple[object, ...]:
+    return limits, ray, gpus(number), Variables(), asked()[0]
+
+
+def _pids(most: int, used: int) -> tuple[Group, ...]:
+    return Group(f"{_POD}/container"), Group(_POD, pids=most, pids_used=used)
+
+
+@check(
+    "HOST102",
+    severity="error",
+    applies=where_a_job_runs,
+    examples=[
+        Example("without limits", _example(an_h200_node())),
+        Example("enough", _example(an_h200_node(healthy(groups=_pids(16384, 200))))),
+        Example("root is not held to ulimit -u", _example(an_h200_node(replace(healthy(processes=Limit(1024, 1024)), exempt=True)))),
+        Example("no GPU here", _example(an_h200_node(healthy(groups=_pids(512, 200))), number=0)),
+        Example("a group above the container's", _example(an_h200_node(healthy(groups=_pids(2048, 300)))), f"{_POD}/pids.max"),
+        Example("a user's limit", _example(an_h200_node(healthy(processes=Limit(1024, 4096)))), "its ulimit -u"),
+        Example("few process numbers", _example(replace(an_h200_node(), pid_max=3000)), "kernel.pid_max"),
+        Example("a raylet with a lower limit than the shell", _example(an_h200_node(None, healthy(7, processes=Limit(1024, 4096)))), "the raylet (process 7)"),
+    ],
+)  # fmt: skip
+def threads_too_few(
+    limits: HostLimits,
+    ray: RayCpus | Unknown,
+    resources: Resources,
+    variables: Variables,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """Fewer threads may be started than the job needs.
+
+    ## Why it matters
+
+    Linux counts threads as it counts processes, and a job has thousands: each Ray worker some fifty, as gRPC takes some for
+    each core. At the limit there is `pthread_create failed: Resource temporarily unavailable`, `can't start new thread`, or
+    a worker that never registers and a job that hangs. The limit of a container is often set in a group above its own
+    (`docker run --pids-limit`, the kubelet's podPidsLimit), where `ulimit` shows nothing.
+
+    ## How to fix
+
+    Raise the limit that the finding names, or need fewer: tell Ray of fewer CPUs, as it starts a worker for each, and set
+    RAY_worker_num_grpc_internal_threads=1. The need is computed from measurements without GPUs and may be a third off.
+    """
+    cores = limits.online or 0
+    number = len(resources.gpus or ()) or number_of(configuration, GPUS)
+    for subject in limits.subjects:
+        bound = cpus_of(subject, variables)
+        counted = 0 if isinstance(ray, Unknown) else ray.counted
+        prestarted = int(subject.told or told_cpus(configuration) or counted)
+        needed = max(prestarted, actors(configuration, number))
+        need = threads_needed(cores, needed, number, running=bool(subject.pid))
+        room = _room(subject, limits)
+        if room is None or room.amount >= need:
+            continue
+        fewer = cpus_to_tell(configuration, number, bound.amount if bound else prestarted)
+        less = threads_needed(
+            cores, max(fewer, actors(configuration, number)), number, running=bool(subject.pid)
+        )
+        yield Finding(
+            f"{subject.name} may start {room.amount:g} more threads, and the job needs about {need}: {room.by}",
+            Evidence(
+                found=f"{room.amount:g} left",
+                wanted=f"about {need} = {'' if subject.pid else 'those of Ray itself, '}"
+                f"those of {needed} workers and {number} GPUs on {cores} cores",
+                read_from=room.by,
+            ),
+            remedy="raise it"
+            + (
+                f", or add {num_cpus_key(configuration)}={fewer}: then about {less}"
+                if less < 0.8 * need
+                else ""
+            )
+            + "; RAY_worker_num_grpc_internal_threads=1 makes each worker smaller",
+            severity=None if room.amount < need / 2 else "warning",
+        )
+
+
+def _room(subject: Limits, limits: HostLimits) -> Bound | None:
+    """How many more threads this process and its children may start, and what sets that limit."""
+    tasks, every = limits.tasks or 0, limits.all_tasks or 0
+    group = subject.groups.pids
+    own = subject.processes
+    bounds = [
+        Bound(
+            own.soft - tasks, f"its ulimit -u is {own.soft} (at most {own.hard}), and this user has {tasks}"
+        )
+        if own and own.soft is not None and not subject.exempt
+        else None,
+        Bound(group.pids_left, f"{group.folder}/pids.max is {group.pids}, and {group.pids_used} are taken")
+        if group
+        else None,
+        Bound(
+            limits.threads_max - every, f"kernel.threads-max is {limits.threads_max}, and {every} are taken"
+        )
+        if limits.threads_max
+        else None,
+        Bound(limits.pid_max - every, f"kernel.pid_max is {limits.pid_max}, and {every} are taken")
+        if limits.pid_max
+        else None,
+    ]
+    found = min(filter(None, bounds), key=lambda bound: bound.amount, default=None)
+    return found and Bound(max(0, found.amount), found.by)
