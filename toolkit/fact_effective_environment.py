@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_raylets import Raylets
+from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
 
 Decider = Literal["the driver", "the raylet", "verl", "the runtime_env", "Ray", "nobody"]
 WITHHELD = "it may be a secret"
@@ -15,19 +20,20 @@ WITHHELD = "it may be a secret"
 class Value:
     """What one process has under a name: `text`, or None when it is not set there.
 
-    `untold` says why the text is not known: reading cannot tell it, or it is a `WITHHELD`. It is empty when `text` is
-    the truth.
+    `untold` says why the text is not known, "" when `text` is the truth: it is `WITHHELD`, or reading cannot tell it. With
+    `present` it is certain that the variable is set all the same.
     """
 
     text: str | None = None
     untold: str = ""
+    present: bool = False
 
     @property
     def is_set(self) -> bool | None:
         """Whether the variable is there; None when that cannot be told."""
-        if self.untold == WITHHELD:
-            return True
-        return None if self.untold else self.text is not None
+        if self.untold and not self.present:
+            return None
+        return self.present or self.text is not None
 
     def differs(self, other: Value) -> bool:
         """Whether it is certain that two processes have different values."""
@@ -127,7 +133,17 @@ def _common(values: tuple[Value, ...]) -> Value:
     return Value(untold="not the same in all raylets here")
 
 
-@collector(timeout=10)
-def effective_environment() -> EffectiveEnvironment | Unknown:
-    """Not read yet."""
-    return Unknown("the effective environment is not read yet")
+@collector(timeout=20)
+def effective_environment(
+    machine: Machine,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+    trees: VerlTrees | Unknown,
+    torch: TorchTree | Unknown,
+    libraries: LibraryTrees | Unknown,
+    raylets: Raylets | Unknown,
+) -> EffectiveEnvironment | Unknown:
+    """Follow the job from this shell to its workers. Nothing is run."""
+    from verl_doctor.toolkit.effective_environment import Parties, told  # noqa: PLC0415 - it reads verl's sources
+
+    return told(Parties(machine, launch, configuration, trees, torch, libraries, raylets))

@@ -92,6 +92,10 @@ class Variables:
         """The value, empty when the variable is not set."""
         return self.values.get(name, "")
 
+    def names(self) -> tuple[str, ...]:
+        """All that are set, whether their values were read or not."""
+        return (*self.values, *self.withheld)
+
 
 @collector()
 def variables(machine: Machine) -> Variables:

@@ -21,8 +21,9 @@ class Setting:
     """A variable that a file gives to the job, or takes from it (`removed`).
 
     `value` is None when reading cannot tell it, or when it may be a secret. `reaches_workers` says that Ray workers get
-    it too (a `runtime_env` does that), not only the process that the script starts. `conditional` says that it stands
-    under a condition or in a loop, so that it may not come to it.
+    it too (a `runtime_env` does that), not only the process that the script starts; with `by_raylet` they inherit it from a
+    Ray that the script starts. `conditional` says that it stands under a condition or in a loop, so that it may not come
+    to it.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Setting:
     removed: bool = False
     reaches_workers: bool = False
     conditional: bool = False
+    by_raylet: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Launch:
     `others` are further commands that start training. `lost` are overrides that stand where a command should, so that the
     shell takes them for one. `carriage_returns` are scripts whose lines end as in Windows. `unread` are parts that could not
     be followed, each a sentence with its line. `refused` are the named scripts that bash cannot parse,
-    and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`.
+    and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`. `submitted` says that the job is
+    handed to `ray job submit`, so that it does not inherit what the script exports.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -89,6 +92,7 @@ class Launch:
     unread: tuple[str, ...] = ()
     refused: tuple[ScriptError, ...] = ()
     ray_starts: tuple[tuple[Word, ...], ...] = ()
+    submitted: bool = False
 
 
 @collector()

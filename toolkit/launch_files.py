@@ -71,9 +71,8 @@ def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[
     ]
     given = reader.given if program is None else [*images, *program.given]
     settings = [*(_setting(one) for one in given), *settings]
-    settings += [
-        _setting(one, reaches=True) for one in (*reader.reaching, *(program.reaching if program else ()))
-    ]
+    settings += [_setting(one, reaches=True, by_raylet=True) for one in reader.from_raylet]
+    settings += [_setting(one, reaches=True) for one in (program.reaching if program else ())]
     return Launch(
         files,
         tuple(dict.fromkeys(settings)),
@@ -83,6 +82,7 @@ def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[
         tuple(path for path, kind in files if kind == "shell script" and _has_carriage_returns(path)),
         tuple(dict.fromkeys(reader.unread)),
         ray_starts=tuple(tuple(_word(word) for word in words) for words in reader.ray_starts),
+        submitted=program is not None and program.submitted,
     )
 
 
@@ -119,13 +119,15 @@ def _kind(path: Path) -> Kind:
     return "shell script"
 
 
-def _setting(given: Given, *, reaches: bool = False) -> Setting:
+def _setting(given: Given, *, reaches: bool = False, by_raylet: bool = False) -> Setting:
     value = given.value
     if value is not None:
         value = without_user(value)
         if smells_of_secret(given.name) or may_hold_secret(value.replace("***@", "")):
             value = None
-    return Setting(given.name, value, given.path, given.line, given.removed, reaches, given.conditional)
+    return Setting(
+        given.name, value, given.path, given.line, given.removed, reaches, given.conditional, by_raylet
+    )
 
 
 def _command(program: Program) -> Command:

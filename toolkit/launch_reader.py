@@ -37,6 +37,7 @@ class Program:
     given: tuple[Given, ...]
     reaching: tuple[Given, ...]
     conditional: bool
+    submitted: bool = False
 
     @property
     def rank(self) -> int:
@@ -62,7 +63,7 @@ class Reader:
     environ: Mapping[str, str]
     cwd: str
     given: list[Given] = field(default_factory=list)
-    reaching: list[Given] = field(default_factory=list)
+    from_raylet: list[Given] = field(default_factory=list)
     programs: list[Program] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     lost: list[Argument] = field(default_factory=list)
@@ -114,20 +115,35 @@ class Reader:
         reaching = self.from_job(unwrapped, call.conditional)
         if unwrapped.starts_ray:
             # The workers inherit from the raylet, which inherits from this command.
-            self.reaching += given
+            self.from_raylet += given
             self.ray_starts.append(unwrapped.starts_ray)
         program = unwrapped.program
         if isinstance(program, PythonProgram):
             reaching = (*reaching, *self.from_overrides(program, call.conditional))
             self.programs.append(
                 Program(
-                    program.module, program.words, first.path, first.line, given, reaching, call.conditional
+                    program.module,
+                    program.words,
+                    first.path,
+                    first.line,
+                    given,
+                    reaching,
+                    call.conditional,
+                    unwrapped.submits,
                 )
             )
         elif isinstance(program, ShellProgram):
-            self.shell(walk, program, replace(call, given=given), reaching)
+            self.shell(walk, program, replace(call, given=given), reaching, submitted=unwrapped.submits)
 
-    def shell(self, walk: Walk, program: ShellProgram, call: Call, reaching: tuple[Given, ...]) -> None:
+    def shell(
+        self,
+        walk: Walk,
+        program: ShellProgram,
+        call: Call,
+        reaching: tuple[Given, ...],
+        *,
+        submitted: bool,
+    ) -> None:
         """Follow `bash -c text` and `bash script`."""
         words = [word.text for word in program.words]
         first = call.argv[0]
@@ -158,7 +174,12 @@ class Reader:
         before = len(self.programs)
         self.follow(inner)
         self.programs[before:] = [
-            replace(program, reaching=(*reaching, *program.reaching)) for program in self.programs[before:]
+            replace(
+                program,
+                reaching=(*reaching, *program.reaching),
+                submitted=program.submitted or submitted,
+            )
+            for program in self.programs[before:]
         ]
         self.unread += inner.unread
 

@@ -29,7 +29,7 @@ Call = Callable[[str, tuple[Any, ...]], Any]
 """Answers a call by its dotted name and positional arguments, or gives `UNCLEAR`."""
 
 _STEPS = 2_000
-_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -41,7 +41,7 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -126,8 +126,8 @@ class _Run:
                 return UNCLEAR if known is UNCLEAR else self.value(body if known else orelse, names)
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._compared(left, ops, comparators, names)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                return _applied(_ARITHMETIC[type(op)], self.value(left, names), self.value(right, names))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+                return applied(ARITHMETIC[type(op)], self.value(left, names), self.value(right, names))
             case ast.Call(func=func, args=arguments, keywords=[]) if dotted(func):
                 given = _clear(tuple(self.value(argument, names) for argument in arguments))
                 return UNCLEAR if given is UNCLEAR else self._call(dotted(func), given)
@@ -151,9 +151,7 @@ class _Run:
         values = [self.value(node, names) for node in (left, *comparators)]
         if UNCLEAR in values:
             return UNCLEAR
-        found = [
-            _applied(_COMPARE[type(op)], values[index], values[index + 1]) for index, op in enumerate(ops)
-        ]
+        found = [applied(COMPARE[type(op)], values[index], values[index + 1]) for index, op in enumerate(ops)]
         return UNCLEAR if UNCLEAR in found else all(found)
 
 
@@ -165,7 +163,8 @@ def _same(answers: Sequence[Any]) -> bool:
     return all(type(answer) is type(answers[0]) and answer == answers[0] for answer in answers)
 
 
-def _applied(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+def applied(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """An operation on two values; `UNCLEAR` when one of them is, or when they do not go together."""
     try:
         return UNCLEAR if UNCLEAR in (left, right) else operation(left, right)
     except (TypeError, ValueError, ZeroDivisionError):

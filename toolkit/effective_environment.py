@@ -1,0 +1,321 @@
+"""The environment of a job's workers, put together: the raylet's, over it the `runtime_env`, over it what creates the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_effective_environment import (
+    WITHHELD,
+    Assigned,
+    Decider,
+    Effective,
+    EffectiveEnvironment,
+    RayletHere,
+    Value,
+)
+from verl_doctor.toolkit.fact_environment import as_far_as_shown
+from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_raylets import Raylet, Raylets, environ_of
+from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.hydra_program import program_file
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.py_evaluate import UNCLEAR
+from verl_doctor.toolkit.py_follow import SOME_TEXT, Follow, Place, Table
+from verl_doctor.toolkit.py_source import SourceTree
+from verl_doctor.toolkit.ray_environment import address, expanded, for_workers, joined
+from verl_doctor.toolkit.verl_environment import (
+    WORKERS,
+    Given,
+    Job,
+    Start,
+    configured,
+    for_actors,
+    start,
+    while_running,
+)
+
+NOWHERE: Place = ("", 0)
+_MAIN = "trainer.main_ppo"
+_NOT_TOLD = "reading cannot tell it"
+_PER_WORKER = "each worker is given its own"
+_UNSET = object()
+
+
+@dataclass(frozen=True)
+class Parties:
+    """What a job is put together from."""
+
+    machine: Machine
+    launch: Launch | Unknown
+    configuration: Configuration | Unknown
+    trees: VerlTrees | Unknown
+    torch: TorchTree | Unknown
+    libraries: LibraryTrees | Unknown
+    raylets: Raylets | Unknown
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """What the launch files give."""
+        return () if isinstance(self.launch, Unknown) else self.launch.settings
+
+    @property
+    def starts_ray(self) -> bool:
+        """Whether the launch script starts Ray itself."""
+        return isinstance(self.launch, Launch) and bool(self.launch.ray_starts)
+
+    @property
+    def submitted(self) -> bool:
+        """Whether the driver is started by the cluster (`ray job submit`), not from this shell."""
+        return isinstance(self.launch, Launch) and self.launch.submitted
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a process has under a name: a text, `SOME_TEXT` or `UNCLEAR`; who gave it, and where that is written."""
+
+    raw: Any
+    by: Decider
+    place: Place = NOWHERE
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The environment that workers inherit. With `unknown` nothing is known of it, for that reason."""
+
+    environ: Table
+    by: Decider
+    raylet: Raylet | None = None
+    unknown: str = ""
+
+
+def told(parties: Parties) -> EffectiveEnvironment:
+    """Every variable that matters to the job, and what becomes of it."""
+    notes: list[str] = []
+    job = _job(parties, notes)
+    shell = _overlaid(parties.machine.environ, [one for one in parties.settings if not one.reaches_workers])
+    job_vars = _given_to_job(parties)
+    driver = shell
+    if parties.submitted:
+        driver = _submitted(parties, shell, job_vars)
+    begun = _begun(job, Table(driver), notes)
+    bases, standing = _bases(parties, shell, begun)
+    workers = [_worker(parties, job, base, begun, job_vars) for base in bases]
+    defaults = start(job, {}).env_vars if job is not None else Table()
+    later = _later(job, workers[0]) if job is not None else {}
+    names = {
+        *as_far_as_shown(_texts(driver)).names(),
+        *(name for base in bases for name in as_far_as_shown(_texts(base.environ)).names()),
+        *begun.env_vars,
+        *job_vars,
+    }
+    rows = []
+    for name in sorted(names):
+        held = [worker.get(name) for worker in workers]
+        decided = next((one for one in held if one is not None), _Held(UNCLEAR, "nobody"))
+        dropped = name in defaults and name in driver and name not in begun.env_vars
+        rows.append(
+            Effective(
+                name,
+                _shown(name, driver.get(name, _UNSET)),
+                tuple(
+                    Value(untold=base.unknown)
+                    if base.unknown
+                    else _shown(name, base.environ.get(name, _UNSET))
+                    for base in bases
+                ),
+                tuple(
+                    Value(untold=base.unknown)
+                    if one is None and base.unknown
+                    else _shown(name, _UNSET if one is None else one.raw, one.why if one else "")
+                    for one, base in zip(held, bases, strict=True)
+                ),
+                decided.by,
+                *decided.place,
+                dropped=_assigned(name, Given(name, defaults[name], defaults.places[name], WORKERS))
+                if dropped
+                else None,
+                later=tuple(_assigned(name, given) for given in later.get(name, ())),
+            )
+        )
+    return EffectiveEnvironment(
+        tuple(rows),
+        tuple(RayletHere(base.raylet.pid, base.raylet.address) for base in bases if base.raylet),
+        standing,
+        str(job.program) if job is not None else "",
+        tuple(notes),
+    )
+
+
+def _overlaid(environ: Mapping[str, Any], settings: Iterable[Setting]) -> Table:
+    """An environment with what launch files give and take away; what stands under a condition is unclear."""
+    table = Table(environ)
+    for one in settings:
+        place = one.path, one.line
+        if one.removed:
+            table.take(one.name, place, weakly=one.conditional)
+        else:
+            value = SOME_TEXT if one.value is None else one.value
+            table.put(one.name, value, place, weakly=one.conditional)
+    return table
+
+
+def _texts(table: Mapping[str, Any]) -> dict[str, str]:
+    """The names of an environment with their texts; with an empty one where it is not known."""
+    return {name: value if isinstance(value, str) else "" for name, value in table.items()}
+
+
+def _given_to_job(parties: Parties) -> dict[str, _Held]:
+    """The variables of a `runtime_env` of the user's that is no part of verl's configuration."""
+    composed = isinstance(parties.configuration, Configuration) and not parties.configuration.refused
+    asked = {(one.path, one.line) for one in parties.configuration.asked} if composed else set()  # type: ignore[union-attr]
+    return {
+        one.name: _Held(
+            SOME_TEXT if one.value is None else one.value, "the runtime_env", (one.path, one.line)
+        )
+        for one in parties.settings
+        if one.reaches_workers and not one.by_raylet and (one.path, one.line) not in asked
+    }
+
+
+def _submitted(parties: Parties, shell: Table, job_vars: Mapping[str, _Held]) -> Table:
+    """The environment of a driver that the cluster starts: a raylet's, and over it the job's `runtime_env`."""
+    bases, _ = _bases(parties, shell, Start(Table(), address="auto"))
+    driver = Table(bases[0].environ)
+    for name, held in job_vars.items():
+        driver.put(name, held.raw, held.place)
+    driver.put("RAY_JOB_CONFIG_JSON_ENV_VAR", SOME_TEXT, NOWHERE)
+    return driver
+
+
+def _bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[_Base], str]:
+    """What workers inherit from, and the address of the cluster that the job joins; "" when it starts its own."""
+    if parties.starts_ray:
+        given = [one for one in parties.settings if one.by_raylet]
+        return [_Base(_overlaid(parties.machine.environ, given), "the raylet")], ""
+    at = address(begun.address, _texts(begun.environ or shell), parties.machine)
+    if not at:
+        return [_Base(begun.environ, "the driver")], ""
+    known = () if isinstance(parties.raylets, Unknown) else joined(at, parties.raylets.running)
+    bases = []
+    for raylet in known:
+        environ = environ_of(raylet.pid, parties.machine)
+        if environ is not None:
+            bases.append(_Base(Table(environ), "the raylet", raylet))
+    if not bases:
+        why = f"no raylet of {at} is seen here" if at != "auto" else "no raylet is seen here"
+        bases.append(_Base(Table(), "the raylet", unknown=why))
+    return bases, at
+
+
+def _worker(
+    parties: Parties, job: Job | None, base: _Base, begun: Start, job_vars: Mapping[str, _Held]
+) -> dict[str, _Held]:
+    """What a training worker has when it starts, layer upon layer."""
+    inherited = {
+        name: _Held(value, base.by, base.environ.places.get(name, NOWHERE))
+        for name, value in base.environ.items()
+    }
+    texts = _texts(base.environ)
+    worker = {**inherited, **job_vars}
+    for name, value in begun.env_vars.items():
+        place = begun.env_vars.places.get(name, NOWHERE)
+        by: Decider = "verl" if place[0].endswith(".py") else "the runtime_env"
+        given = expanded(value, texts) if isinstance(value, str) else value
+        worker[name] = _Held(given, by, place)
+    if job is not None:
+        environ = Table({name: held.raw for name, held in worker.items()})
+        for one in for_actors(job, environ):
+            if one.to == WORKERS:
+                worker[one.name] = _Held(one.value, "verl", one.place, _PER_WORKER)
+    if isinstance(parties.libraries, LibraryTrees):
+        ray = next((tree.folder for tree in parties.libraries.trees if tree.module == "ray"), "")
+        for one in for_workers(Path(ray)) if ray else ():
+            if not (one.only_if_unset and one.name in worker):
+                worker[one.name] = _Held(one.value, "Ray", one.place, _PER_WORKER)
+    return worker
+
+
+def _later(job: Job, worker: Mapping[str, _Held]) -> dict[str, list[Given]]:
+    """What verl gives to other processes than the training workers, or sets while they run, by name."""
+    environ = Table({name: held.raw for name, held in worker.items()})
+    found: dict[str, list[Given]] = {}
+    for one in (*(given for given in for_actors(job, environ) if given.to != WORKERS), *while_running(job)):
+        found.setdefault(one.name, []).append(one)
+    return found
+
+
+def _begun(job: Job | None, driver: Table, notes: list[str]) -> Start:
+    """The job as it stands before `ray.init`."""
+    if job is None:
+        return Start(driver)
+    begun = start(job, driver)
+    if not begun.reached:
+        notes.append(
+            f"{job.program}: no way to ray.init was found in it, so what it gives to the workers is not known"
+        )
+    elif begun.env_vars.open:
+        notes.append(
+            f"{job.program}: it may give further variables to the workers, whose names are not known"
+        )
+    return begun
+
+
+def _job(parties: Parties, notes: list[str]) -> Job | None:
+    if isinstance(parties.trees, Unknown):
+        notes.append(f"what verl gives to the workers is not known: {parties.trees.reason}")
+        return None
+    tree = parties.trees.imported
+    folder = Path(tree.folder)
+    module = f"{tree.module}.{_MAIN}"
+    command = None if isinstance(parties.launch, Unknown) else parties.launch.command
+    if command is not None:
+        module = command.module
+        around = [parties.machine.cwd, Path(command.path).parent, folder.parent]
+        program = program_file(module, around, folder)
+    else:
+        program = folder.joinpath(*_MAIN.split(".")).with_suffix(".py")
+    if program is None or not program.is_file():
+        notes.append(f"what verl gives to the workers is not known: the source of {module} was not found")
+        return None
+    job = Job(SourceTree(folder, tree.module, alias="verl"), program, module, hip=_hip(parties.torch))
+    if isinstance(parties.configuration, Unknown) or parties.configuration.refused:
+        return job
+    known = configured(parties.configuration)
+    rollout = parties.configuration.get("actor_rollout_ref.rollout.name")
+    strategy = parties.configuration.get("actor_rollout_ref.actor.strategy")
+    return replace(
+        job,
+        configuration=known,
+        rollout=rollout if isinstance(rollout, str) else "",
+        strategy=strategy if isinstance(strategy, str) else "",
+    )
+
+
+def _hip(torch: TorchTree | Unknown) -> Any:
+    """`torch.version.hip`: None for a torch that was not built for ROCm."""
+    if isinstance(torch, Unknown):
+        return UNCLEAR
+    follow = Follow(SourceTree(Path(torch.tree.folder), "torch"), Table(), lambda *_: UNCLEAR)
+    module = follow.module("torch.version")
+    return UNCLEAR if module is None else module.names.get("hip", UNCLEAR)
+
+
+def _shown(name: str, raw: Any, why: str = "") -> Value:
+    """A value as it may be shown."""
+    if raw is _UNSET:
+        return Value()
+    if not isinstance(raw, str):
+        return Value(untold=why or _NOT_TOLD, present=raw is SOME_TEXT or bool(why))
+    seen = as_far_as_shown({name: raw}, (name,))
+    return Value(seen.values[name]) if name in seen.values else Value(untold=WITHHELD, present=True)
+
+
+def _assigned(name: str, given: Given) -> Assigned:
+    value = Value() if given.value is None else _shown(name, given.value)
+    return Assigned(value, given.to, *given.place)
