@@ -27,7 +27,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
 from verl_doctor.toolkit.py_follow import SOME_TEXT, Follow, Place, Table
 from verl_doctor.toolkit.py_source import SourceTree
-from verl_doctor.toolkit.ray_environment import address, expanded, for_workers, joined
+from verl_doctor.toolkit.ray_environment import address, expanded, for_workers, inherited, joined
 from verl_doctor.toolkit.verl_environment import (
     WORKERS,
     Given,
@@ -43,6 +43,7 @@ NOWHERE: Place = ("", 0)
 _MAIN = "trainer.main_ppo"
 _NOT_TOLD = "reading cannot tell it"
 _PER_WORKER = "each worker is given its own"
+_BY_RAY = "Ray sets it for each worker"
 _UNSET = object()
 
 
@@ -82,6 +83,7 @@ class _Held:
     by: Decider
     place: Place = NOWHERE
     why: str = ""
+    if_unset: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def told(parties: Parties) -> EffectiveEnvironment:
         *(name for base in bases for name in as_far_as_shown(_texts(base.environ)).names()),
         *begun.env_vars,
         *job_vars,
+        *(name for worker in workers for name, held in worker.items() if held.by == "Ray" and held.if_unset),
     }
     rows = []
     for name in sorted(names):
@@ -206,7 +209,7 @@ def _bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[_Base], s
     for raylet in known:
         environ = environ_of(raylet.pid, parties.machine)
         if environ is not None:
-            bases.append(_Base(Table(environ), "the raylet", raylet))
+            bases.append(_Base(Table(inherited(environ)), "the raylet", raylet))
     if not bases:
         why = f"no raylet of {at} is seen here" if at != "auto" else "no raylet is seen here"
         bases.append(_Base(Table(), "the raylet", unknown=why))
@@ -237,7 +240,7 @@ def _worker(
         ray = next((tree.folder for tree in parties.libraries.trees if tree.module == "ray"), "")
         for one in for_workers(Path(ray)) if ray else ():
             if not (one.only_if_unset and one.name in worker):
-                worker[one.name] = _Held(one.value, "Ray", one.place, _PER_WORKER)
+                worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY, one.only_if_unset)
     return worker
 
 
@@ -259,7 +262,7 @@ def _begun(job: Job | None, driver: Table, notes: list[str]) -> Start:
         notes.append(
             f"{job.program}: no way to ray.init was found in it, so what it gives to the workers is not known"
         )
-    elif begun.env_vars.open:
+    elif begun.env_vars.open and job.configuration is not UNCLEAR:
         notes.append(
             f"{job.program}: it may give further variables to the workers, whose names are not known"
         )
@@ -285,6 +288,10 @@ def _job(parties: Parties, notes: list[str]) -> Job | None:
         return None
     job = Job(SourceTree(folder, tree.module, alias="verl"), program, module, hip=_hip(parties.torch))
     if isinstance(parties.configuration, Unknown) or parties.configuration.refused:
+        reason = (
+            parties.configuration.reason if isinstance(parties.configuration, Unknown) else "Hydra refuses it"
+        )
+        notes.append(f"what depends on verl's configuration cannot be told: {reason}")
         return job
     known = configured(parties.configuration)
     rollout = parties.configuration.get("actor_rollout_ref.rollout.name")

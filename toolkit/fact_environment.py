@@ -26,7 +26,6 @@ _NAMES = frozenset(
         "TOKENIZERS_PARALLELISM",
         "TP_SOCKET_IFNAME",
         "VIRTUAL_ENV",
-        "WANDB_MODE",
         "XDG_CACHE_HOME",
         "all_proxy",
         "http_proxy",
@@ -70,6 +69,7 @@ _PREFIXES = (
     "UCX_",
     "VERL_",
     "VLLM_",
+    "WANDB_",
 )
 # Lists of paths and of hosts, in which `@`, `token:` and the like are parts of names.
 _LISTS = re.compile(r"no_proxy|LD_PRELOAD|(?:.*_)?PATH|PYTHONPATH|PYTHONHOME", re.IGNORECASE)

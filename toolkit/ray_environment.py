@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_raylets import Raylet
@@ -46,6 +47,15 @@ def joined(at: str, raylets: tuple[Raylet, ...]) -> tuple[Raylet, ...]:
     )
 
 
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """Of a raylet's environment what its workers inherit: not the allocator that Ray preloads for the raylet alone.
+
+    It takes that away itself (src/ray/raylet/main.cc); before Ray 2.45 the mark had another name.
+    """
+    own = environ.get("RAY_LD_PRELOAD_ON_WORKERS") == "0" or environ.get("RAY_LD_PRELOAD") == "1"
+    return {name: value for name, value in environ.items() if not (own and name == "LD_PRELOAD")}
+
+
 def expanded(value: str, environ: Mapping[str, str]) -> str:
     """What Ray makes of `${NAME}` in a value of `env_vars` (`update_envs` in ray/_private/utils.py).
 
@@ -56,7 +66,15 @@ def expanded(value: str, environ: Mapping[str, str]) -> str:
 
 
 def for_workers(ray: Path) -> Iterator[Given]:
-    """The variables that Ray's own code sets in a worker, as its sources tell."""
+    """The variables that Ray's own code sets in a worker, as its sources tell. One that it sets in two ways is unclear."""
+    found: dict[str, Given] = {}
+    for one in _written(ray):
+        other = found.get(one.name)
+        found[one.name] = one if other is None else replace(one, value=UNCLEAR)
+    yield from found.values()
+
+
+def _written(ray: Path) -> Iterator[Given]:
     for name in _WRITERS:
         path = ray / name
         source = read(path)
