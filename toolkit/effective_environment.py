@@ -18,10 +18,11 @@ from verl_doctor.toolkit.fact_effective_environment import (
     Value,
 )
 from verl_doctor.toolkit.fact_environment import as_far_as_shown
+from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_raylets import Raylet, Raylets, environ_of
 from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.hydra_program import program_file
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
@@ -58,6 +59,7 @@ class Parties:
     torch: TorchTree | Unknown
     libraries: LibraryTrees | Unknown
     raylets: Raylets | Unknown
+    gpus: Gpus | Unknown
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -286,7 +288,13 @@ def _job(parties: Parties, notes: list[str]) -> Job | None:
     if program is None or not program.is_file():
         notes.append(f"what verl gives to the workers is not known: the source of {module} was not found")
         return None
-    job = Job(SourceTree(folder, tree.module, alias="verl"), program, module, hip=_hip(parties.torch))
+    job = Job(
+        SourceTree(folder, tree.module, alias="verl"),
+        program,
+        module,
+        hip=_hip(parties.torch),
+        capability=_capability(parties),
+    )
     if isinstance(parties.configuration, Unknown) or parties.configuration.refused:
         reason = (
             parties.configuration.reason if isinstance(parties.configuration, Unknown) else "Hydra refuses it"
@@ -302,6 +310,15 @@ def _job(parties: Parties, notes: list[str]) -> Job | None:
         rollout=rollout if isinstance(rollout, str) else "",
         strategy=strategy if isinstance(strategy, str) else "",
     )
+
+
+def _capability(parties: Parties) -> Any:
+    """What verl would be told of the GPUs where the driver runs. Without GPUs here that is known only if Ray runs here."""
+    if isinstance(parties.gpus, Unknown):
+        no_gpu_at_the_driver = isinstance(parties.gpus, Absent) and not isinstance(parties.raylets, Unknown)
+        return (None, None) if no_gpu_at_the_driver else UNCLEAR
+    told = {device.capability for device in parties.gpus.sound if device.capability}
+    return tuple(map(int, told.pop().split("."))) if len(told) == 1 else UNCLEAR
 
 
 def _hip(torch: TorchTree | Unknown) -> Any:

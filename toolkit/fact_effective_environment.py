@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
@@ -142,8 +143,9 @@ def effective_environment(
     torch: TorchTree | Unknown,
     libraries: LibraryTrees | Unknown,
     raylets: Raylets | Unknown,
+    gpus: Gpus | Unknown,
 ) -> EffectiveEnvironment | Unknown:
     """Follow the job from this shell to its workers. Nothing is run."""
     from verl_doctor.toolkit.effective_environment import Parties, told  # noqa: PLC0415 - it reads verl's sources
 
-    return told(Parties(machine, launch, configuration, trees, torch, libraries, raylets))
+    return told(Parties(machine, launch, configuration, trees, torch, libraries, raylets, gpus))
