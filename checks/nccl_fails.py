@@ -1,0 +1,90 @@
+"""NET130: NCCL does not get a tensor from one GPU to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._variables import places
+from verl_doctor.toolkit.fact_collective import Collective, Remedy, Trial
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
+
+_WORKS = Trial(works=True, first=0.7, bandwidth=213.0, seconds=8.1)
+_HANGS = Trial(stuck="the first all-reduce", seconds=60.0)
+_APART = Trial((("NCCL_P2P_DISABLE", "1"),), works=True, bandwidth=9)
+_NO_PEERS = Trial(
+    stuck="the first all-reduce",
+    ended=(1, 1),
+    said=("NCCL WARN Cuda failure 217 'peer access is not supported between these two devices'",),
+    seconds=9.0,
+)
+
+
+def _tried(*trials: Trial, **shell: str) -> tuple[Collective, Variables, Unknown]:
+    return Collective((0, 1), "2.28.9", trials), Variables(shell), Unknown("no launch script")
+
+
+@check(
+    "NET130",
+    cost="gpu",
+    examples=[
+        Example("it works", _tried(_WORKS)),
+        Example("what it needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),
+        Example("it hangs, and not without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
+        Example("it fails, and not without host memory of cuMem", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
+        Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "nor with any variable that is known to help"),
+        Example("numbers arrive damaged", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
+    ],
+)  # fmt: skip
+def nccl_fails(collective: Collective, variables: Variables, launch: Launch | Unknown) -> Iterator[Finding]:
+    """NCCL does not get a tensor from one GPU to the other.
+
+    ## Why it matters
+
+    Every job on two or more GPUs stops in its first collective: at once (`Cuda failure 217 'peer access is not supported
+    between these two devices'`), or after ten minutes of silence (`Watchdog caught collective operation timeout`, with a
+    small `SeqNum`). Rented machines report peer access that the host's IOMMU or ACS settings break, and NCCL with
+    CUDA's host memory runs into a bug of some drivers where there is none (NVIDIA/nccl#1838).
+
+    ## How to fix
+
+    Where a variable is named, a real all-reduce worked with it on these GPUs and did not without: set it for Ray and the job.
+    It costs bandwidth, so take it away when the machine is repaired; this rule says when it is needed no longer. Where none
+    is named, nothing that is known to help did: the lines from NCCL say why.
+    """
+    plain = collective.plain
+    if plain.works or _is_set(collective.remedy, variables, launch):
+        return
+    how = _how(plain)
+    words = " ".join(f"{name}={value}" for name, value in collective.remedy)
+    cure = collective.trials[-1]
+    yield Finding(
+        f"NCCL {collective.nccl} {how} on GPUs {', '.join(map(str, collective.gpus))}"
+        + (f", and works with {words}" if words else ", nor with any variable that is known to help"),
+        Evidence(
+            found=" | ".join(plain.said) or how,
+            wanted=f"{words}: {cure.bandwidth:g} GB/s" if words else "the sum on all ranks",
+            read_from=f"{counted(len(collective.trials), 'trial')} of an all-reduce with the torch of this environment",
+        ),
+        remedy=f"set {words} for Ray and the job"
+        if words
+        else "the lines from NCCL say what it lacks; NCCL_DEBUG=INFO says more",
+        fix="nccl-workaround" if words else None,
+        stops=(EVERY_JOB,),
+    )
+
+
+def _is_set(remedy: Remedy, variables: Variables, launch: Launch | Unknown) -> bool:
+    """Whether the job has what it needs already."""
+    return bool(remedy) and all(
+        any(place.value == value for place in places(name, variables, launch)) for name, value in remedy
+    )
+
+
+def _how(trial: Trial) -> str:
+    if trial.wrong:
+        return "gives wrong results"
+    return f"{'fails' if trial.ended else 'hangs'} in {trial.stuck}"

@@ -1,0 +1,146 @@
+"""A collective that is tried for real, on a miniature of torch: it works, hangs, dies, floods, or only works with a variable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import fact_collective
+from verl_doctor.toolkit.fact_collective import Collective, collective, try_collective
+from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+
+MINIATURE = Path(__file__).parent.parent / "miniature_torch"
+SHORT = 2.0  # seconds of a trial that hangs
+TARGET = Interpreter(sys.executable, "3.11", "cpython", "", "venv", "", (), (), "Linux", "x86_64", "", "", "")
+FREE = Memory(143771, 0, 143155, 616)
+
+
+def box(wrong: str = "", **environ: str) -> Machine:
+    return Machine(environ={"PYTHONPATH": str(MINIATURE), "PATH": "/usr/bin", "MINIATURE": wrong, **environ})
+
+
+def tried(wrong: str = "", *, limit: float = SHORT) -> fact_collective.Trial:
+    told = try_collective(box(wrong), sys.executable, "gloo", 2, {}, limit)
+    assert not isinstance(told, Unknown)
+    return fact_collective._trial((), told)
+
+
+def on(machine: Machine, *devices: Device, launch: Launch | None = None) -> Collective | Unknown:
+    gpus = Gpus(devices or (Device(0, memory=FREE), Device(1, memory=FREE)))
+    visible = VisibleDevices(tuple(device.index for device in gpus.devices))
+    found = collective.collect(machine, TARGET, gpus, visible, launch or Unknown("no script"))
+    assert isinstance(found, (Collective, Unknown))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fact_collective, "LIMIT", SHORT)
+    monkeypatch.setattr(fact_collective.try_collective, "__defaults__", (SHORT,))
+
+
+def test_it_works() -> None:
+    found = tried(limit=20)
+    assert (found.works, found.stuck, found.ended, found.said) == (True, "", (), ())
+    assert found.bandwidth > 0
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs() -> None:
+    found = tried("1:sleeps")
+    assert (found.works, found.stuck, found.ended) == (False, "the first all-reduce", ())
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_says_why() -> None:
+    found = tried("0:dies", limit=20)
+    assert (found.works, found.ended) == (False, (1,))
+    assert found.said == (
+        "NCCL WARN Cuda failure 217 'peer access is not supported'",
+        "RuntimeError: NCCL error: unhandled cuda error",
+    )
+    assert found.seconds < 15  # it is not waited for as long as one that hangs
+
+
+@pytest.mark.slow
+def test_a_rank_that_crashes() -> None:
+    assert tried("1:crashes", limit=20).ended == (-6,)
+
+
+@pytest.mark.slow
+def test_a_rank_that_floods_its_output() -> None:
+    told = try_collective(box("1:floods"), sys.executable, "gloo", 2, {}, SHORT)
+    assert not isinstance(told, Unknown)
+    assert len(told["ranks"][1]["printed"]) == 256 * 1024
+    assert told["ranks"][0]["stage"] == "the first all-reduce"
+
+
+@pytest.mark.slow
+def test_numbers_that_arrive_damaged() -> None:
+    found = tried("1:damages", limit=20)
+    assert (found.works, found.wrong) == (False, True)
+
+
+@pytest.mark.slow
+def test_plain_is_enough_where_it_works() -> None:
+    found = on(box())
+    assert isinstance(found, Collective)
+    assert (found.gpus, found.nccl, len(found.trials), found.remedy) == ((0, 1), "2.28.9", 1, ())
+
+
+@pytest.mark.slow
+def test_the_first_remedy_that_works_is_the_proof() -> None:
+    found = on(box("P2P:dies"))
+    assert isinstance(found, Collective)
+    assert [trial.works for trial in found.trials] == [False, False, True]
+    assert found.remedy == (("NCCL_P2P_DISABLE", "1"),)
+
+
+@pytest.mark.slow
+def test_what_the_user_has_set_is_no_part_of_the_plain_trial() -> None:
+    found = on(box("P2P:dies", NCCL_P2P_DISABLE="1"))
+    assert isinstance(found, Collective)
+    assert not found.plain.works
+
+
+def test_variables_of_the_launch_script_are() -> None:
+    script = Launch(
+        (), (Setting("NCCL_ALGO", "Ring", "run.sh", 2), Setting("NCCL_P2P_DISABLE", "1", "run.sh", 3))
+    )
+    assert fact_collective._given_by(script) == {"NCCL_ALGO": "Ring"}
+
+
+@pytest.mark.slow
+def test_nothing_helps() -> None:
+    found = on(box("1:dies"))
+    assert isinstance(found, Collective)
+    assert (len(found.trials), found.remedy) == (4, ())
+
+
+@pytest.mark.slow
+def test_without_torch_nothing_is_said_about_nccl() -> None:
+    found = on(box("import:fails"))
+    assert isinstance(found, Unknown)
+    assert "importing torch failed: ImportError: libcudart.so.13" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("devices", "kind", "reason"),
+    [
+        ((Device(0, memory=FREE),), Absent, "needs two GPUs"),
+        ((Device(0, memory=FREE), Device(1, trouble="GPU is lost")), Absent, "needs two GPUs"),
+        ((Device(0, memory=FREE, mig=True), Device(1, memory=FREE)), Absent, "divided GPU"),
+        ((Device(0, memory=FREE), Device(1, memory=Memory(100_000, 99_000, 1000))), Unknown, "GPU 1 has only 1000 MiB free"),
+    ],
+)  # fmt: skip
+def test_where_nothing_is_tried(devices: tuple[Device, ...], kind: type, reason: str) -> None:
+    found = on(box(), *devices)
+    assert type(found) is kind
+    assert reason in found.reason
