@@ -30,9 +30,27 @@ def imported(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
+def at_the_top(path: Path) -> frozenset[str]:
+    """Full names of what is imported when a file is."""
+    tree = ast.parse(path.read_text("utf-8"))
+    deeper = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for node in ast.walk(function)
+    }
+    nodes = [node for node in ast.walk(tree) if node not in deeper]
+    return frozenset(
+        {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        | {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    )
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_no_source_file_imports_the_patient(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported(path)} & PATIENT
+    """The script of a child may, in a function: whoever imports the script to hand it over does not run that."""
+    names = at_the_top(path) if path.name.startswith("child_") else imported(path)
+    assert not {name.split(".")[0] for name in names} & PATIENT
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
