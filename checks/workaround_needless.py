@@ -4,89 +4,118 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from packaging.version import InvalidVersion, Version
-
 from verl_doctor.checks._variable_examples import SCRIPT
 from verl_doctor.checks._variables import places
+from verl_doctor.toolkit.fact_compile_cache import SWITCHED_OFF_BY as NO_CACHE
+from verl_doctor.toolkit.fact_compile_cache import CompileCache
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch, Setting
-from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_variable_readers import Reader, Reading, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
-_NO_CACHE = "VLLM_DISABLE_COMPILE_CACHE"
-# From this release on torch writes its compile cache so that a reader never sees half of it; vLLM does so itself for older
-# ones since. As of 2026-11; vllm-project/vllm#31199.
-_SOUND_CACHE = Version("2.10")
-# NovaSky-AI/SkyRL#2137, #2138.
+_WORKAROUNDS = (NO_CACHE, "TORCHINDUCTOR_FORCE_DISABLE_CACHES")
+# NovaSky-AI/SkyRL#2137, #2138; as of 2026-11.
 _COST = "measured elsewhere: an engine starts in 64 s without the cache, in 31 s with it"
+_EAGER = "actor_rollout_ref.rollout.enforce_eager"
 
+_OLD = CompileCache("2.9.1")
+_SOUND = CompileCache("2.11.0", "torch 2.11.0", "/env/torch/_inductor/standalone_compile.py")
 _READ = Reader("vllm", "/env/vllm/envs.py", 369)
-_ALONE = Reading(_NO_CACHE, "vllm", (_READ,))
-_BY_VERL = Reading(_NO_CACHE, "vllm", (_READ,), (Reader("verl", "/env/verl/trainer/constants_ppo.py", 93),))
+_ALONE = VariableReaders((Reading(NO_CACHE, "vllm", (_READ,)),))
+_UNREAD = VariableReaders((Reading(NO_CACHE, "vllm"),))
+_SHELL = Variables()
 
 
-def _facts(
-    reading: Reading, torch: str, value: str = "1"
-) -> tuple[VariableReaders, Variables, Launch, Packages]:
-    launch = Launch(((SCRIPT, "shell script"),), (Setting(_NO_CACHE, value, SCRIPT, 3),))
-    return (
-        VariableReaders((reading,)),
-        Variables(),
-        launch,
-        Packages((Distribution("torch", torch, "/env/torch"),)),
-    )
+def _script(value: str) -> Launch:
+    return Launch(((SCRIPT, "shell script"),), (Setting(NO_CACHE, value, SCRIPT, 3),))
+
+
+def _by_verl(value: str) -> EffectiveEnvironment:
+    there = (Value(value),)
+    row = Effective(NO_CACHE, Value(), (Value(),), there, "verl", "/env/verl/trainer/constants_ppo.py", 93)
+    return EffectiveEnvironment((row,))
+
+
+def _job(eager: bool) -> Configuration:
+    tree = {"actor_rollout_ref": {"rollout": {"enforce_eager": eager}}}
+    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
 
 
 @check(
     "ENV104",
     severity="warning",
     examples=[
-        Example("an older torch needs it", _facts(_ALONE, "2.9.1")),
-        Example("it is switched off", _facts(_ALONE, "2.11.0", "0")),
-        Example("nobody reads it", _facts(Reading(_NO_CACHE, "vllm"), "2.11.0")),
-        Example("torch needs it no longer", _facts(_ALONE, "2.11.0+cu130"), "is no longer needed with torch 2.11.0"),
-        Example("and verl would set it, too", _facts(_BY_VERL, "2.11.0"), "is no longer needed"),
+        Example("an older torch needs it", (_ALONE, _SHELL, _script("1"), _OLD)),
+        Example("it is switched off", (_ALONE, _SHELL, _script("0"), _SOUND)),
+        Example("nobody reads it", (_UNREAD, _SHELL, _script("1"), _SOUND)),
+        Example("nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, _job(True))),
+        Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, _job(True))),
+        Example("torch needs it no longer", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
+        Example("vLLM takes care for an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
+        Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, _job(False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
     ],
 )  # fmt: skip
 def workaround_needless(
-    readers: VariableReaders, variables: Variables, launch: Launch | Unknown, packages: Packages
+    cache: CompileCache,
+    readers: VariableReaders,
+    variables: Variables,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """A workaround is set that this environment needs no longer.
 
     ## Why it matters
 
     `VLLM_DISABLE_COMPILE_CACHE=1` was the remedy against a compile cache that engines which start at the same time damaged for
-    each other. torch 2.10 and later write it safely. The workaround stays and costs half a minute at every start of an engine,
-    since everything is compiled again.
+    each other, and `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` a blunter one. torch 2.10 and later write the cache safely, and vLLM
+    0.17 and later do so for an older torch. The workaround stays and costs half a minute at every start of an engine,
+    since everything is compiled again. verl itself still gives it to its workers.
 
     ## How to fix
 
     Remove it. Where verl itself sets it for the workers, `VLLM_DISABLE_COMPILE_CACHE=0` in the environment that Ray is
     started from keeps verl from doing so.
     """
-    reading = readers.get(_NO_CACHE)
-    torch = packages.get("torch")
-    if reading is None or not reading.readers or torch is None or not _is_sound(torch.version):
+    if not cache.written_whole_by or _is_eager(configuration):
         return
-    by_verl = next((setter for setter in reading.setters if setter.package == "verl"), None)
-    for place in places(_NO_CACHE, variables, launch):
-        if (place.value or "0") != "0":
-            yield Finding(
-                f"{place.assignment} is no longer needed with torch {torch.version}, and makes each engine compile anew",
-                Evidence(
-                    f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
-                    f"verl would set it, too ({by_verl})" if by_verl else "",
-                    str(reading.readers[0]),
-                ),
-                location=place.location,
-                remedy=f"write {_NO_CACHE}=0" if by_verl else "remove it",
-            )
+    verl = None if isinstance(environment, Unknown) else environment.get(NO_CACHE)
+    given = verl is not None and verl.decided_by == "verl" and verl.worker.text not in (None, "", "0")
+    written = False
+    for name in _WORKAROUNDS:
+        reading = readers.get(name)
+        if reading is None or not reading.readers:
+            continue
+        by_verl = next((setter for setter in reading.setters if setter.package == "verl"), None)
+        for place in places(name, variables, launch):
+            if (place.value or "0") != "0":
+                written = written or name == NO_CACHE
+                yield Finding(
+                    f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes each engine compile anew",
+                    Evidence(
+                        f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
+                        f"verl would set it, too ({by_verl})" if by_verl else "",
+                        str(reading.readers[0]),
+                    ),
+                    location=place.location,
+                    remedy=f"write {NO_CACHE}=0: without it verl would set it"
+                    if name == NO_CACHE
+                    else "remove it",
+                )
+    if given and verl is not None and not written:
+        yield Finding(
+            f"verl sets {NO_CACHE}=1, which is no longer needed with {cache.written_whole_by}: each engine compiles anew",
+            Evidence(_COST, f"{NO_CACHE}=0", cache.read_from),
+            location=Location(verl.path, verl.line or None) if verl.path else None,
+            remedy=f"set {NO_CACHE}=0 where Ray is started, and for the job: verl then leaves it alone",
+            severity="info",
+            fix="compile-cache-on",
+        )
 
 
-def _is_sound(torch: str) -> bool:
-    try:
-        return Version(torch) >= _SOUND_CACHE
-    except InvalidVersion:
-        return False
+def _is_eager(configuration: Configuration | Unknown) -> bool:
+    """Whether the job's engines compile nothing."""
+    return not isinstance(configuration, Unknown) and configuration.get(_EAGER) is True
