@@ -98,6 +98,10 @@ class ElfFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the file back."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

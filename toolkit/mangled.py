@@ -1,0 +1,82 @@
+"""Names of C++ symbols in words, as far as a rule needs them (Itanium C++ ABI, itanium-cxx-abi.github.io/cxx-abi/abi.html)."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+
+from verl_doctor.toolkit.machine import Machine
+
+_LONGEST = 4000  # characters
+_MOST = 200  # names on one command line
+_SECONDS = 5.0
+_LENGTH = re.compile(r"[1-9]\d{0,3}")
+_START = re.compile(r"_Z(N[rVK]*[RO]?)?(St)?")
+# Constructors, destructors and operators are parts of a name that have no length.
+_UNNAMED = re.compile(r"[CD][0-5]|cv|[a-z][a-zA-Z]")
+
+# The C++ library's own function. Names that are nested too deeply exhaust its stack, hence a child.
+_CHILD = """
+import ctypes, json, sys
+demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+demangle.restype = ctypes.c_void_p
+found = {}
+for name in sys.argv[1:]:
+    status = ctypes.c_int(1)
+    text = demangle(name.encode(), None, None, ctypes.byref(status))
+    if text and status.value == 0:
+        found[name] = ctypes.string_at(text).decode("utf-8", "replace")
+print(json.dumps(found))
+"""
+
+
+def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
+    """Each name as one would write it in C++, or as it is when nobody can tell."""
+    every = list(dict.fromkeys(names))
+    asked = [name for name in every if name.startswith("_Z") and name.isascii() and len(name) <= _LONGEST][
+        :_MOST
+    ]
+    found: dict[str, str] = {}
+    for argv in ([sys.executable, "-I", "-S", "-c", _CHILD, *asked], ["c++filt", *asked]) if asked else ():
+        try:
+            answer = machine.run(argv, timeout=_SECONDS)
+            if answer.code == 0:
+                lines = answer.stdout.splitlines()
+                found = (
+                    json.loads(answer.stdout)
+                    if argv[0] == sys.executable
+                    else dict(zip(asked, lines, strict=False))
+                )
+                break
+        except (OSError, ValueError):
+            continue
+    return {name: found.get(name, name) for name in every}
+
+
+def qualified_prefix(name: str) -> str:
+    """The beginning of a symbol's name that says what it is and not what it takes: `_ZN3c104cuda9SetDevice`.
+
+    Empty for what is no function or object of C++. A template's arguments are left out.
+    """
+    start = _START.match(name)
+    if start is None:
+        return ""
+    at = start.end()
+    while at < len(name):
+        if length := _LENGTH.match(name, at):
+            at = length.end() + int(length[0])
+        elif start[1] and (unnamed := _UNNAMED.match(name, at)):
+            at = unnamed.end()
+        else:
+            break
+        if not start[1]:
+            break
+    return name[:at] if start.end() < at <= len(name) else ""
+
+
+def is_same_name(prefix: str, name: str) -> bool:
+    """Whether a symbol is what the prefix names, perhaps with other arguments or another ABI tag, and nothing inside of it."""
+    rest = name[len(prefix) :]
+    return name.startswith(prefix) and (not prefix.startswith("_ZN") or rest[:1] in {"E", "B", "I"})
