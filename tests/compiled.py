@@ -22,7 +22,19 @@ def build(
     path.parent.mkdir(parents=True, exist_ok=True)
     script = folder / f"{path.name}.map"
     script.write_text(versions, encoding="ascii")
-    command = [compiler, "-shared", "-fPIC", "-nostdlib", "-o", str(path), *flags, "-xc", "-", "-xnone"]
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-nostdlib",
+        "-Wl,--no-as-needed",
+        "-o",
+        str(path),
+        *flags,
+        "-xc",
+        "-",
+        "-xnone",
+    ]
     command += [str(folder / need) for need in needs]
     command += [f"-Wl,--version-script={script}"] if versions else []
     subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=60)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
-from verl_doctor.toolkit.elf import Undefined
+from verl_doctor.toolkit.elf import Undefined, WantedVersion
 from verl_doctor.toolkit.elf_memory import ElfMemory
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
@@ -31,18 +30,23 @@ _SHARED_OBJECT = re.compile(r'^([^,"\r\n]+\.so(?:\.\d+)*),', re.MULTILINE)
 # Libraries of torch, of CUDA, and of the X and GL systems that images for servers lack: whoever needs one is looked at.
 _TELLING = re.compile(
     r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
-    r"|nvToolsExt|nvjpeg|nvidia|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
+    r"|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
 )
+# The driver's own libraries: a machine without a GPU has none, and which one is loaded is the subject of other rules.
+_DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
+_DRIVER_SYMBOL = re.compile(r"cu[A-Z]|nvml[A-Z]")
 _LATER = re.compile(r"/nvidia/[^/]+/lib/")
 _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
 # Files of one package that differ in nothing but these are made for several machines, and one is loaded.
-_VARIANT = re.compile(r"_?(?:AVX\d*|AMX|cpu|cuda\d*|xpu|hip|rocm\d*)(?=[_.])|(?<=[a-z_])\d+(?=\.)", re.IGNORECASE)
+_VARIANT = re.compile(
+    r"_?(?:AVX\d*|AMX|cpu|cuda\d*|xpu|hip|rocm\d*)(?=[_.])|(?<=[a-z_])\d+(?=\.)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
 class MissingLibrary:
-    """A library that is found nowhere. `asked_by` is the file that needs it, `lies_in` where nobody looks for it."""
+    """A library that is found nowhere, other than the driver's. `asked_by` is the file that needs it, `lies_in` where nobody looks for it."""
 
     name: str
     asked_by: str
@@ -53,25 +57,28 @@ class MissingLibrary:
 class MissingSymbol:
     """A symbol that no library exports, as it is written in the file and in words.
 
-    `similar` are symbols, in words, of the installed torch that bear the same name and take something else.
+    `similar` are symbols, in words, of the installed torch that bear the same name and take something else. `expected_of` is
+    the library that would be loaded and that, going by its name, should have it: an older or newer one than was meant.
     """
 
     name: str
     words: str
     similar: tuple[str, ...] = ()
+    expected_of: str = ""
 
 
 @dataclass(frozen=True)
 class MissingVersion:
     """A version of its symbols, such as GLIBCXX_3.4.30, that the library that would be loaded does not define.
 
-    `newest` is the highest one of the same name that it does.
+    `newest` is the highest one of the same name that it does, `defined_by` another file where the loader looks that has it.
     """
 
     version: str
     library: str
     path: str
     newest: str
+    defined_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,8 @@ class Extension:
 
     `machine` is the processor that it is for. `missing_symbols` are the first of `symbols_missing`. `cuda_runtimes` are
     the CUDA runtime libraries that it names itself. `built_for_torch` is the version that its package says it was built for,
-    "" when it says none, and `before_torch` says that it was installed before the torch that is there now. `variant_of` is
-    a name that it shares with files of which one is loaded, whichever fits the machine.
+    "" when it says none, and `before_torch` says that it was installed before the torch that is there now. `instead` is
+    a file of the same package that can be loaded and is the same but for the CUDA, the processor or the FFmpeg that it is for.
     """
 
     path: str
@@ -97,7 +104,7 @@ class Extension:
     missing_versions: tuple[MissingVersion, ...] = ()
     built_for_torch: str = ""
     before_torch: bool = False
-    variant_of: str = ""
+    instead: str = ""
 
     @property
     def loads(self) -> bool:
@@ -149,10 +156,10 @@ class _Survey:
         self._process = process
         self._memory = process.memory
         self._torch = () if isinstance(torch, Unknown) else _load_torch(process, torch)
+        self._torch_has_cuda = not isinstance(torch, Unknown) and bool(torch.cuda)
         torch_there = packages.get("torch")
         self._torch_time = _time_of(torch_there) if torch_there else 0.0
         self._files = dict(_compiled_files(packages, interpreter, self._memory))
-        self._variants = Counter(map(_without_variant, self._files))
         self._by_name: dict[str, list[str]] = {}
         for path in self._files:
             self._by_name.setdefault(os.path.basename(path), []).append(path)  # noqa: PTH119 - thousands of names
@@ -164,7 +171,7 @@ class _Survey:
             extension = self._extension(path, distribution)
             if extension is not None:
                 found.append(extension)
-        return Extensions(tuple(self._in_words(found)), len(self._files))
+        return Extensions(tuple(self._in_words(self._with_variants(found))), len(self._files))
 
     def _extension(self, path: str, distribution: Distribution) -> Extension | None:
         header = self._memory.header(path)
@@ -183,23 +190,30 @@ class _Survey:
             "missing_versions": versions,
             "built_for_torch": _built_for(distribution),
             "before_torch": 0 < _time_of(distribution) < self._torch_time,
-            "variant_of": "" if distribution.name == "torch" else self._variant(path),
         }
         if header.machine != self._process.memory.header(self._process.loader.program.path).machine:
             return Extension(**told)
         closure = self._process.closure(path)
         missing = tuple(self._missing_libraries(closure))
+        # A symbol of a version that its library lacks is told as that version.
+        told_already = {version.version for version in versions}
         symbols = () if missing else self._unresolved(path, closure)
+        symbols = tuple(symbol for symbol in symbols if symbol.version not in told_already)
         return Extension(
             **told,
             missing_libraries=missing,
-            missing_symbols=tuple(MissingSymbol(symbol.name, symbol.name) for symbol in symbols[:_SHOWN]),
+            missing_symbols=tuple(
+                MissingSymbol(symbol.name, symbol.name, expected_of=_expected_of(symbol, closure.paths))
+                for symbol in symbols[:_SHOWN]
+            ),
             symbols_missing=len(symbols),
         )
 
     def _missing_libraries(self, closure: Closure) -> Iterator[MissingLibrary]:
         """Names that nothing leads to. A library of another package is loaded by that one's own code, as a rule."""
         for name, asker in closure.missing:
+            if _DRIVER.match(name):
+                continue
             there = self._by_name.get(name, [])
             if all(_LATER.search(path) for path in there):
                 yield MissingLibrary(name, asker, there[0] if there else "")
@@ -214,7 +228,9 @@ class _Survey:
             found = self._process.unresolved(path, closure, (*self._torch, *siblings))
             known = [list(symbol) for symbol in found]
             self._memory.keep(*key, known)
-        return tuple(Undefined(*symbol) for symbol in known)
+        driver_missing = any(_DRIVER.match(name) for name, _ in closure.missing)
+        symbols = (Undefined(*symbol) for symbol in known)
+        return tuple(s for s in symbols if not (driver_missing and _DRIVER_SYMBOL.match(s.name)))
 
     def _missing_versions(self, path: str) -> Iterator[MissingVersion]:
         for want in self._memory.header(path).wants:
@@ -229,15 +245,33 @@ class _Survey:
                     key=_numbers,
                     default="",
                 )
-                yield MissingVersion(want.version, want.library, there, newest)
+                yield MissingVersion(want.version, want.library, there, newest, self._defined_by(want))
 
-    def _variant(self, path: str) -> str:
-        """The name that this file shares with others of its folder, "" when it is the only one of its kind."""
-        plain = _without_variant(path)
-        return plain if self._variants[plain] > 1 else ""
+    def _defined_by(self, want: WantedVersion) -> str:
+        """A file of the same name, behind the one that is loaded, whose symbols have the version."""
+        others = (
+            candidate.path for candidate in self._process.loader.all(want.library) if not candidate.trouble
+        )
+        return next((path for path in others if want.version in self._memory.header(path).defines), "")
 
-    def _in_words(self, found: list[Extension]) -> Iterator[Extension]:
+    def _with_variants(self, found: list[Extension]) -> Iterator[Extension]:
+        """Name for each file that cannot be loaded another that is loaded in its place."""
+        bad = {extension.path for extension in found if not extension.loads}
+        judged = {extension.path for extension in found}
+        # Files without CUDA stand in for those with it only where torch has none either.
+        candidates = judged if self._torch_has_cuda else self._files
+        sound = {_without_variant(path): path for path in candidates if path not in bad}
+        for extension in found:
+            instead = (
+                ""
+                if extension.loads or extension.package == "torch"
+                else sound.get(_without_variant(extension.path), "")
+            )
+            yield replace(extension, instead=instead)
+
+    def _in_words(self, every: Iterable[Extension]) -> Iterator[Extension]:
         """Say the missing symbols in words, and what torch has in their place."""
+        found = list(every)
         similar = {
             symbol.name: tuple(islice(self._similar(symbol.name), _SIMILAR))
             for extension in found
@@ -251,7 +285,7 @@ class _Survey:
                 )
                 for symbol in extension.missing_symbols
             )
-            yield Extension(**{**vars(extension), "missing_symbols": symbols})
+            yield replace(extension, missing_symbols=symbols)
 
     def _similar(self, name: str) -> Iterator[str]:
         prefix = qualified_prefix(name)
@@ -259,6 +293,20 @@ class _Survey:
             for other, _ in self._process.exports_starting(prefix, self._torch):
                 if is_same_name(prefix, other):
                     yield other
+
+
+def _expected_of(symbol: Undefined, libraries: Iterable[str]) -> str:
+    """The library that a C function seems to belong to: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
+    plain = symbol.name.lstrip("_").lower()
+    for path in libraries:
+        name = os.path.basename(path)  # noqa: PTH119 - a name, no path
+        stem = name.removeprefix("lib").partition(".so")[0].lower()
+        stem = {"cudart": "cuda", "cuda": "cu"}.get(stem, stem)
+        if symbol.library == name or (
+            len(stem) > 1 and not symbol.name.startswith("_Z") and plain.startswith(stem)
+        ):
+            return path
+    return ""
 
 
 def _without_variant(path: str) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.elf import ElfFile, Header, Undefined
+from verl_doctor.toolkit.elf import ElfFile, Undefined
 from verl_doctor.toolkit.elf_memory import ElfMemory
 from verl_doctor.toolkit.loader import Asker, Loader
 
@@ -42,7 +42,7 @@ class Process:
     def start(self) -> None:
         """Load the interpreter, and the loader that came with it."""
         closure = self.load(self.loader.program.path)
-        self.everybody += [*closure.paths, self.loader.image.interpreter]
+        self.everybody += [*closure.paths, self.loader.header.interpreter]
 
     def load(self, path: str) -> Closure:
         """Load a library and what it needs, for good: later ones find these by their names."""
@@ -59,7 +59,7 @@ class Process:
         queue: list[tuple[str, tuple[Asker, ...]]] = [(path, ())]
         for current, above in queue:
             header = self.memory.header(current)
-            askers = (_asker(current, header), *above)
+            askers = (Asker(current, header.rpath, header.runpath), *above)
             for name in header.needed:
                 there = known.get(name)
                 if there is None:
@@ -103,10 +103,6 @@ class Process:
             for name in self._file(library).exports_starting(prefix, most):
                 yield name, library
 
-    def exports(self, name: str, library: str) -> bool:
-        """Whether a library exports a symbol."""
-        return self._file(library).exports(name)
-
     def close(self) -> None:
         """Give all files back."""
         for file in self._open.values():
@@ -134,8 +130,3 @@ class Process:
     def _fall_back(self, name: str) -> str | None:
         there = (f"{folder}/{name}" for folder in self.fallback)
         return next((path for path in there if os.path.exists(path)), None)
-
-
-def _asker(path: str, header: Header) -> Asker:
-    split = (tuple(text.split(":")) if text else () for text in (header.rpath, header.runpath))
-    return Asker(path, *split)

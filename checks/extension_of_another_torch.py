@@ -1,0 +1,152 @@
+"""CUDA110: a compiled package lacks symbols: it was built for another torch, another ABI or another CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._extensions import (
+    TORCH,
+    broken_packages,
+    file_name,
+    fits,
+    lacking,
+    release,
+    severity,
+    what_fits,
+)
+from verl_doctor.checks._interpreter_examples import PYTHON
+from verl_doctor.checks._missing_symbols import (
+    in_torch,
+    is_of_python,
+    is_other_abi,
+    library_name,
+    older_library,
+    wants_new_abi,
+)
+from verl_doctor.toolkit.fact_extensions import Extension, Extensions, MissingSymbol
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+
+_SHOWN = 3
+_STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+_OLD_ABI = MissingSymbol(
+    "_ZN3c105ErrorC2ENS_14SourceLocationESs",
+    "c10::Error::Error(c10::SourceLocation, std::string)",
+    (f"c10::Error::Error(c10::SourceLocation, {_STRING})",),
+)
+_OLDER = MissingSymbol(
+    "_ZN3c104cuda9SetDeviceEa",
+    "c10::cuda::SetDevice(signed char)",
+    ("c10::cuda::SetDevice(signed char, bool)",),
+)
+_GONE = MissingSymbol(
+    "_ZNK3c106SymInt22maybe_as_int_slow_pathEv", "c10::SymInt::maybe_as_int_slow_path() const"
+)
+_NCCL = MissingSymbol(
+    "ncclCommWindowRegister", "ncclCommWindowRegister", expected_of="/env/nvidia/nccl/lib/libnccl.so.2"
+)
+
+
+@check(
+    "CUDA110",
+    requires={"PY100"},
+    examples=[
+        Example("every symbol is there", (PYTHON, TORCH, lacking())),
+        Example("another file of the package is loaded instead", (PYTHON, TORCH, lacking(_GONE, instead="/env/b.so"))),
+        Example("the other ABI of the C++ library", (PYTHON, TORCH, lacking(_OLD_ABI)), "the old ABI of the C++ library"),
+        Example("a function takes something else now", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, torch 2.8.0+cu128 is installed"),
+        Example("a function is gone", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for another torch than the 2.8.0+cu128"),
+        Example("the same version, put there later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
+        Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the libnccl.so.2 that is loaded does not have ncclCommWindowRegister"),
+        Example("another Python", (PYTHON, TORCH, lacking(MissingSymbol("_PyThing", "_PyThing"))), "another Python"),
+    ],
+)  # fmt: skip
+def extension_of_another_torch(
+    interpreter: Interpreter,
+    torch: TorchBuild | Unknown,
+    extensions: Extensions,
+    packages: Packages | Unknown,
+) -> Iterator[Finding]:
+    """A compiled package lacks symbols: it was built for another torch, another ABI or another CUDA.
+
+    ## Why it matters
+
+    Python loads an extension module with all of its symbols or not at all. One that was compiled for another torch asks for
+    functions that this one does not have, or has with other arguments: `undefined symbol: _ZN3c10...`. vLLM then says
+    `No module named 'vllm._C'`, or fails at the first operator that it misses. It happens when a later installation replaces
+    torch, or when `pip install flash-attn` takes a wheel of another torch.
+
+    ## How to fix
+
+    Install the torch that the package was built for, or the build of the package that fits this torch. The remedy names
+    either; wheels of flash-attn carry torch, CUDA, ABI and Python in their names. `verl-doctor matrix` shows which
+    releases of verl, vLLM and torch go together.
+    """
+    for package, version, group in broken_packages(extensions):
+        lacking_symbols = [extension for extension in group if extension.symbols_missing]
+        if not lacking_symbols:
+            continue
+        worst = max(lacking_symbols, key=lambda extension: extension.symbols_missing)
+        yield Finding(
+            f"{package} {version} cannot be loaded: {_reason(worst, torch)}",
+            Evidence(
+                found=f"{file_name(worst.path)} lacks {_counted(worst.symbols_missing)}; "
+                + "; ".join(map(in_torch, worst.missing_symbols[:_SHOWN])),
+                wanted="every undefined symbol is exported by what it needs, by torch or by its own package",
+                read_from=worst.path,
+            ),
+            location=Location(worst.path),
+            remedy=_remedy(package, version, worst, torch, interpreter),
+            severity=severity(package, packages),
+            also=tuple(Location(other.path) for other in lacking_symbols if other is not worst),
+        )
+
+
+def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
+    symbols = extension.missing_symbols
+    if any(map(is_of_python, symbols)):
+        return "it was built for another Python"
+    if isinstance(torch, Unknown):
+        return f"{_counted(len(symbols))} are missing"
+    if (library := older_library(symbols)) is not None:
+        return f"the {library_name(library)} that is loaded does not have {library.name}"
+    built_for = _built_for(extension, torch)
+    abi = next((symbol for symbol in symbols if is_other_abi(symbol)), None)
+    if abi is not None:
+        its, own = ("new", "old") if wants_new_abi(abi) else ("old", "new")
+        which = f"it uses the {its} ABI of the C++ library (std::string), torch {torch.version} the {own} one"
+        return f"{which}; {built_for}" if extension.built_for_torch else which
+    return built_for
+
+
+def _built_for(extension: Extension, torch: TorchBuild) -> str:
+    wanted = extension.built_for_torch
+    if wanted and not fits(wanted, torch.version):
+        later = " older" if release(wanted) < release(torch.version) else " newer"
+        return (
+            f"it is built for torch {wanted}, torch {torch.version} is installed: its torch is the{later} one"
+        )
+    if extension.before_torch:
+        return f"it was built for another torch than the {torch.version} that is installed; torch was installed after it"
+    return f"it was built for another torch than the {torch.version} that is installed"
+
+
+def _remedy(
+    package: str, version: str, extension: Extension, torch: TorchBuild | Unknown, interpreter: Interpreter
+) -> str:
+    symbols = extension.missing_symbols
+    if any(map(is_of_python, symbols)):
+        return f"install {package} with this Python ({interpreter.version}): pip install --force-reinstall --no-deps {package}=={version}"
+    if (library := older_library(symbols)) is not None:
+        return (
+            f"take {library.expected_of} out of the way: LD_LIBRARY_PATH leads to it, or a wheel of another version lies there; "
+            f"`pip check` says which version {package} requires"
+        )
+    return what_fits(package, version, extension, torch, interpreter)
+
+
+def _counted(number: int) -> str:
+    return "one symbol" if number == 1 else f"{number} symbols"

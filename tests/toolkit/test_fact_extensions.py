@@ -1,0 +1,244 @@
+"""Compiled packages of a small environment: what each lacks beside the torch that is there."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from compiled import build
+from environments import install, interpreter, look_at, site_packages
+
+from verl_doctor.toolkit.fact_extensions import Extension, Extensions, extensions
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_torch_build import TorchBuild, torch_build
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+
+NEW = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+ERROR = f"_ZN3c105ErrorC2ENS_14SourceLocationE{NEW}"
+OLD_ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
+SET_DEVICE = "_ZN3c104cuda9SetDeviceEab"
+
+
+def defining(*names: str) -> str:
+    return "".join(f"void {name}(void){{}}" for name in names)
+
+
+def using(*names: str) -> str:
+    calls = "".join(f"{name}();" for name in names)
+    return "".join(f"extern void {name}(void);" for name in names) + f"void PyInit_m(void){{{calls}}}"
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The libraries of a torch, and modules that go with it or do not."""
+    folder = tmp_path_factory.mktemp("parts")
+    build(folder, "libc10.so", defining(ERROR, SET_DEVICE), "-Wl,-soname,libc10.so")
+    build(folder, "libtorch.so", "", "-Wl,-soname,libtorch.so", "-Wl,-rpath,$ORIGIN", needs=["libc10.so"])
+    build(folder, "libcudart.so.12", defining("cudaMalloc"), "-Wl,-soname,libcudart.so.12")
+    build(folder, "fits.so", using(ERROR), needs=["libtorch.so", "libc10.so"])
+    build(
+        folder,
+        "other.so",
+        using(OLD_ERROR, "_ZN3c104cuda9SetDeviceEa", "_ZN3c104goneEv"),
+        needs=["libc10.so"],
+    )
+    build(folder, "weak.so", "extern void away(void) __attribute__((weak)); void PyInit_m(void){if (away) away();}", needs=["libc10.so"])  # fmt: skip
+    build(folder, "runtime.so", using("cudaMalloc"), needs=["libcudart.so.12"])
+    build(folder, "libextra.so", defining("extra"), "-Wl,-soname,libextra.so")
+    build(folder, "sibling.so", using("extra"), needs=["libc10.so"])
+    return folder
+
+
+class Environment:
+    """A folder with packages, and the facts that are read from it."""
+
+    def __init__(self, top: Path, parts: Path) -> None:
+        self.site = site_packages(top)
+        self.parts = parts
+
+    def torch(self, version: str = "2.8.0+cu128", cuda: str = "'12.8'") -> None:
+        text = f"from typing import Optional\n__version__ = '{version}'\ncuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n"
+        files = {"torch/__init__.py": b"", "torch/version.py": text.encode()}
+        for name in ("libc10.so", "libtorch.so"):
+            files[f"torch/lib/{name}"] = (self.parts / name).read_bytes()
+        install(self.site, "torch", version, files=files, tag="cp311-cp311-manylinux_2_28_x86_64")
+
+    def add(
+        self, package: str, part: str, *, to: str = "", version: str = "1.0", requires: tuple[str, ...] = ()
+    ) -> None:
+        files = {to or f"{package.replace('-', '_')}/_C.so": (self.parts / part).read_bytes()}
+        install(self.site, package, version, files=files, requires=requires, tag="cp311-cp311-linux_x86_64")
+
+    @property
+    def python(self) -> Interpreter:
+        return replace(interpreter(self.site), executable=sys.executable)
+
+    def look(self) -> Extensions:
+        python = self.python
+        found = extensions.collect(Machine(), python, look_at(self.site), torch_build.collect(python))
+        assert isinstance(found, Extensions)
+        return found
+
+    def of(self, package: str) -> Extension:
+        (found,) = (one for one in self.look().extensions if one.package == package)
+        return found
+
+
+@pytest.fixture
+def environment(tmp_path: Path, parts: Path) -> Environment:
+    made = Environment(tmp_path / "env", parts)
+    made.torch()
+    return made
+
+
+def test_a_package_that_fits_lacks_nothing(environment: Environment) -> None:
+    environment.add("vllm", "fits.so", requires=("torch==2.8.0",))
+    found = environment.of("vllm")
+    assert found.loads
+    assert found.uses_torch
+    assert found.built_for_torch == "2.8.0"
+
+
+def test_missing_symbols_are_told_in_words_beside_what_torch_has(environment: Environment) -> None:
+    environment.add("flash-attn", "other.so", version="2.8.3+cu12torch2.6cxx11abiFALSE")
+    found = environment.of("flash-attn")
+    assert not found.loads
+    assert found.symbols_missing == 3
+    assert found.built_for_torch == "2.6"
+    words = {symbol.name: (symbol.words, symbol.similar) for symbol in found.missing_symbols}
+    (old, (new,)) = words[OLD_ERROR]
+    assert old == "c10::Error::Error(c10::SourceLocation, std::string)"
+    assert "std::__cxx11::basic_string" in new
+    assert words["_ZN3c104cuda9SetDeviceEa"] == (
+        "c10::cuda::SetDevice(signed char)",
+        ("c10::cuda::SetDevice(signed char, bool)",),
+    )
+    assert words["_ZN3c104goneEv"] == ("c10::gone()", ())
+
+
+def test_weak_symbols_may_be_missing(environment: Environment) -> None:
+    environment.add("apex", "weak.so")
+    assert environment.of("apex").loads
+
+
+def test_a_library_of_cuda_that_nothing_leads_to(environment: Environment) -> None:
+    environment.add("sgl-kernel", "runtime.so")
+    found = environment.of("sgl-kernel")
+    assert [missing.name for missing in found.missing_libraries] == ["libcudart.so.12"]
+    assert found.cuda_runtimes == ("libcudart.so.12",)
+    assert found.missing_symbols == ()
+
+
+def test_torch_finds_the_libraries_of_nvidias_wheels_by_itself(environment: Environment) -> None:
+    environment.add(
+        "nvidia-cuda-runtime-cu12", "libcudart.so.12", to="nvidia/cuda_runtime/lib/libcudart.so.12"
+    )
+    environment.add("sgl-kernel", "runtime.so")
+    assert environment.of("sgl-kernel").loads
+
+
+def test_ld_library_path_counts(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.add("sgl-kernel", "runtime.so")
+    shutil.copy(environment.parts / "libcudart.so.12", tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert environment.of("sgl-kernel").loads
+
+
+def test_what_another_file_of_the_package_exports_is_not_missing(environment: Environment) -> None:
+    files = {name: (environment.parts / name).read_bytes() for name in ("sibling.so", "libextra.so")}
+    install(
+        environment.site,
+        "transformer-engine-torch",
+        "1.0",
+        files={f"transformer_engine/{name}": body for name, body in files.items()},
+        tag="cp311-cp311-linux_x86_64",
+    )
+    assert all(found.loads for found in environment.look().extensions)
+
+
+def test_one_of_several_builds_is_enough(environment: Environment) -> None:
+    files = {
+        "bits/libbits_cuda118.so": (environment.parts / "other.so").read_bytes(),
+        "bits/libbits_cuda128.so": (environment.parts / "fits.so").read_bytes(),
+    }
+    install(environment.site, "bits", "1.0", files=files, tag="py3-none-manylinux_2_24_x86_64")
+    found = {
+        Path(one.path).name: one.instead for one in environment.look().extensions if one.package == "bits"
+    }
+    assert found["libbits_cuda118.so"].endswith("libbits_cuda128.so")
+    assert found["libbits_cuda128.so"] == ""
+
+
+def test_a_second_look_says_the_same_from_memory(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.add("flash-attn", "other.so")
+    first = environment.look()
+    monkeypatch.setattr("verl_doctor.toolkit.elf_memory.read_header", None)
+    monkeypatch.setattr("verl_doctor.toolkit.elf.ElfFile.undefined", None)
+    assert environment.look() == first
+
+
+def test_a_file_that_was_replaced_is_looked_at_anew(environment: Environment) -> None:
+    environment.add("flash-attn", "other.so")
+    assert not environment.of("flash-attn").loads
+    replaced = environment.site / "flash_attn" / "_C.so"
+    replaced.unlink()
+    shutil.copy(environment.parts / "fits.so", replaced)
+    assert environment.of("flash-attn").loads
+
+
+def test_damaged_and_foreign_files_are_no_findings(environment: Environment) -> None:
+    sound = (environment.parts / "fits.so").read_bytes()
+    foreign = bytearray(sound)
+    foreign[18:20] = (243).to_bytes(2, "little")
+    for name, body in {
+        "empty": b"",
+        "text": b"#!/bin/sh\n" * 9,
+        "half": sound[: len(sound) // 2],
+        "foreign": bytes(foreign),
+    }.items():
+        install(environment.site, name, "1.0", files={f"{name}/_C.so": body}, tag="cp311-cp311-linux_x86_64")
+    assert all(found.symbols_missing == 0 for found in environment.look().extensions)
+
+
+def test_without_torch_packages_are_looked_at_all_the_same(tmp_path: Path, parts: Path) -> None:
+    environment = Environment(tmp_path / "env", parts)
+    environment.add("flash-attn", "fits.so")
+    found = torch_build.collect(environment.python)
+    assert isinstance(found, Absent)
+    assert [missing.name for missing in environment.of("flash-attn").missing_libraries] == [
+        "libtorch.so",
+        "libc10.so",
+    ]
+
+
+def test_an_interpreter_that_cannot_be_read_is_unknown(environment: Environment) -> None:
+    python = replace(environment.python, executable=str(environment.site / "none"))
+    found = extensions.collect(Machine(), python, look_at(environment.site), Absent("no torch"))
+    assert isinstance(found, Unknown)
+    assert isinstance(
+        extensions.collect(
+            Machine(), replace(python, system="Darwin"), look_at(environment.site), Absent("")
+        ),
+        Absent,
+    )
+
+
+def test_the_installed_torch_and_its_abi(environment: Environment) -> None:
+    folder = environment.site / "torch"
+    assert torch_build.collect(environment.python) == TorchBuild(
+        str(folder), "2.8.0+cu128", cuda="12.8", cxx11_abi=True
+    )
+    build(folder / "lib", "libc10.so", defining(OLD_ERROR))
+    found = torch_build.collect(environment.python)
+    assert isinstance(found, TorchBuild)
+    assert found.cxx11_abi is False
+    (folder / "version.py").write_text("__version__ = (\n", encoding="utf-8")
+    assert isinstance(torch_build.collect(environment.python), Unknown)
