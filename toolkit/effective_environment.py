@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import (
     WITHHELD,
     Assigned,
+    Clash,
     Decider,
     Effective,
     EffectiveEnvironment,
@@ -28,7 +29,14 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
 from verl_doctor.toolkit.py_follow import SOME_TEXT, Follow, Place, Table
 from verl_doctor.toolkit.py_source import SourceTree
-from verl_doctor.toolkit.ray_environment import address, expanded, for_workers, inherited, joined
+from verl_doctor.toolkit.ray_environment import (
+    address,
+    expanded,
+    for_workers,
+    inherited,
+    joined,
+    may_override,
+)
 from verl_doctor.toolkit.verl_environment import (
     WORKERS,
     Given,
@@ -154,7 +162,25 @@ def told(parties: Parties) -> EffectiveEnvironment:
         standing,
         str(job.program) if job is not None else "",
         tuple(notes),
+        tuple(_clashes(parties, driver, begun, job_vars)),
     )
+
+
+def _clashes(parties: Parties, driver: Table, begun: Start, job_vars: Mapping[str, _Held]) -> Iterator[Clash]:
+    """What a job that was handed in and its driver both give. Older releases of Ray do not look for that."""
+    refuses = _ray(parties) is not None and may_override(_ray(parties) or Path())
+    if not parties.submitted or not refuses or driver.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1":
+        return
+    for name, held in job_vars.items():
+        if begun.env_vars.get(name, UNCLEAR) is not UNCLEAR:
+            yield Clash(name, *held.place, *begun.env_vars.places.get(name, NOWHERE))
+
+
+def _ray(parties: Parties) -> Path | None:
+    """The folder of the Ray that the job imports."""
+    if isinstance(parties.libraries, Unknown):
+        return None
+    return next((Path(tree.folder) for tree in parties.libraries.trees if tree.module == "ray"), None)
 
 
 def _overlaid(environ: Mapping[str, Any], settings: Iterable[Setting]) -> Table:
@@ -238,11 +264,10 @@ def _worker(
         for one in for_actors(job, environ):
             if one.to == WORKERS:
                 worker[one.name] = _Held(one.value, "verl", one.place, _PER_WORKER)
-    if isinstance(parties.libraries, LibraryTrees):
-        ray = next((tree.folder for tree in parties.libraries.trees if tree.module == "ray"), "")
-        for one in for_workers(Path(ray)) if ray else ():
-            if not (one.only_if_unset and one.name in worker):
-                worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY, one.only_if_unset)
+    ray = _ray(parties)
+    for one in for_workers(ray) if ray is not None else ():
+        if not (one.only_if_unset and one.name in worker):
+            worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY, one.only_if_unset)
     return worker
 
 

@@ -103,12 +103,23 @@ class RayletHere:
 
 
 @dataclass(frozen=True)
+class Clash:
+    """A variable that the `runtime_env` of a job that was handed in gives, and the driver's `ray.init` too."""
+
+    name: str
+    path: str
+    line: int
+    verl_path: str
+    verl_line: int
+
+
+@dataclass(frozen=True)
 class EffectiveEnvironment:
     """The variables that matter to the job, by name.
 
     `raylets` are those that the job would join here, none when it starts its own Ray (`standing` is empty) or when they
     cannot be read; `standing` says then which cluster it joins. `verl` is the file that gives variables to the workers. `unread`
-    are sentences about what could not be followed.
+    are sentences about what could not be followed. `clashes` are variables over which Ray refuses the job.
     """
 
     rows: tuple[Effective, ...] = ()
@@ -116,6 +127,7 @@ class EffectiveEnvironment:
     standing: str = ""
     verl: str = ""
     unread: tuple[str, ...] = ()
+    clashes: tuple[Clash, ...] = ()
 
     def get(self, name: str) -> Effective | None:
         """The row of one variable; None when no party sets it."""

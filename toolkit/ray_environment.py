@@ -109,3 +109,9 @@ def _asks_for(function: ast.AST, name: str) -> bool:
         and any(isinstance(word, ast.Constant) and word.value == name for word in node.args)
         for node in walk(function)
     )
+
+
+def may_override(ray: Path) -> bool:
+    """Whether this Ray refuses a variable that a job and its driver both give, unless a switch says otherwise."""
+    source = read(ray / "_private" / "worker.py")
+    return isinstance(source, bytes) and b"RAY_OVERRIDE_JOB_RUNTIME_ENV" in source
