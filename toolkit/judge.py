@@ -12,7 +12,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Ignore
-from verl_doctor.toolkit.facts import Absent, Broken, Need, Unknown, arguments_from
+from verl_doctor.toolkit.facts import Absent, Broken, Collector, Need, Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, Status, status_of
 from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged
 
@@ -119,6 +119,24 @@ def _facts_of(checks: Iterable[Check]) -> Iterable[type]:
         for check in checks
         for need in (*check.applies_needs, *check.needs, *check.paths_needs, *check.unjudged_needs)
     )
+
+
+def beyond(checks: Iterable[Check], collectors: Iterable[Collector], costs: frozenset[str]) -> set[type]:
+    """The facts that are observed for rules of other costs alone: taking them would cost what such a rule costs."""
+    needs = {collector.fact: [need.fact for need in collector.needs] for collector in collectors}
+
+    def wanted(rules: Iterable[Check]) -> set[type]:
+        found: set[type] = set()
+        waiting = list(_facts_of(rules))
+        while waiting:
+            fact = waiting.pop()
+            if fact not in found:
+                found.add(fact)
+                waiting += needs.get(fact, ())
+        return found
+
+    every = list(checks)
+    return wanted(every) - wanted(check for check in every if check.cost in costs)
 
 
 def _affordable(check: Check, selection: Selection) -> bool:

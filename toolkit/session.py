@@ -17,7 +17,7 @@ from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.fact_plugins import PluginProblems
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.judge import DEEP, Selection, judge, not_asked, unknown_words
+from verl_doctor.toolkit.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.registry import Registry
@@ -148,6 +148,14 @@ def _tree(tree: Tree) -> dict[str, str]:
 
 
 def all_facts(run: Session, collection: Collection) -> str:
-    """Collect every portable fact: the content of a facts file."""
-    answers = {part.fact: collection.get(part.fact) for part in run.registry.collectors if not part.local}
-    return factsfile.dump(answers, run.registry.collectors, version())
+    """Collect every portable fact: the content of a facts file. What takes seconds or a GPU is tried with --deep alone."""
+    collectors = run.registry.collectors
+    left_out = beyond(run.registry.checks, collectors, run.selection.costs)
+    answers = {
+        part.fact: Unknown("it is tried with --deep alone")
+        if part.fact in left_out
+        else collection.get(part.fact)
+        for part in collectors
+        if not part.local
+    }
+    return factsfile.dump(answers, collectors, version())

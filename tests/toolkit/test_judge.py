@@ -13,7 +13,7 @@ import pytest
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Ignore
 from verl_doctor.toolkit.facts import Absent, Broken, Unknown, collector, needs_of
-from verl_doctor.toolkit.judge import Selection, judge, not_asked, unknown_words
+from verl_doctor.toolkit.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, check
 
@@ -127,6 +127,17 @@ def test_a_costly_rule_waits_for_deep() -> None:
     assert results(cable_is_short, given={Cable: Cable(1)})["NET901"].reason == "needs --deep (cost: live)"
     deep = Selection(costs=frozenset({"instant", "live"}))
     assert results(cable_is_short, given={Cable: Cable(1)}, selection=deep)["NET901"].status == "fail"
+
+
+def test_what_only_a_costly_rule_needs_is_no_part_of_a_quick_look() -> None:
+    @collector()
+    def cables(disk: Disk) -> Cable:
+        return Cable(disk.free)
+
+    rules = [disk_is_full, cable_is_short]
+    assert beyond(rules, [cables], Selection().costs) == {Cable}  # the disk is needed by a quick rule too
+    assert beyond(rules, [cables], Selection().costs | DEEP) == set()
+    assert beyond([disk_is_full], [cables], Selection().costs) == set()  # a fact for nobody is cheap
 
 
 def test_an_irrelevant_rule_is_not_applicable_with_its_reason() -> None:
