@@ -1,0 +1,17 @@
+"""The environment of a child that stands for the process which the job starts with."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.machine import Machine
+
+
+def child_environ(machine: Machine, variables: Variables, job: JobVariables) -> dict[str, str]:
+    """This shell's variables, with what the launch files set and without what they take away.
+
+    What a launch file sets to something that reading cannot tell stays as it is in the shell.
+    """
+    taken = set(variables.values) - set(job.values) - set(job.untold)
+    kept = {name: value for name, value in machine.environ.items() if name not in taken}
+    return kept | {name: job.values[name] for name in job.places if name in job.values}

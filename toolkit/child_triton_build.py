@@ -1,0 +1,210 @@
+"""Compiles and links a few lines as the installed Triton would. Runs under the target's interpreter.
+
+Triton is not imported, which takes seconds and a GPU: its functions that look for libcuda and call the compiler are taken
+out of its sources and run. Called with a token and Triton's folder. Needs the standard library only.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+# Where releases have had `_build` and `libcuda_dirs`: 3.0 and later, 2.x.
+FILES = ("backends/nvidia/driver.py", "runtime/build.py", "common/build.py")
+KNOBS = "knobs.py"
+INCLUDING = (
+    "backends/nvidia/driver.c",
+    "backends/nvidia/driver.py",
+    "runtime/backends/cuda.c",
+    "compiler/make_launcher.py",
+)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"](?!hip/)[\w./]+[>"])', re.MULTILINE)
+VARIABLE = "TRITON_LIBCUDA_PATH"
+PROGRAM = "int cuInit(unsigned int);\nint verl_doctor(void) { return cuInit(0); }\n"
+NOT_TAKEN = ("triton", "torch", "setuptools")
+
+
+class Recorder:
+    """Stands for the module `subprocess`: keeps what compilers are called with, and what they say."""
+
+    def __init__(self) -> None:
+        self.command: list[str] = []
+        self.said = ""
+
+    def check_call(self, command: list[str], **_: Any) -> int:
+        """Run it as Triton would, and keep the output."""
+        self.command = list(command)
+        code, self.said = run(command)
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+
+class Knobs:
+    """Stands for Triton's table of settings: `knobs.nvidia.libcuda_path` is the variable that its source names."""
+
+    def __init__(self, text: str) -> None:
+        self._variables: dict[tuple[str, str], str] = {}
+        for group in (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)):
+            for node in group.body:
+                match node:
+                    case ast.AnnAssign(
+                        target=ast.Name(id=name), value=ast.Call(args=[ast.Constant(value=str(variable)), *_])
+                    ):
+                        self._variables[group.name, name] = variable
+
+    def __getattr__(self, group: str) -> Any:
+        return type("Group", (), {"__getattr__": lambda _, name: self.get(group, name)})()
+
+    def get(self, group: str, name: str) -> Any:
+        """The value of one setting, nothing for what no variable sets."""
+        variable = self._variables.get((f"{group}_knobs", name))
+        return os.environ.get(variable) if variable else ()
+
+
+def run(command: list[str]) -> tuple[int, str]:
+    """The exit code, and what was said."""
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    return done.returncode, done.stdout
+
+
+def text_of(path: str) -> str:
+    """The text of a file, nothing when there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return ""
+
+
+def names_of(path: str, into: dict[str, Any]) -> None:
+    """Take imports, assignments and functions out of a source file, as far as they need no other package."""
+    into["__file__"] = path
+    for node in ast.parse(text_of(path)).body:
+        match node:
+            case ast.ImportFrom(module=module, level=level) if (
+                level or str(module).split(".")[0] in NOT_TAKEN
+            ):
+                continue
+            case ast.Import(names=names) if any(alias.name.split(".")[0] in NOT_TAKEN for alias in names):
+                continue
+            case ast.Import() | ast.ImportFrom() | ast.Assign() | ast.AnnAssign() | ast.FunctionDef():
+                part = ast.Module(body=[node], type_ignores=[])
+                flags = __future__.annotations.compiler_flag
+                try:
+                    exec(compile(part, path, "exec", flags), into)  # noqa: S102 - the target's own code, under its Python
+                except Exception:  # noqa: BLE001, S112 - what cannot be had alone is not needed here
+                    continue
+
+
+class Triton:
+    """One installed Triton: its own functions, where it has its headers, and what they include."""
+
+    def __init__(self, folder: str) -> None:
+        self.names: dict[str, Any] = {}
+        self.recorder = Recorder()
+        files = [f"{folder}/{file}" for file in FILES if text_of(f"{folder}/{file}")]
+        for path in files:
+            names_of(path, self.names)
+        knobs = text_of(f"{folder}/{KNOBS}")
+        self.names.update(subprocess=self.recorder, knobs=Knobs(knobs), is_hip=lambda: False)
+        self.is_known = {"_build", "libcuda_dirs"} <= set(self.names)
+        self.reads_variable = VARIABLE in knobs or any(VARIABLE in text_of(path) for path in files)
+        including = "\n".join(text_of(f"{folder}/{file}") for file in INCLUDING)
+        self.headers = list(dict.fromkeys(INCLUDE.findall(including)))
+
+    def look_up(self) -> list[str]:
+        """The folders that it would name to the linker for libcuda. Raises what Triton would."""
+        folders = list(self.names["libcuda_dirs"]())
+        self.names["libcuda_dirs"] = lambda: folders
+        return folders
+
+    def build(self, source: str, folders: list[str]) -> None:
+        """Call its `_build`, whatever parameters this release has. Raises what Triton would."""
+        names, function = self.names, self.names["_build"]
+        names["libcuda_dirs"] = lambda: folders
+        given = {
+            "name": "verl_doctor",
+            "src": source,
+            "srcdir": os.path.dirname(source),  # noqa: PTH120
+            "library_dirs": [*([names["libdevice_dir"]] if "libdevice_dir" in names else []), *folders],
+            "include_dirs": names.get("include_dirs") or names.get("include_dir") or [],
+            "libraries": names.get("libraries") or [],
+        }
+        function(**{name: given.get(name, []) for name in inspect.signature(function).parameters})
+
+
+def write(path: str, text: str) -> None:
+    """Write a source file."""
+    with open(path, "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write(text)
+
+
+def examine(folder: str, private: str) -> dict[str, Any]:
+    """Everything that is to be told of the Triton in a folder; `private` is for the files of the compiler."""
+    triton = Triton(folder)
+    if not triton.is_known:
+        return {"unknown": "this Triton looks for libcuda in a way that is not known"}
+    told: dict[str, Any] = {"reads_variable": triton.reads_variable, "folders": []}
+    try:
+        told["folders"] = triton.look_up()
+    except Exception as error:  # noqa: BLE001 - whatever it raises, Triton raises too
+        told["lookup_error"] = f"{type(error).__name__}: {error}"
+    source = os.path.join(private, "main.c")  # noqa: PTH118
+    write(source, PROGRAM)
+    try:
+        triton.build(source, told["folders"])
+    except subprocess.CalledProcessError:
+        told["link_error"] = triton.recorder.said
+    except Exception as error:  # noqa: BLE001 - no compiler, or one that cannot be started
+        return {**told, "compiler": "".join(triton.recorder.command[:1]), "compiler_error": str(error)}
+    command = triton.recorder.command
+    told["compiler"] = command[0]
+    told["library"] = "".join(word for word in command if word.startswith("-l"))
+    told["version"] = run([command[0], "--version"])[1].partition("\n")[0]
+    if "link_error" not in told:
+        traced = run([*command, "-Wl,--trace"])[1].splitlines()
+        told["linked"] = next((line.strip() for line in traced if "/libcuda.so" in line), "")
+    else:
+        write(source, "int verl_doctor(void) { return 0; }\n")
+        code, said = run([word for word in command if not word.startswith("-l")])
+        if code:
+            return {**told, "compiler_error": said}
+    check = [*command, "-fsyntax-only"]
+    write(source, "".join(f"#include {header}\n" for header in triton.headers))
+    if run(check)[0]:
+        told["missing_headers"] = list(missing(triton.headers, source, check))
+    return told
+
+
+def missing(headers: list[str], source: str, check: list[str]) -> Iterator[str]:
+    """Those that the compiler does not find, or cannot read."""
+    for header in headers:
+        write(source, f"#include {header}\n")
+        if run(check)[0]:
+            yield header.strip('<>"')
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as private:
+        print(f"\n{sys.argv[1]}{json.dumps(examine(sys.argv[2], private))}")

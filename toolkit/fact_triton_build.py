@@ -1,0 +1,104 @@
+"""Whether Triton can compile and link its launchers: its own functions try it in a child of the target's interpreter.
+
+Triton builds a small C library on the first use of each kernel. Which compiler it takes, how it looks for libcuda and whether
+it asks for `-lcuda` or `-l:libcuda.so.1` has changed with its releases, so the installed one's code is run.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit import child_triton_build
+from verl_doctor.toolkit.child_environ import child_environ
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_libcuda import has_nvidia_device
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+LIBCUDA_PATH = child_triton_build.VARIABLE
+_LIMIT = 30.0  # seconds: half a dozen runs of the compiler, perhaps over a network file system
+_LONGEST = 2000  # characters of what a compiler says
+
+
+@dataclass(frozen=True)
+class TritonBuild:
+    """What became of a few lines of C.
+
+    `compiler` is the command that Triton takes, "" when it finds none, and `compiler_version` the first line that it says of
+    itself. `compiler_error` says why nothing at all can be compiled. `folders` are those that Triton names to the linker;
+    `lookup_error` is what it raises when it finds none. `library` is what it asks the linker for, `linked` the file that this
+    one took, `link_error` what it said when it found none. `missing_headers` are files that Triton's sources include and the
+    compiler does not find. `reads_variable` says that this Triton reads TRITON_LIBCUDA_PATH.
+    """
+
+    folder: str
+    compiler: str = ""
+    compiler_version: str = ""
+    compiler_error: str = ""
+    folders: tuple[str, ...] = ()
+    lookup_error: str = ""
+    library: str = ""
+    linked: str = ""
+    link_error: str = ""
+    missing_headers: tuple[str, ...] = ()
+    reads_variable: bool = False
+
+
+@collector(timeout=_LIMIT + 10)
+def triton_build(
+    machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
+) -> TritonBuild | Unknown:
+    """Compile as the job would."""
+    if not has_nvidia_device(machine):
+        return Absent("there is no NVIDIA GPU here")
+    folders = (Path(entry, "triton") for entry in interpreter.sys_path)
+    folder = next((path for path in folders if (path / "__init__.py").is_file()), None)
+    if folder is None:
+        return Absent("Triton is not installed")
+    told = _ask(replace(machine, environ=child_environ(machine, variables, job)), interpreter, folder)
+    if isinstance(told, Unknown):
+        return told
+    return TritonBuild(
+        folder=str(folder),
+        folders=tuple(map(str, told.get("folders", ()))),
+        missing_headers=tuple(map(str, told.get("missing_headers", ()))),
+        reads_variable=bool(told.get("reads_variable")),
+        compiler=str(told.get("compiler", "")),
+        compiler_version=str(told.get("version", "")),
+        compiler_error=_end(told.get("compiler_error")),
+        lookup_error=_end(told.get("lookup_error")),
+        library=str(told.get("library", "")),
+        linked=str(told.get("linked", "")),
+        link_error=_end(told.get("link_error")),
+    )
+
+
+def _ask(machine: Machine, interpreter: Interpreter, folder: Path) -> dict[str, Any] | Unknown:
+    python = interpreter.executable
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    text = Path(child_triton_build.__file__).read_text("utf-8")
+    try:
+        answer = machine.run([python, "-c", text, token, str(folder)], timeout=_LIMIT)
+    except OSError as error:
+        return Unknown(f"{python} cannot be started: {error.strerror}")
+    if answer.code is None:
+        return Unknown(f"Triton's compiler did not end within {_LIMIT:.0f} s")
+    _, found, rest = answer.stdout.rpartition(token)
+    try:
+        told = json.loads(rest.partition("\n")[0]) if found else None
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        return Unknown(f"what Triton would compile could not be tried: {answer.said[:200]}")
+    return Unknown(str(told["unknown"])) if "unknown" in told else told
+
+
+def _end(text: object) -> str:
+    """The last part of what a program said: the error stands there."""
+    return str(text or "").strip()[-_LONGEST:]
