@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.toolkit.fact_libcuda import LibCuda, Library
 from verl_doctor.toolkit.fact_library_path import LibraryPath, StubFolder
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _FOLDER = "/usr/local/cuda/lib64/stubs"
+_NO_GPU = (LibCuda, Unknown("no GPU"))
+_LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
 
 
 @check(
     "ENV105",
     severity="warning",
     examples=[
-        Example("no stubs on the path", (LibraryPath(),)),
-        Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)),), "is the loader's path"),
-        Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)),), "in place of the driver"),
+        Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
+        Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
+        Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "in place of the driver"),
+        Example("CUDA102 says that it is loaded", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
     ],
 )  # fmt: skip
-def stubs_on_loader_path(library_path: LibraryPath) -> Iterator[Finding]:
+def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) -> Iterator[Finding]:
     """LD_LIBRARY_PATH names CUDA's stub libraries.
 
     ## Why it matters
@@ -34,7 +39,10 @@ def stubs_on_loader_path(library_path: LibraryPath) -> Iterator[Finding]:
     Take the folder out of LD_LIBRARY_PATH. Against `cannot find -lcuda` put it into LIBRARY_PATH, or set
     TRITON_LIBCUDA_PATH to a folder with a `libcuda.so` that leads to the driver's `libcuda.so.1`.
     """
+    loaded = None if isinstance(libcuda, Unknown) else libcuda.loaded
     for stub in library_path.stubs:
+        if loaded is not None and loaded.stub and loaded.folder == stub.folder.rstrip("/"):
+            continue  # CUDA102 says what comes of it
         yield Finding(
             f"LD_LIBRARY_PATH is the loader's path, and {stub.folder} holds stubs for the linker: "
             + (

@@ -12,9 +12,10 @@ from typing import Any
 from verl_doctor.toolkit import child_cuda_init
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpus import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
-from verl_doctor.toolkit.fact_libcuda import SONAME, LibCuda, has_nvidia_device
+from verl_doctor.toolkit.fact_libcuda import SONAME, LibCuda
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -68,7 +69,7 @@ def cuda_init(
     libcuda: LibCuda | Unknown,
 ) -> CudaInit | Unknown:
     """Ask as the job would, and when that fails, ask where the fault is."""
-    if not has_nvidia_device(machine):
+    if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     environ = child_environ(machine, variables, job)
     python = interpreter.executable

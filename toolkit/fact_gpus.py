@@ -222,9 +222,11 @@ def gpus(machine: Machine) -> Gpus | Unknown:
 
 
 def has_device_nodes(machine: Machine) -> bool:
-    """Whether the driver has made a device file for some GPU. WSL2 has one for all."""
+    """Whether the driver has made a device file for some GPU. WSL2 has one for the GPUs of all makers, and the library."""
     found = machine.at("/dev").glob("nvidia[0-9]*")
-    return any(found) or (machine.at("/dev/dxg").exists() and machine.at("/usr/lib/wsl").exists())
+    return any(found) or (
+        machine.at("/dev/dxg").exists() and any(machine.at("/usr/lib/wsl/lib").glob("libcuda.so*"))
+    )
 
 
 def _ask(machine: Machine) -> dict[str, Any] | str:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.elf import ElfFile
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpus import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.file_systems import file_systems
-from verl_doctor.toolkit.loader import Candidate, Loader, NoSuchLoader
+from verl_doctor.toolkit.loader import ENDS_SEARCH, Candidate, Loader, NoSuchLoader
 from verl_doctor.toolkit.machine import Machine
 
 SONAME = "libcuda.so.1"
@@ -39,6 +40,7 @@ _KERNEL = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 _COMPAT = re.compile(r"(?:^|[/_-])compat(?:$|[/_-])")
 # Without one of these a library can reach no device: a stub has the driver's names and nothing behind them.
 _REACHES_A_DEVICE = frozenset({"ioctl", "dlopen", "open", "open64", "syscall"})
+_OF_SYSTEM = ("libc.so.6", "libstdc++.so.6", "libz.so.1")
 _LARGEST = 512 * 1024 * 1024  # bytes
 _CHUNK = 8 * 1024 * 1024
 
@@ -48,7 +50,8 @@ class Library:
     """A file by the name of the driver's library, and `real`, the file at the end of its links.
 
     `version` is the driver's that it belongs to, "" when nothing tells it. `stub`: it is made for the linker only.
-    `compat`: it comes from CUDA's package for older drivers. `how` and `entry` say what leads the loader there (see
+    `compat`: it comes from CUDA's package for older drivers. `among_others`: its folder is one of the system's, with
+    libraries that are not the driver's. `how` and `entry` say what leads the loader there (see
     `loader.Candidate`), "" for what it does not reach. With a `trouble` the loader does not take it.
     """
 
@@ -57,9 +60,15 @@ class Library:
     version: str = ""
     stub: bool = False
     compat: bool = False
+    among_others: bool = False
     how: str = ""
     entry: str = ""
     trouble: str = ""
+
+    @property
+    def ends_search(self) -> bool:
+        """Whether the loader looks at nothing behind it."""
+        return self.trouble in ENDS_SEARCH
 
     @property
     def folder(self) -> str:
@@ -82,7 +91,7 @@ class LibCuda:
     @property
     def loaded(self) -> Library | None:
         """The one that is loaded; None when none is."""
-        first = next((one for one in self.candidates if one.trouble in {"", *_ENDS}), None)
+        first = next((one for one in self.candidates if one.ends_search), None)
         return first if first and not first.trouble else None
 
     @property
@@ -98,15 +107,12 @@ class LibCuda:
         return next(iter([*same, *unknown]), None)
 
 
-_ENDS = ("no ELF file", "damaged")
-
-
 @collector(timeout=15)
 def libcuda(
     machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
 ) -> LibCuda | Unknown:
     """Search as the loader does, and look into the files."""
-    if not has_nvidia_device(machine):
+    if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     environ = child_environ(machine, variables, job)
     try:
@@ -127,13 +133,6 @@ def libcuda(
         driver_version(machine),
         tuple(_distinct(_library(machine, one, looked_at) for one in candidates)),
         tuple(_distinct(replace(_library(machine, one, looked_at), how="", entry="") for one in elsewhere)),
-    )
-
-
-def has_nvidia_device(machine: Machine) -> bool:
-    """Whether the driver has made a device file for some GPU. WSL2 has one for the GPUs of all makers, and the library."""
-    return any(machine.at("/dev").glob("nvidia[0-9]*")) or (
-        machine.at("/dev/dxg").exists() and any(machine.at("/usr/lib/wsl/lib").glob("libcuda.so*"))
     )
 
 
@@ -176,6 +175,7 @@ def _library(machine: Machine, candidate: Candidate, looked_at: dict[str, Librar
     return replace(
         looked_at[real],
         path=candidate.path,
+        among_others=any((machine.at(candidate.path).parent / name).exists() for name in _OF_SYSTEM),
         compat=bool(_COMPAT.search(candidate.path) or _COMPAT.search(real)),
         how=candidate.how,
         entry=candidate.entry,

@@ -15,9 +15,9 @@ from typing import Any
 from verl_doctor.toolkit import child_triton_build
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpus import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
-from verl_doctor.toolkit.fact_libcuda import has_nvidia_device
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -55,7 +55,7 @@ def triton_build(
     machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
 ) -> TritonBuild | Unknown:
     """Compile as the job would."""
-    if not has_nvidia_device(machine):
+    if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     folders = (Path(entry, "triton") for entry in interpreter.sys_path)
     folder = next((path for path in folders if (path / "__init__.py").is_file()), None)

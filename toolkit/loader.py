@@ -24,6 +24,9 @@ How = Literal[
 ]  # fmt: skip
 Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file", "damaged"]
 
+ENDS_SEARCH = frozenset({"", "no ELF file", "damaged"})
+"""The troubles behind which nothing is looked at, and none at all."""
+
 # Which flags in /proc/cpuinfo make a processor one of these levels (the x86-64 psABI); each includes those before it.
 _LEVELS = {
     "x86-64-v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
@@ -55,7 +58,7 @@ class Candidate:
     @property
     def ends_search(self) -> bool:
         """Whether nothing behind it is looked at, with or without an error."""
-        return self.trouble in {"", "no ELF file", "damaged"}
+        return self.trouble in ENDS_SEARCH
 
 
 @dataclass(frozen=True)

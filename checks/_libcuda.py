@@ -1,0 +1,64 @@
+"""What the rules about the driver's library share: its examples, and versions of drivers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.toolkit.fact_cuda_init import CudaAnswer, CudaInit
+from verl_doctor.toolkit.fact_libcuda import LibCuda, Library
+from verl_doctor.toolkit.fact_triton_build import TritonBuild
+
+DRIVER = "580.159.04"
+FOLDER = "/usr/local/nvidia/lib64"
+OWN = Library(
+    f"{FOLDER}/libcuda.so.1", f"{FOLDER}/libcuda.so.{DRIVER}", DRIVER, how="ld.so.cache", entry=FOLDER
+)
+COMPAT_FOLDER = "/usr/local/cuda/compat"
+COMPAT = Library(
+    f"{COMPAT_FOLDER}/libcuda.so.1",
+    "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05",
+    "580.95.05",
+    compat=True,
+    how="LD_LIBRARY_PATH",
+    entry=COMPAT_FOLDER,
+)
+STUBS = "/usr/local/cuda/lib64/stubs"
+STUB = Library(f"{STUBS}/libcuda.so.1", f"{STUBS}/libcuda.so", stub=True, how="LD_LIBRARY_PATH", entry=STUBS)
+WORKS = CudaAnswer(OWN.real, 0, cuda=13000, devices=8)
+
+
+def machine(*candidates: Library, elsewhere: tuple[Library, ...] = (), driver: str = DRIVER) -> LibCuda:
+    """What lies on a machine, in the order of the loader's search."""
+    return LibCuda(driver, candidates, elsewhere)
+
+
+def answers(code: int, name: str = "", **more: Any) -> CudaInit:
+    """A process of the job that hears this code."""
+    return CudaInit(CudaAnswer(OWN.real, code, name), **more)
+
+
+def build(**told: Any) -> TritonBuild:
+    """A Triton whose compiler works, as far as nothing else is said."""
+    usual = {
+        "folder": "/env/lib/python3.12/site-packages/triton",
+        "compiler": "/usr/bin/gcc",
+        "compiler_version": "gcc (Ubuntu 13.3.0) 13.3.0",
+        "folders": (FOLDER,),
+        "library": "-lcuda",
+        "linked": f"{FOLDER}/libcuda.so",
+        "reads_variable": True,
+    }
+    return TritonBuild(**{**usual, **told})
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether one driver's version is certainly older than another."""
+    try:
+        return tuple(map(int, version.split("."))) < tuple(map(int, than.split(".")))
+    except ValueError:
+        return False
+
+
+def last_line(text: str) -> str:
+    """What a program said in the end."""
+    return text.strip().splitlines()[-1].strip() if text.strip() else "it said nothing"

@@ -1,0 +1,59 @@
+"""CUDA106: Triton finds no C compiler, or one that compiles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._libcuda import build, last_line
+from verl_doctor.toolkit.fact_triton_build import TritonBuild
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+
+_NONE = "Failed to find C compiler. Please specify via CC environment variable."
+_CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory\ncompilation terminated."
+
+
+@check(
+    "CUDA106",
+    examples=[
+        Example("it works", (build(),)),
+        Example("the linker finds no libcuda, which is another matter", (build(link_error="cannot find -lcuda"),)),
+        Example("none is installed", (build(compiler="", compiler_error=_NONE),), "finds no C compiler"),
+        Example("CC names one that is not there", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
+        Example("half of it is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
+    ],
+)  # fmt: skip
+def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
+    """Triton finds no C compiler that works.
+
+    ## Why it matters
+
+    Triton compiles a small C library for each kernel when it is first used, minutes into the start: vLLM's, verl's and
+    torch.compile's kernels all need it.
+
+    ## How to fix
+
+    Install one: `apt install gcc libc6-dev`, or without root `conda install -c conda-forge gcc_linux-64` and `CC` set to it.
+
+    ## References
+
+    verl-project/verl#466, vllm-project/vllm#14075
+    """
+    if not build.compiler_error:
+        return
+    said = _complaint(build.compiler_error)
+    yield Finding(
+        f"the compiler that Triton takes does not work: {build.compiler}: {said}"
+        if build.compiler
+        else "Triton finds no C compiler: neither CC is set, nor are gcc or clang on the PATH",
+        Evidence(said, "a C compiler", "Triton's own search"),
+        remedy="apt install gcc libc6-dev, or set CC to a compiler"
+        + ("; CC is set now" if build.compiler and "/" not in build.compiler else ""),
+        stops=(EVERY_JOB,),
+        phase="start",
+    )
+
+
+def _complaint(text: str) -> str:
+    """The first line with an error in it: what follows comes of it."""
+    lines = [line.strip() for line in text.splitlines() if "rror" in line]
+    return lines[0] if lines else last_line(text)

@@ -1,0 +1,90 @@
+"""CUDA104: cuInit fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._cuda_errors import CUDA_ERRORS, CudaError
+from verl_doctor.checks._libcuda import COMPAT, OWN, WORKS, answers
+from verl_doctor.toolkit.fact_cuda_init import VISIBLE, CudaAnswer, CudaInit
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+
+_UVM = (("/dev/nvidia-uvm", "Operation not permitted"),)
+_HUNG = CudaInit(CudaAnswer(OWN.real, said="it did not answer within 15 s"))
+_EMPTY = CudaInit(CudaAnswer(OWN.real, 100), "", all_devices=WORKS)
+_NO_SUCH = CudaInit(CudaAnswer(OWN.real, 0, devices=0), "9", all_devices=WORKS)
+_BY_LIBRARY = CudaInit(CudaAnswer(COMPAT.real, 804), own_file=WORKS)
+_UNLOADABLE = CudaInit(CudaAnswer(said="libcuda.so.1: undefined symbol: x"))
+
+
+@check(
+    "CUDA104",
+    requires={"CUDA101", "CUDA102", "CUDA103"},
+    examples=[
+        Example("it works", (CudaInit(WORKS),)),
+        Example("it works with the GPUs that are left visible", (CudaInit(WORKS, "0,1"),)),
+        Example("no Fabric Manager", (answers(802),), "802, CUDA_ERROR_SYSTEM_NOT_READY: the fabric between the GPUs is not set up"),
+        Example("another driver in the kernel", (answers(803),), "803"),
+        Example("a code that this doctor does not know", (answers(777, "CUDA_ERROR_NEW"),), "777, CUDA_ERROR_NEW"),
+        Example("a device file that may not be opened", (CudaInit(CudaAnswer(OWN.real, 304, refused=_UVM)),), "304"),
+        Example("the variable hides all GPUs", (_EMPTY,), "CUDA_VISIBLE_DEVICES is set to nothing"),
+        Example("the variable names a GPU that is not there", (_NO_SUCH,), "CUDA_VISIBLE_DEVICES=9 leaves no GPU"),
+        Example("another libcuda works", (_BY_LIBRARY,), f"with the driver's own {OWN.real} it does"),
+        Example("it hangs", (_HUNG,), "it did not answer within 15 s"),
+        Example("the library cannot be loaded", (_UNLOADABLE,), "undefined symbol"),
+    ],
+)  # fmt: skip
+def cuda_does_not_start(init: CudaInit) -> Iterator[Finding]:
+    """CUDA does not start: cuInit fails.
+
+    ## Why it matters
+
+    It is the first call of everything that uses a GPU, here made in a process of its own as the job would make it. When it
+    fails, torch falls back to the CPU or raises minutes later, in words that seldom name the cause.
+
+    ## How to fix
+
+    By the code: 802 means that the Fabric Manager of an NVSwitch machine does not run or is of another version than the
+    driver; 803 that libcuda and the kernel's driver differ; 804 that a compat libcuda is used on a GPU that does not support
+    it; 100 that no GPU is visible; 304 and 999 that a device file or kernel module is missing.
+
+    ## References
+
+    https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html, huggingface/huggingface_hub#4128
+    """
+    answer = init.as_job
+    if answer.works:
+        return
+    if init.all_devices is not None and init.all_devices.works:
+        is_set = f"={init.visible} leaves" if init.visible else " is set to nothing, which leaves"
+        yield Finding(
+            f"{VISIBLE}{is_set} no GPU to the job; without it there are {init.all_devices.devices}",
+            Evidence(f"{VISIBLE}={init.visible}", "the GPUs that the job is to use", "cuInit in a child, with and without it"),
+            remedy=f"unset {VISIBLE}, or name GPUs that nvidia-smi -L lists",
+            severity="warning",
+            stops=(EVERY_JOB,),
+            phase="start",
+        )  # fmt: skip
+        return
+    error = _error(answer)
+    found = f"{answer.code}, {error.name}: {error.meaning}" if answer.code else error.meaning
+    own_works = init.own_file is not None and init.own_file.works
+    refused = "".join(f"; {path} cannot be opened: {why}" for path, why in answer.refused)
+    yield Finding(
+        (f"cuInit fails with {found}" if answer.code else f"CUDA does not start: {found}")
+        + (f"; with the driver's own {init.own_file.file} it does" if init.own_file and own_works else ""),
+        Evidence(f"{answer.file or 'no libcuda'}: {found}{refused}", "at least one GPU", "cuInit in a child of the target's Python"),
+        remedy="let the loader find the driver's own library first" if own_works else error.remedy,
+        stops=(EVERY_JOB,),
+        phase="start",
+        fix="driver-own" if own_works else None,
+    )  # fmt: skip
+
+
+def _error(answer: CudaAnswer) -> CudaError:
+    """What was heard, in words. No GPU without an error is the same as the error for no GPU."""
+    if answer.code is None:
+        return CudaError("", answer.said, "run nvidia-smi; look into dmesg for NVRM and Xid")
+    name = answer.name or "an unknown error"
+    unknown = CudaError(name, "see CUDA's list of error codes", "look into dmesg for NVRM and Xid")
+    return CUDA_ERRORS.get(answer.code or 100, unknown)

@@ -1,0 +1,78 @@
+"""Whether a Triton kernel compiles and runs: tried on the first GPU that the job sees, in a child of the target's interpreter."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from verl_doctor.toolkit import child_triton_kernel
+from verl_doctor.toolkit.child_environ import child_environ
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpus import has_device_nodes
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.on_path import is_on_path
+
+_LIMIT = 60.0  # seconds: importing torch without bytecode caches takes ten and more
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """What became of one kernel that adds two vectors.
+
+    `step` is the one that failed: "import torch", "import triton", "compile" (the first call) or "run" (the second), "" when
+    all went well. `said` is the last line of its complaint. `right` says whether the sums were. `seconds` are those of each
+    step that ended.
+    """
+
+    step: str = ""
+    said: str = ""
+    right: bool = False
+    device: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def works(self) -> bool:
+        """Whether the kernel ran and computed what it should."""
+        return not self.step and self.right
+
+
+@collector(timeout=_LIMIT + 10)
+def triton_kernel(
+    machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
+) -> TritonKernel | Unknown:
+    """Run one, with nothing in its cache."""
+    if not has_device_nodes(machine):
+        return Absent("there is no NVIDIA GPU here")
+    for package in ("torch", "triton"):
+        if not is_on_path(package, interpreter.sys_path):
+            return Absent(f"{package} is not installed")
+    python = interpreter.executable
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    text = Path(child_triton_kernel.__file__).read_text("utf-8")
+    environ = child_environ(machine, variables, job)
+    try:
+        answer = replace(machine, environ=environ).run([python, "-c", text, token], timeout=_LIMIT)
+    except OSError as error:
+        return Unknown(f"{python} cannot be started: {error.strerror}")
+    _, found, rest = answer.stdout.rpartition(token)
+    try:
+        told = json.loads(rest.partition("\n")[0]) if found else None
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        return Unknown(f"no kernel could be tried: {answer.said[:200]}")
+    ended = f"it did not end within {_LIMIT:.0f} s" if answer.code is None else answer.said[:300]
+    step = str(told.get("step", ""))
+    return TritonKernel(
+        step=step,
+        said=ended if step else "",
+        right=bool(told.get("right")),
+        device=str(told.get("device", "")),
+        seconds={str(name): float(value) for name, value in told.get("seconds", {}).items()},
+    )
