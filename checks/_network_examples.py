@@ -9,6 +9,7 @@ from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
 from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
 from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma
+from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Absent
 
 SCRIPT = "/home/me/run.sh"
@@ -19,11 +20,41 @@ BRIDGE = Interface("br-3f2a", "bridge", up=True, addresses=("172.18.0.1",))
 UNSET_IB = Interface("ibs1", "InfiniBand", up=True, addresses=("fe80::11",))
 VETH = Interface("veth9", "veth", up=True, addresses=("fe80::9",))
 
+GPUS = Resources((Gpu("NVIDIA H200", 143771),), 64, None)
+NO_GPUS = Resources(None, 2, None)
 NO_RDMA = (Rdma, Absent("no adapter"))
-ACTIVE = Rdma((Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec (4X NDR)", ((0, "IB/RoCE v1"),)),), ("/dev/infiniband/uverbs0",), locked=(LockedMemory("this shell", None),))  # fmt: skip
-
 ONE = JobNodes(1, "trainer.nnodes", interface="eth0")
 TWO = JobNodes(2, "trainer.nnodes", (Head("10.0.0.9", "RAY_ADDRESS", 6379, "", 0, "10.0.0.9", "10.0.0.5", "eth0"),), "eth0")  # fmt: skip
+
+
+def adapters(
+    *states: str,
+    link: str = "InfiniBand",
+    gids: tuple[tuple[int, str], ...] = ((0, "IB/RoCE v1"),),
+    devices: int | None = None,
+    closed: int = 0,
+    locked: int | None = None,
+) -> Rdma:
+    """A machine with the adapters mlx5_0, mlx5_1..., whose ports are in these states ("INIT", "DOWN"...)."""
+    ports = tuple(
+        Port(
+            f"mlx5_{number}",
+            1,
+            state,
+            "Polling" if state == "DOWN" else "LinkUp",
+            link,
+            "400 Gb/sec (4X NDR)",
+            gids,
+        )
+        for number, state in enumerate(states)
+    )
+    files = tuple(f"/dev/infiniband/uverbs{n}" for n in range(len(states) if devices is None else devices))
+    return Rdma(ports, files, files[:closed], (LockedMemory("this shell", locked),))
+
+
+def head_here() -> JobNodes:
+    """Two nodes, of which this one is the head."""
+    return JobNodes(2, "trainer.nnodes", (Head("10.0.0.5", "RAY_ADDRESS", 6379, "", 0, "10.0.0.5", "10.0.0.5", "eth0", mine=True),), "eth0")  # fmt: skip
 
 
 def named(*addresses: str, failed: str = "", hangs: bool = False, line: int = 0) -> Network:
@@ -45,3 +76,6 @@ def script(name: str, value: str, *, workers: bool = False) -> tuple[Any, ...]:
     """A launch script whose third line sets one variable."""
     given = Setting(name, value, SCRIPT, 3, reaches_workers=workers)
     return (Variables(), Launch(((SCRIPT, "shell script"),), settings=(given,)))
+
+
+ACTIVE = adapters("ACTIVE")

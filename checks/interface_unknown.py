@@ -8,7 +8,9 @@ from verl_doctor.checks._interfaces import GLOO, NCCL, TENSORPIPE, gloo_names, n
 from verl_doctor.checks._network_examples import (
     DOCKER0,
     ETH0,
+    GPUS,
     LO,
+    NO_GPUS,
     ONE,
     TWO,
     machine,
@@ -20,12 +22,10 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Interface, Network
-from verl_doctor.toolkit.fact_resources import Gpu, Resources
+from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-_GPU = Resources((Gpu("NVIDIA H200", 143771),), 64, None)
-_NO_GPU = Resources(None, 2, None)
 _HERE = machine(
     LO, ETH0, DOCKER0, Interface("eth1", "ethernet", up=False), Interface("eth2", "ethernet", up=True)
 )
@@ -34,20 +34,20 @@ _HERE = machine(
 @check(
     "NET103",
     examples=[
-        Example("one that is here", (_HERE, ONE, _GPU, *shell(GLOO_SOCKET_IFNAME="eth0"))),
-        Example("torch splits at commas", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth0,docker0"))),
-        Example("NCCL takes prefixes", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="eth,ib"))),
-        Example("NCCL excludes", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
-        Example("whole names", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
-        Example("the nodes with GPUs may have it", (_HERE, TWO, _NO_GPU, *shell(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="ib0"))),
-        Example("gloo knows no ^", (_HERE, ONE, _NO_GPU, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo knows no '^'"),
-        Example("gloo takes blanks for letters", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is no interface of this machine"),
-        Example("of another cluster", (_HERE, ONE, _GPU, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is no interface of this machine"),
-        Example("it is down", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"),
-        Example("it has no address", (_HERE, TWO, _GPU, *shell(GLOO_SOCKET_IFNAME="eth2")), "eth2 has no address"),
-        Example("NCCL finds nothing", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="ens")), "no interface that is up begins with ens"),
-        Example("nor with this whole name", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="=eth")), "no interface that is up is called eth"),
-        Example("everything is excluded", (_HERE, TWO, _GPU, *shell(NCCL_SOCKET_IFNAME="^lo,docker,eth")), "leaves no interface that is up"),
+        Example("one that is here", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0"))),
+        Example("torch splits at commas", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0,docker0"))),
+        Example("NCCL takes prefixes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="eth,ib"))),
+        Example("NCCL excludes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
+        Example("whole names", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
+        Example("the nodes with GPUs may have it", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="ib0"))),
+        Example("gloo knows no ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo knows no '^'"),
+        Example("gloo takes blanks for letters", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is no interface of this machine"),
+        Example("of another cluster", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is no interface of this machine"),
+        Example("it is down", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"),
+        Example("it has no address", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth2")), "eth2 has no address"),
+        Example("NCCL finds nothing", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="ens")), "no interface that is up begins with ens"),
+        Example("nor with this whole name", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth")), "no interface that is up is called eth"),
+        Example("everything is excluded", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker,eth")), "leaves no interface that is up"),
     ],
 )  # fmt: skip
 def interface_unknown(

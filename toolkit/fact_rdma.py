@@ -16,6 +16,9 @@ _CLASS = "/sys/class/infiniband"
 _NO_GID = re.compile(r"[0:]*")
 _LOCKED = re.compile(r"^Max locked memory\s+(\S+)", re.MULTILINE)
 
+_CAPABILITIES = re.compile(r"^CapEff:\s+([\da-f]+)", re.MULTILINE)
+_CAP_IPC_LOCK = 14
+
 
 @dataclass(frozen=True)
 class Port:
@@ -118,9 +121,12 @@ def _locked(machine: Machine, processes: Processes | Unknown) -> Iterator[Locked
 
 
 def _limit_of(machine: Machine, process: str, who: str) -> Iterator[LockedMemory]:
+    """The soft limit, which does not bind a process with the capability CAP_IPC_LOCK."""
     match = _LOCKED.search(machine.read(f"/proc/{process}/limits") or "")
+    may = _CAPABILITIES.search(machine.read(f"/proc/{process}/status") or "")
     if match:
-        yield LockedMemory(who, int(match[1]) if match[1].isdigit() else None)
+        free = not match[1].isdigit() or (may is not None and int(may[1], 16) >> _CAP_IPC_LOCK & 1)
+        yield LockedMemory(who, None if free else int(match[1]))
 
 
 def _entries(machine: Machine, folder: str) -> list[str]:

@@ -1,0 +1,87 @@
+"""NET114: somebody listens on a port that the job is told to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._network_examples import ONE, TWO, head_here
+from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
+
+_SCRIPT = "/home/me/run.sh"
+_GCS = Wanted(6379, 6379, "ray start --port", _SCRIPT, 4)
+_DASHBOARD = Wanted(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
+_MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
+_WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
+
+
+@check(
+    "NET114",
+    examples=[
+        Example("free", (Ports((Listener(22, "10.0.0.5", 1, "sshd"),), (_GCS, _DASHBOARD)), head_here())),
+        Example("nobody wants it", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server"),)), ONE)),
+        Example("the head is another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
+        Example("one of the many for workers", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
+        Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
+        Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
+        Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
+        Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a job that has ended"),
+    ],
+)  # fmt: skip
+def port_taken(ports: Ports, nodes: JobNodes) -> Iterator[Finding]:
+    """Somebody listens on a port that the job is told to take.
+
+    ## Why it matters
+
+    `ray start --head` stops, or joins what it finds there, when its port is taken; a trainer stops with `EADDRINUSE`. On a
+    shared machine, and in containers with the host's network, another user's Ray has the same default ports.
+
+    ## How to fix
+
+    End what is yours and left over (`ray stop` ends all of your Rays on this machine), or name another port: `ray start --port`,
+    MASTER_PORT.
+    """
+    elsewhere = any(head.address and not head.mine for head in nodes.heads)
+    for wanted in ports.wanted:
+        there = ports.on(wanted.first) if wanted.first == wanted.last else None
+        if there is None or (elsewhere and wanted.what.startswith("ray start")):
+            continue
+        yield Finding(
+            f"{wanted.what} is to take port {wanted.first}, and {_who(there)}",
+            Evidence(
+                f"{there.address}:{there.port}, {_name(there)}", "a free port", "the kernel's list of sockets"
+            ),
+            location=Location(wanted.path, wanted.line) if wanted.path else None,
+            remedy=_remedy(there, wanted),
+            severity=_severity(there, wanted),
+        )
+
+
+def _name(there: Listener) -> str:
+    return f"{there.name or 'a process'} (pid {there.pid})" if there.pid else "a process of another user"
+
+
+def _who(there: Listener) -> str:
+    if there.name == "gcs_server" and there.mine:
+        return f"a Ray of yours runs here already, {_name(there)}"
+    left = (
+        ", left over from a job that has ended,"
+        if there.orphan and there.name.startswith(("VLLM", "sglang"))
+        else ""
+    )
+    return f"{_name(there)}{left} listens there"
+
+
+def _remedy(there: Listener, wanted: Wanted) -> str:
+    other = f"name another port for {wanted.what.removesuffix(' of this shell')}"
+    if there.name == "gcs_server" and there.mine:
+        return f"ray stop, if no job of yours needs it, or leave ray start away; or {other}"
+    return f"end it if it is left over: kill {there.pid}; or {other}" if there.mine else other
+
+
+def _severity(there: Listener, wanted: Wanted) -> Severity:
+    """A Ray of one's own may be meant to be joined, or is stopped first; the dashboard is a comfort."""
+    if wanted.what.startswith("ray start") and not wanted.needed:
+        return "info"
+    return "error" if wanted.needed and there.name != "gcs_server" else "warning"

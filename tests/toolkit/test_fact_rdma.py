@@ -1,0 +1,102 @@
+"""InfiniBand and RoCE adapters, from small recorded trees of `/sys`, `/dev` and `/proc`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.fact_processes import Process, Processes
+from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma, rdma
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.machine import Machine
+
+NONE = Absent("no processes")
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         {}                {}                bytes\n"
+
+
+def write(root: Path, files: dict[str, str]) -> Machine:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Machine(root=root)
+
+
+def port(adapter: str, **files: str) -> dict[str, str]:
+    """The files of an adapter's first port; a double underscore in a name is a folder."""
+    said = {
+        "state": "4: ACTIVE\n",
+        "phys_state": "5: LinkUp\n",
+        "link_layer": "InfiniBand\n",
+        "rate": "400 Gb/sec (4X NDR)\n",
+    }
+    return {
+        f"sys/class/infiniband/{adapter}/ports/1/{name.replace('__', '/')}": text
+        for name, text in {**said, **files}.items()
+    }
+
+
+def test_a_machine_without_adapters(tmp_path: Path) -> None:
+    assert isinstance(rdma.collect(Machine(root=tmp_path), NONE), Absent)
+
+
+def test_ports_and_their_addresses(tmp_path: Path) -> None:
+    empty = "0000:0000:0000:0000:0000:0000:0000:0000\n"
+    roce = port(
+        "mlx5_1",
+        link_layer="Ethernet\n",
+        state="1: DOWN\n",
+        phys_state="3: Disabled\n",
+        gids__0="fe80:0000:0000:0000:0a00:00ff:fe00:0001\n",
+        gid_attrs__types__0="IB/RoCE v1\n",
+        gids__1=empty,
+        gids__10="0000:0000:0000:0000:0000:ffff:0a00:0005\n",
+        gid_attrs__types__10="RoCE v2\n",
+    )
+    devices = {"dev/infiniband/uverbs0": "", "dev/infiniband/rdma_cm": ""}
+    found = rdma.collect(write(tmp_path, {**port("mlx5_0"), **roce, **devices}), NONE)
+    assert found == Rdma(
+        (
+            Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec (4X NDR)"),
+            Port(
+                "mlx5_1",
+                1,
+                "DOWN",
+                "Disabled",
+                "Ethernet",
+                "400 Gb/sec (4X NDR)",
+                ((0, "IB/RoCE v1"), (10, "RoCE v2")),
+            ),
+        ),
+        ("/dev/infiniband/uverbs0",),
+    )
+    assert [str(one) for one in found.active] == ["mlx5_0:1"]
+
+
+def test_devices_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = write(tmp_path, {**port("mlx5_0"), "dev/infiniband/uverbs0": ""})
+    monkeypatch.setattr(os, "access", lambda path, _: "uverbs" not in str(path))
+    found = rdma.collect(machine, NONE)
+    assert isinstance(found, Rdma)
+    assert found.closed == found.devices == ("/dev/infiniband/uverbs0",)
+
+
+def test_limits_of_the_shell_and_of_the_raylets(tmp_path: Path) -> None:
+    files = {
+        **port("mlx5_0"),
+        "proc/self/limits": LIMITS.format("unlimited", "unlimited"),
+        "proc/77/limits": LIMITS.format("8388608", "8388608"),
+        "proc/78/status": "",
+        "proc/79/limits": LIMITS.format("65536", "65536"),
+        "proc/79/status": "CapEff:\t0000000000004000\n",
+    }
+    running = tuple(Process(pid, 1, "raylet", "raylet", mine=True, started=0.0) for pid in (77, 78, 79))
+    found = rdma.collect(write(tmp_path, files), Processes(running))
+    assert isinstance(found, Rdma)
+    assert found.locked == (
+        LockedMemory("this shell", None),
+        LockedMemory("raylet 77", 8388608),
+        LockedMemory("raylet 79", None),
+    )
