@@ -15,11 +15,14 @@ from verl_doctor.toolkit.fact_libcuda import Library
 from verl_doctor.toolkit.rule import Evidence, Finding
 
 FINDING = Finding("Triton cannot link -lcuda", Evidence("no libcuda.so"))
-MADE = platformdirs.user_data_path("verl-doctor") / "libcuda/usr-local-nvidia-lib64"
 SYSTEM = "/usr/lib/x86_64-linux-gnu"
 IN_SYSTEM = Library(
     f"{SYSTEM}/libcuda.so.1", f"{SYSTEM}/libcuda.so.580.159.04", "580.159.04", among_others=True
 )
+
+
+def made(name: str) -> Path:
+    return platformdirs.user_data_path("verl-doctor") / "libcuda" / name
 
 
 def test_a_folder_with_both_names_is_named_to_triton_and_the_linker() -> None:
@@ -27,11 +30,11 @@ def test_a_folder_with_both_names_is_named_to_triton_and_the_linker() -> None:
     assert isinstance(plan, list)
     links = [change for change in plan if isinstance(change, NewLink)]
     variables = [change for change in plan if isinstance(change, SetVariable)]
-    target = Path(f"{FOLDER}/libcuda.so.1")
-    assert links == [NewLink(MADE / "libcuda.so", target), NewLink(MADE / "libcuda.so.1", target)]
+    folder, target = made("usr-local-nvidia-lib64"), Path(OWN.path)
+    assert links == [NewLink(folder / "libcuda.so", target), NewLink(folder / "libcuda.so.1", target)]
     assert [(one.name, one.value, one.prepend, one.node_only) for one in variables] == [
-        ("TRITON_LIBCUDA_PATH", str(MADE), False, True),
-        ("LIBRARY_PATH", str(MADE), True, True),
+        ("TRITON_LIBCUDA_PATH", str(folder), False, True),
+        ("LIBRARY_PATH", str(folder), True, True),
     ]
 
 
@@ -73,7 +76,7 @@ def test_a_folder_of_the_systems_is_not_put_first() -> None:
     """It would bring the system's libstdc++ before the environment's."""
     plan = driver_before_stub.plan(FINDING, machine(STUB, elsewhere=(IN_SYSTEM,)))
     assert isinstance(plan, list)
-    folder = platformdirs.user_data_path("verl-doctor") / "libcuda/usr-lib-x86_64-linux-gnu"
+    folder = made("usr-lib-x86_64-linux-gnu")
     assert NewLink(folder / "libcuda.so.1", Path(f"{SYSTEM}/libcuda.so.1")) in plan
     assert [change.value for change in plan if isinstance(change, SetVariable)] == [str(folder)]
 
