@@ -35,7 +35,8 @@ def _used(amount: int, *holders: Holder, index: int = 0) -> Device:
         Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *asked())),
         Example("left over by a run that was killed", (node(_used(130_000, _LEFT)), _ALL, *asked()), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
         Example("of another user", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *asked()), "of another user"),
-        Example("of another container", (node(_used(130_000)), _ALL, *asked()), "no process that is seen from here"),
+        Example("of another container", (node(_used(130_000)), _ALL, *asked()), "held by no process that NVML names here"),
+        Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *asked()), "these have a GPU open: python (process 8)"),
         Example("a display's remainder", (node(_used(76)), _ALL, *asked(f"{_UTILISATION}=1.0")), "0.1 GiB of it are missing"),
         Example("left over, whatever the job is to be", (node(_used(130_000, _LEFT)), _ALL, Unknown("no script")), "left over"),
     ],
@@ -68,7 +69,7 @@ def gpu_memory_taken(
     if not held:
         return
     most = max(held, key=lambda device: _missing(device, share or 0))
-    who = _who(held, gpus.openers)
+    who = _who(held)
     remainder = not who and all(device.memory and device.memory.used < CONTEXT for device in held)
     if share is None:
         message = f"memory of {named(held)} is held by what no job needs any more: {who}"
@@ -104,11 +105,17 @@ def _missing(device: Device, share: float) -> float:
     return _wanted(device, share) - device.memory.free if device.memory else 0
 
 
-def _who(held: list[Device], openers: tuple[Holder, ...]) -> str:
-    """The processes that hold more than a context, the largest first; those that have a GPU open where NVML names none."""
+def _nobody(openers: tuple[Holder, ...]) -> str:
+    """Processes that have a GPU open may be those, or only look at it."""
+    found = f"; these have a GPU open: {listed(map(_described, openers), _SHOWN)}" if openers else ""
+    return f"no process that NVML names here{found}"
+
+
+def _who(held: list[Device]) -> str:
+    """The processes that hold more than a context, the largest first."""
     found = {holder.pid: holder for device in held for holder in device.holders if _counts(holder)}
     largest = sorted(found.values(), key=lambda holder: -(holder.memory or 0))
-    return listed(map(_described, largest or openers), _SHOWN)
+    return listed(map(_described, largest), _SHOWN)
 
 
 def _counts(holder: Holder) -> bool:

@@ -39,6 +39,7 @@ HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetMemoryInfo": SimpleNamespace(
         total=143771 << 20, used=0, free=143155 << 20, reserved=616 << 20
     ),
+    "nvmlDeviceGetPciInfo": SimpleNamespace(busId=b"00000000:C6:00.0"),
     "nvmlDeviceGetComputeRunningProcesses": [],
     "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=0))],
     "nvmlDeviceGetTemperature": 39,

@@ -55,6 +55,11 @@ def memory(nvml: Any, device: Any) -> list[int | None]:
     return [now.total, now.used, now.free, getattr(now, "reserved", None)]
 
 
+def pci(nvml: Any, device: Any) -> Any:
+    """Its place on the bus: "00000000:C6:00.0"."""
+    return nvml.nvmlDeviceGetPciInfo(device).busId
+
+
 def processes(nvml: Any, device: Any) -> list[list[int | None]]:
     """Numbers of processes that compute on it, and the bytes that each holds, None where NVML does not say."""
     return [[one.pid, one.usedGpuMemory] for one in nvml.nvmlDeviceGetComputeRunningProcesses(device)]
@@ -116,6 +121,7 @@ def uncorrected_ever(nvml: Any, device: Any) -> Any:
 
 LONGER: tuple[Callable[[Any, Any], Any], ...] = (
     memory,
+    pci,
     processes,
     recovery,
     fabric,

@@ -45,6 +45,7 @@ _PEERS = (
     "not supported",
     "unknown",
 )
+_BUS_ID = re.compile(r"[0-9A-Fa-f]*([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.\d")
 _BEGINNING = re.compile(r"(?:MIG-)?(?:GPU-)?[0-9a-f]+")
 # NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: the other answers of such a GPU are worth nothing.
 _LOST = (15, 16)
@@ -131,7 +132,8 @@ class Device:
     """One GPU.
 
     `uuid` is the beginning of its UUID, such as "GPU-8932f937": enough for CUDA_VISIBLE_DEVICES, and no identity. `trouble`
-    is why NVML cannot tell anything, and everything else is empty then. `capability` is "9.0". `slowdowns` are the reasons
+    is why NVML cannot tell anything, and everything else is empty then. `capability` is "9.0", `place`
+    that on the PCI bus as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons
     for which its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature` in degrees
     Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and `links_active` count NVLinks.
     `holders` are the processes that compute on it, `mig_devices` the parts it is divided into while `mig` is on.
@@ -141,6 +143,7 @@ class Device:
     name: str = ""
     uuid: str = ""
     capability: str = ""
+    place: str = ""
     memory: Memory | None = None
     health: Health = field(default_factory=Health)
     fabric: Fabric = field(default_factory=Fabric)
@@ -292,6 +295,7 @@ def _device(index: int, told: Mapping[str, Any]) -> Device:
         name=str(told["name"]),
         uuid=_beginning(str(told.get("uuid", ""))),
         capability=".".join(map(str, told.get("capability", ()))),
+        place=_place(str(told.get("pci", ""))),
         memory=_memory(told.get("memory")),
         health=_health(told),
         fabric=_fabric(told.get("fabric")),
@@ -355,6 +359,12 @@ def _bus(told: Mapping[str, Any]) -> Bus | None:
 
 def _word(words: Sequence[str], number: int | None) -> str:
     return words[number] if number is not None and 0 <= number < len(words) else f"unknown ({number})"
+
+
+def _place(bus_id: str) -> str:
+    """Domain, bus and device: "00000000:C6:00.0" gives "0000:c6:00"."""
+    match = _BUS_ID.fullmatch(bus_id)
+    return f"{match[1]}:{match[2]}".lower() if match else ""
 
 
 def _beginning(uuid: str) -> str:

@@ -47,6 +47,7 @@ def test_a_healthy_gpu(tmp_path: Path) -> None:
     assert found.peers == (Peers(0, 1, "ok", nvlink=True),)
     one, other = found.devices
     assert (one.index, one.name, one.uuid, one.capability) == (0, "NVIDIA H200", "GPU-0123abcd", "9.0")
+    assert one.place == "0000:c6:00"
     assert one.memory == Memory(143771, 0, 143155, 616)
     assert one.memory.usable == 143155
     assert one.health == Health(True, 0, 0, remap_pending=False, remap_failed=False)

@@ -1,0 +1,55 @@
+"""CUDA148: a GPU has fewer NVLinks than others of its kind beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._gpus import NVML, healthy, node, of_job
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_ALL = VisibleDevices(tuple(range(8)))
+
+
+def _card(index: int) -> Device:
+    return healthy(index, name="NVIDIA H100 PCIe", links_active=0)
+
+
+@check(
+    "CUDA148",
+    severity="warning",
+    examples=[
+        Example("all links are up", (node(), _ALL)),
+        Example("cards without bridges", (node(_card(0), _card(1)), _ALL)),
+        Example("a single GPU of a larger machine", (node(healthy(links_active=0)), _ALL)),
+        Example("links are down", (node(healthy(), healthy(1, links_active=12)), _ALL), "GPU 1 has 12 NVLinks, and others beside it have 18"),
+    ],
+)  # fmt: skip
+def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+    """A GPU has fewer NVLinks than others of its kind beside it.
+
+    ## Why it matters
+
+    Every collective waits for the GPU with the least bandwidth, and without any link its traffic goes over PCIe, ten times
+    slower. Links that are down come before links that fail during a run (Xid 74).
+
+    ## How to fix
+
+    Have the links looked at (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`), reset the GPUs or reboot; on a rented machine take
+    another. For a job on few GPUs leave this one out with CUDA_VISIBLE_DEVICES.
+    """
+    mine = of_job(gpus, visible)
+    for device in mine:
+        most = max(other.links_active for other in mine if other.name == device.name)
+        if device.links_active < most:
+            yield Finding(
+                f"GPU {device.index} has {device.links_active} NVLinks, and others beside it have {most}",
+                Evidence(
+                    found=f"{device.links_active} active",
+                    wanted=f"{most} active",
+                    read_from=f"{NVML}, driver {gpus.driver}",
+                ),
+                remedy="reset the GPUs or reboot, and have the links looked at: nvidia-smi nvlink -s",
+            )

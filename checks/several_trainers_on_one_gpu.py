@@ -1,0 +1,67 @@
+"""CUDA151: several trainer processes share one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._gpus import NVML, gib, healthy, node
+from verl_doctor.toolkit.fact_gpu_holders import Holder
+from verl_doctor.toolkit.fact_gpus import CONTEXT, Gpus
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
+
+# What verl calls the actors that hold colocated roles (verl/single_controller/ray/base.py).
+_WORKERS = ("WorkerDict", "FusedWorker")
+_TRAINER = Holder(11, 60_000, "ray worker", "ray::WorkerDict.actor_rollout_update_actor", mine=True, parent=2)
+_ENGINE = Holder(12, 40_000, "engine", "VLLM::EngineCore", mine=True, parent=11)
+_SERVER = Holder(13, 500, "ray worker", "ray::vLLMHttpServer", mine=True, parent=2)
+_OTHER = Holder(21, 50_000, "ray worker", "ray::WorkerDict.critic_update_critic", mine=True, parent=2)
+_FOREIGN = Holder(31, 50_000, "ray worker", "ray::WorkerDict.actor_update_actor", parent=30)
+
+
+@check(
+    "CUDA151",
+    severity="warning",
+    examples=[
+        Example("an idle node", (node(),)),
+        Example("a trainer and its engine", (node(healthy(holders=(_TRAINER, _ENGINE, _SERVER))),)),
+        Example("an engine's own Ray workers", (node(healthy(holders=(_TRAINER, Holder(14, 40_000, "ray worker", "ray::RayWorkerWrapper")))),)),
+        Example("roles in processes of their own", (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),), "2 trainer processes share GPU 0"),
+        Example("another job", (node(healthy(3, holders=(_TRAINER, _FOREIGN))),), "of different jobs"),
+    ],
+)  # fmt: skip
+def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
+    """Several trainer processes share one GPU.
+
+    ## Why it matters
+
+    Roles that share a GPU (actor, critic, reference) are to live in one process, verl's `WorkerDict`: memory that one frees can
+    then be used by the next. Allocators of two processes hold what they have, fragment it, and the first peak of both at
+    the same time is an out-of-memory error. Two jobs on one GPU fail in the same way, later.
+
+    ## How to fix
+
+    Two jobs: give each its own GPUs, with CUDA_VISIBLE_DEVICES for each Ray cluster, or end one. One job: let its roles share a
+    resource pool, so that verl puts them into one worker group.
+    """
+    for device in gpus.sound:
+        trainers = [holder for holder in device.holders if _trains(holder)]
+        if len(trainers) > 1:
+            jobs = {holder.parent for holder in trainers}
+            yield Finding(
+                f"{counted(len(trainers), 'trainer process', 'trainer processes')} share GPU {device.index}"
+                + (", of different jobs" if len(jobs) > 1 else ""),
+                Evidence(found=_listed(trainers), wanted="one", read_from=f"{NVML}, driver {gpus.driver}"),
+                remedy="give each job GPUs of its own, or end one"
+                if len(jobs) > 1
+                else "let the roles share one worker group",
+            )
+
+
+def _trains(holder: Holder) -> bool:
+    is_one = holder.role == "trainer" or any(name in holder.title for name in _WORKERS)
+    return is_one and (holder.memory or 0) >= CONTEXT
+
+
+def _listed(holders: list[Holder]) -> str:
+    return ", ".join(f"{holder.title} ({holder.pid}, {gib(holder.memory or 0)})" for holder in holders)
