@@ -71,19 +71,14 @@ def gpu_memory_taken(
     most = max(held, key=lambda device: _missing(device, share or 0))
     who = _who(held)
     remainder = not who and all(device.memory and device.memory.used < CONTEXT for device in held)
+    by = f": held by {who or _nobody(gpus.openers)}" if not remainder else ""
     if share is None:
         message = f"memory of {named(held)} is held by what no job needs any more: {who}"
     else:
         message = (
             f"{named(held)}: {_UTILISATION.rpartition('.')[2]}={share:g} asks for {gib(_wanted(most, share))}, and "
             f"{gib(_missing(most, share))} of it are missing"
-            + (
-                f": held by {who}"
-                if who
-                else ""
-                if remainder
-                else ": held by no process that is seen from here"
-            )
+            f"{by}"
         )
     yield Finding(
         message,
