@@ -57,6 +57,11 @@ def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Pl
     return found
 
 
+def in_shell(name: str, variables: Variables, launch: Launch | Unknown) -> bool:
+    """Whether the shell hands a variable on to the job."""
+    return any(place.where == THIS_SHELL for place in places(name, variables, launch))
+
+
 def in_use(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[tuple[Reading, list[Place]]]:
@@ -84,7 +89,7 @@ def unread(
     fix: str | None = None,
     severity: Severity | None = None,
 ) -> Finding:
-    """One finding for one variable, however many places set it."""
+    """One finding for one variable, however many places set it. Its evidence begins with the variable's name."""
     here = [place.location for place in found if place.location is not None]
     shells = dict.fromkeys(place.where for place in found if place.location is None)
     said = ", ".join(dict.fromkeys(place.assignment for place in found))
@@ -97,9 +102,14 @@ def unread(
         location=here[0] if here else None,
         remedy=remedy,
         severity=severity,
-        fix=fix if here else None,
+        fix=fix if here or THIS_SHELL in shells else None,
         also=tuple(here[1:]),
     )
+
+
+def subject(finding: Finding) -> str:
+    """The variable that a finding of `unread` is about."""
+    return finding.evidence.found.partition("=")[0]
 
 
 def owner_of(reading: Reading, vllm: VllmTree | Unknown, packages: Packages | Unknown) -> str:

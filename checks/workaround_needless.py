@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._variable_examples import SCRIPT
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._variables import THIS_SHELL, places
 from verl_doctor.toolkit.fact_compile_cache import SWITCHED_OFF_BY as NO_CACHE
 from verl_doctor.toolkit.fact_compile_cache import CompileCache
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_variable_readers import Reader, Reading, VariableR
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
+_FIX = "compile-cache-on"
 _WORKAROUNDS = (NO_CACHE, "TORCHINDUCTOR_FORCE_DISABLE_CACHES")
 # NovaSky-AI/SkyRL#2137, #2138; as of 2026-11.
 _COST = "measured elsewhere: an engine starts in 64 s without the cache, in 31 s with it"
@@ -104,6 +105,7 @@ def workaround_needless(
                     remedy=f"write {NO_CACHE}=0: without it verl would set it"
                     if name == NO_CACHE
                     else "remove it",
+                    fix=_FIX if name == NO_CACHE and place.where == THIS_SHELL else None,
                 )
     if given and verl is not None and not written:
         yield Finding(
@@ -112,7 +114,7 @@ def workaround_needless(
             location=Location(verl.path, verl.line or None) if verl.path else None,
             remedy=f"set {NO_CACHE}=0 where Ray is started, and for the job: verl then leaves it alone",
             severity="info",
-            fix="compile-cache-on",
+            fix=_FIX,
         )
 
 

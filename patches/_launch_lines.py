@@ -10,6 +10,7 @@ from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_variable_readers import Reading, VariableReaders
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.line_edit import LineEdit, Syntax, edited
 from verl_doctor.toolkit.py_edit import CannotEdit
 from verl_doctor.toolkit.py_source import Unreadable
@@ -20,12 +21,15 @@ _READ_AS_JSON = ".json"
 
 def edit_lines(
     finding: Finding,
-    launch: Launch,
+    launch: Launch | Unknown,
     sources: SourceFiles,
     comment: str,
     edit: Callable[[Location], LineEdit],
 ) -> list[Change] | Refusal:
-    """Edit the line of each place of a finding, all or none. `edit` may raise CannotEdit, too."""
+    """Edit the line of each place of a finding, all or none. `edit` may raise CannotEdit, too.
+
+    A finding about the shell alone has none.
+    """
     places = [place for place in (finding.location, *finding.also) if place is not None and place.line]
     changes: list[Change] = []
     for path, here in groupby(sorted(places, key=lambda place: place.path), key=lambda place: place.path):
@@ -44,16 +48,18 @@ def edit_lines(
     return changes
 
 
-def variable_at(place: Location, launch: Launch, readers: VariableReaders) -> Reading:
+def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:
     """The variable that this line sets and nobody reads. Raises CannotEdit when it sets none, or several."""
-    names = {one.name for one in launch.settings if (one.path, one.line) == (place.path, place.line)}
+    settings = () if isinstance(launch, Unknown) else launch.settings
+    names = {one.name for one in settings if (one.path, one.line) == (place.path, place.line)}
     found = [reading for reading in readers.dead() if reading.name in names]
     if len(found) != 1:
         raise CannotEdit(f"{place}: this line does not set one variable that nobody reads; edit it by hand")
     return found[0]
 
 
-def _syntax(path: str, launch: Launch) -> Syntax:
+def _syntax(path: str, launch: Launch | Unknown) -> Syntax:
     """How a launch file is written. One that was not named is read by one that was, so it is a shell script."""
-    kind = dict(launch.files).get(path, "shell script")
+    files = () if isinstance(launch, Unknown) else launch.files
+    kind = dict(files).get(path, "shell script")
     return "shell script" if kind == "command line" else kind

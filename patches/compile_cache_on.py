@@ -15,7 +15,7 @@ from verl_doctor.toolkit.rule import Finding
     upstream="pytorch/pytorch#162432",
 )
 def compile_cache_on(_: Finding, cache: CompileCache) -> list[Change] | Refusal:
-    """Keep verl from switching off vLLM's compile cache.
+    """Keep vLLM's compile cache switched on.
 
     verl leaves a variable alone that the process which starts the job has already.
     """

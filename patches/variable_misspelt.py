@@ -1,12 +1,15 @@
-"""Fix for ENV102: correct the name of a misspelt variable in a launch file."""
+"""Fix for ENV102: correct the name of a misspelt variable in a launch file or in the shell."""
 
 from __future__ import annotations
 
+from verl_doctor.checks._variables import in_shell, subject
 from verl_doctor.patches._launch_lines import edit_lines, variable_at
-from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.line_edit import LineEdit
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding, Location
@@ -14,7 +17,12 @@ from verl_doctor.toolkit.rule import Finding, Location
 
 @fix("variable-misspelt", repairs="ENV102", safety="unsafe")
 def variable_misspelt(
-    finding: Finding, launch: Launch, readers: VariableReaders, sources: SourceFiles, marker: Marker
+    finding: Finding,
+    launch: Launch | Unknown,
+    readers: VariableReaders,
+    variables: Variables,
+    sources: SourceFiles,
+    marker: Marker,
 ) -> list[Change] | Refusal:
     """Correct the name of a misspelt variable.
 
@@ -25,4 +33,12 @@ def variable_misspelt(
         reading = variable_at(place, launch, readers)
         return LineEdit(place.line or 0, reading.name, reading.near)
 
-    return edit_lines(finding, launch, sources, marker.comment("ENV102"), correct)
+    changes = edit_lines(finding, launch, sources, marker.comment("ENV102"), correct)
+    name = subject(finding)
+    reading = readers.get(name)
+    if isinstance(changes, Refusal) or reading is None or not in_shell(name, variables, launch):
+        return changes
+    if name not in variables.values:
+        return Refusal(f"the value of {name} was not read, because it may be a secret; rename it by hand")
+    wanted = SetVariable(reading.near, variables.get(name), f"it was set as {name}, which nobody reads")
+    return [*changes, wanted, SetVariable(name, None, finding.message)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -164,8 +164,8 @@ def describe(change: Change) -> dict[str, Any]:
             return {"kind": "new_file", "path": str(path)}
         case NewLink(path, target):
             return {"kind": "new_link", "path": str(path), "target": str(target)}
-        case SetVariable(name, value, why, until):
-            return {"kind": "set_variable", "name": name, "value": value, "why": why, "until": until}
+        case SetVariable():
+            return {"kind": "set_variable", **asdict(change)}
         case CompileBytecode(python, roots):
             return {"kind": "compile_bytecode", "python": str(python), "roots": [str(root) for root in roots]}
         case RunCommand(argv, why):

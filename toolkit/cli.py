@@ -132,9 +132,21 @@ def check(
     is_flag=True,
     help="With --apply: also what cannot be undone (installing packages), or changes what the job does.",
 )
-def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe: bool) -> int:
-    """Show the repairs as a diff; --apply carries them out."""
-    from verl_doctor.toolkit import repair  # noqa: PLC0415 - a plain check does without the change engine
+@click.option(
+    "--output-env",
+    type=PATH,
+    metavar="DIR",
+    help="The folder for the variables that repairs need: a file to source and one for Ray. "
+    "Without --apply they are shown.",
+)
+def fix(
+    *, options: Options, rules: Rules, view: View, apply_them: bool, unsafe: bool, output_env: Path | None
+) -> int:
+    """Show the repairs as a diff; --apply carries them out.
+
+    Variables go into files in DIR that the next job is started with, and are judged as if it was.
+    """
+    from verl_doctor.toolkit import job_environment, repair  # noqa: PLC0415 - a plain check does without the change engine
 
     if unsafe and not apply_them:
         raise UsageError(
@@ -142,12 +154,14 @@ def fix(*, options: Options, rules: Rules, view: View, apply_them: bool, unsafe:
         )
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view)
+        job = job_environment.asked_for(run.machine, output_env)
+        run = run if job is None else run.within(job.found)
         collection = run.look()
         report = run.check(collection, progress.say)
         if apply_them:
-            report = repair.carry_out(run, report, unsafe=unsafe)
+            report = repair.carry_out(run, report, unsafe=unsafe, job=job)
         else:
-            report = repair.show(run, collection, report)
+            report = repair.show(run, collection, report, job)
     render.show(report, view.form, view.output, verbose=view.verbose)
     return repair.exit_code(report) if apply_them else report.exit_code()
 

@@ -107,11 +107,12 @@ def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> V
     """Of the environment of any process what may be shown: the variables on the list, and those named in `also`."""
     wanted = sorted(name for name in environ if name in _NAMES or name in also or name.startswith(_PREFIXES))
     shown = {name: without_user(environ[name]) for name in wanted if not smells_of_secret(name)}
-    values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if _is_harmless(name, value)}
+    values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if is_harmless(name, value)}
     return Variables(values, tuple(name for name in wanted if name not in values))
 
 
-def _is_harmless(name: str, value: str) -> bool:
+def is_harmless(name: str, value: str) -> bool:
+    """Whether no secret is in the value of a variable, as far as its look tells. Blanked users and passwords count as none."""
     if _LISTS.fullmatch(name):
         return True
     rest = value.replace(_BLANKED, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -81,8 +81,22 @@ def variable_readers(
     """Search the packages of the target for the variables that are set, and for nothing else."""
     settings = () if isinstance(launch, Unknown) else launch.settings
     set_here = {*variables.values, *variables.withheld, *(one.name for one in settings if not one.removed)}
+    found = readers_of(set_here, target, interpreter, verl, vllm)
+    if isinstance(found, Unknown) or isinstance(launch, Unknown):
+        return found
+    return replace(found, variables=tuple(_with_own_use(reading, launch) for reading in found.variables))
+
+
+def readers_of(
+    variables: Iterable[str],
+    target: Target,
+    interpreter: Interpreter | Unknown,
+    verl: VerlTrees | Unknown,
+    vllm: VllmTree | Unknown,
+) -> VariableReaders | Unknown:
+    """Search the packages of the target for those of these variables whose family is known."""
     names = tuple(
-        sorted(name for name in set_here if name.isascii() and name.isidentifier() and family_of(name))
+        sorted(name for name in variables if name.isascii() and name.isidentifier() and family_of(name))
     )
     if not names:
         return VariableReaders()
@@ -90,12 +104,9 @@ def variable_readers(
     places = _places(families, target, interpreter, verl, vllm)
     files = [path for family in families for _, path in places.compiled(family)]
     about = (names, places, [_state(path) for path in files], sys.version_info[:2])
-    found = remembered(
+    return remembered(
         VariableReaders, about, sorted(places.folders.values()), partial(_search, names, places)
     )
-    if isinstance(found, Unknown) or isinstance(launch, Unknown):
-        return found
-    return replace(found, variables=tuple(_with_own_use(reading, launch) for reading in found.variables))
 
 
 def _places(

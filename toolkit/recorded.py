@@ -69,12 +69,8 @@ def history(target: Target, machine: Machine) -> History:
         is_targets = home == own and os.path.realpath(target.prefix) in roots
         for transaction in found:
             paths = [path for change in transaction.changes for path in change.paths]
-            # Commands name no files: they were run for their journal's environment.
-            here = (
-                any(_is_below(path, roots) or _lies_in(path, beside) for path in paths)
-                if paths
-                else is_targets
-            )
+            # Commands name no files, and files of variables lie anywhere: both are about their journal's environment.
+            here = is_targets or any(_is_below(path, roots) or _lies_in(path, beside) for path in paths)
             changes.append(Recorded(home, transaction, here))
     return History(tuple(sorted(changes, key=lambda recorded: recorded.order)), tuple(damaged))
 

@@ -52,6 +52,11 @@ def render(report: Report) -> Iterator[str]:
             yield escaped(repair.reason)
         if repair.diff:
             yield from fenced(repair.diff, "diff")
+    if report.environment is not None and report.environment.diff:
+        yield ""
+        yield "### The files of the job's environment"
+        yield ""
+        yield from fenced(report.environment.diff, "diff")
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[str]:

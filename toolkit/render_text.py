@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from rich.text import Text
@@ -270,23 +271,54 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
         if repair.outcome in {"planned", "not attempted", "refused"}:
             yield from (_diff_line(row) for row in repair.diff.splitlines())
     yield from _left(report, width)
-    planned = {repair.safety for repair in repairs if repair.outcome == "planned"}
-    steps = [("verl-doctor fix --apply", "carries the safe ones out")] if "safe" in planned else []
-    steps += (
-        [
-            (
-                "verl-doctor fix --apply --unsafe",
-                "does those too that cannot be undone, or change what the job does",
-            )
-        ]
-        if "unsafe" in planned
-        else []
-    )
-    yield from _steps(_for_target(steps, report), width)
+    yield from _environment(report, width)
+    yield from _steps(_for_target(_repair_steps(report, repairs), report), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     yield from _steps(
         [(f"verl-doctor undo {shlex.quote(name)}", "takes it back") for name in undoable if name], width
     )
+
+
+def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
+    """How to have done what was only planned, or waits for an option."""
+    planned = {repair.safety for repair in repairs if repair.outcome == "planned"}
+    variables = any(
+        change["kind"] == "set_variable"
+        for repair in repairs
+        if repair.outcome in {"planned", "not attempted"} and repair.safety != "manual"
+        for change in repair.changes
+    )
+    folder = " --output-env DIR" if variables else ""
+    if report.environment is not None:
+        folder = f" --output-env {shlex.quote(str(Path(report.environment.shell).parent))}"
+    steps = []
+    if "safe" in planned or (variables and report.environment is None):
+        done = ", and puts the variables into files in DIR" if folder.endswith(" DIR") else ""
+        steps.append((f"verl-doctor fix --apply{folder}", f"carries the safe ones out{done}"))
+    if "unsafe" in planned:
+        why = "does those too that cannot be undone, or change what the job does"
+        steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
+    return steps
+
+
+def _environment(report: Report, width: int | None) -> Iterator[Text]:
+    """The files of the job's environment: as a diff before they are written, and then how they are used."""
+    files = report.environment
+    if files is None:
+        return
+    yield Text()
+    if not files.variables:
+        yield from _lines(f"No variable is needed in {files.shell}", width, indent=2)
+    yield from (_diff_line(row) for row in files.diff.splitlines())
+    if report.applied and files.variables:
+        yield _line(f"{counted(len(files.variables), 'variable')} for the job:")
+        source, ray = (shlex.quote(path) for path in (files.shell, files.runtime_env))
+        started = "in the shell that starts Ray, on every node, and in the one that starts the job"
+        steps = [(f"source {source}", started)]
+        if any(one["ray"] is not None for one in files.variables):
+            submit = f"ray job submit --runtime-env {ray} -- ..."
+            steps.append((submit, "instead, where Ray runs already"))
+        yield from _steps(steps, width)
 
 
 def _can_be_undone(repair: Repair) -> bool:
@@ -305,7 +337,7 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
         )
     attempted = len(outcomes) - outcomes.count("not attempted")
     if not attempted:
-        return Text("NOTHING DONE  what is left is not safe to do unasked", style="bold yellow")
+        return Text("NOTHING DONE  what is left is to be asked for", style="bold yellow")
     repaired = outcomes.count("repaired")
     word, style = ("REPAIRED", "bold green") if repaired == attempted else ("NOT ALL REPAIRED", "bold red")
     return Text(f"{word}  {repaired} of {attempted}", style=style)

@@ -2,79 +2,84 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verl_doctor.toolkit import apply
-from verl_doctor.toolkit.change import (
-    Change,
-    Fix,
-    NewFile,
-    NewLink,
-    Refusal,
-    ReplaceFile,
-    Safety,
-    SetVariable,
-    describe,
-    safety_of,
-)
+from verl_doctor.toolkit import apply, job_environment
+from verl_doctor.toolkit.change import Change, Fix, NewFile, NewLink, ReplaceFile
 from verl_doctor.toolkit.collect import Collection
-from verl_doctor.toolkit.difference import unified
-from verl_doctor.toolkit.facts import Unknown, arguments_from
-from verl_doctor.toolkit.result import CheckResult, Outcome, Repair, Report, with_repairs
+from verl_doctor.toolkit.job_environment import JobEnvironment
+from verl_doctor.toolkit.plan import Plan, fixable, plan_of, plans
+from verl_doctor.toolkit.result import Repair, Report, with_repairs
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import journal_home
 
+NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it there into files to source and to give to Ray"
+_SETTLED = "environment-files"
 _UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What one fix would do about the findings of one rule that the same changes repair."""
+class _Work:
+    """A run of repairs: what is examined, what may be done, and what the job's environment is to hold so far.
 
-    fix: Fix
-    code: str
-    changes: tuple[Change, ...] = ()
-    refusal: str = ""
+    Without `job` no variable is set.
+    """
 
-    @property
-    def safety(self) -> Safety:
-        """What is declared, unless a change is unsafe by type."""
-        return safety_of(self.fix.safety, list(self.changes))
+    session: Session
+    unsafe: bool
+    job: JobEnvironment | None
 
-    def ended(self, outcome: Outcome, reason: str = "", transaction: str | None = None) -> Repair:
-        """The plan and what became of it, for the report."""
-        return Repair(
-            fix=self.fix.id,
-            code=self.code,
-            title=self.fix.title,
-            safety=self.safety,
-            outcome=outcome,
-            reason=reason or self.refusal,
-            changes=tuple(describe(change) for change in self.changes),
-            diff="".join(diff_of(change) for change in self.changes),
-            restart=self.fix.restart,
-            transaction=transaction,
-        )
+    def look(self) -> tuple[Collection, Report]:
+        """See everything anew, as a job would that has the variables set so far."""
+        session = self.session if self.job is None else self.session.within(self.job.environ)
+        collection = session.look()
+        return collection, session.check(collection)
+
+    def may_do(self, plan: Plan) -> bool:
+        """Whether the user asked for as much."""
+        return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and self.unsafe))
 
 
-def show(session: Session, collection: Collection, report: Report) -> Report:
-    """Plan every repair and change nothing."""
+def show(
+    session: Session, collection: Collection, report: Report, job: JobEnvironment | None = None
+) -> Report:
+    """Plan every repair and change nothing. With `job`, the files of the job's environment are planned too."""
+    work = _Work(session, unsafe=False, job=job and job.judged(report))
     planned = plans(session, collection, report)
-    repairs = [plan.ended("refused" if plan.refusal else "planned") for plan in planned]
-    return with_repairs(report, repairs, applied=False)
+    repairs = []
+    for plan in planned:
+        ended, work = _shown(work, plan, planned, collection)
+        repairs.append(ended)
+    files = work.job.as_planned(applied=False) if work.job else None
+    return with_repairs(report, repairs, applied=False, environment=files)
 
 
-def carry_out(session: Session, report: Report, *, unsafe: bool) -> Report:
+def _shown(work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -> tuple[Repair, _Work]:
+    if plan.refusal:
+        return plan.ended("refused"), work
+    if plan.variables and work.job is None:
+        return plan.ended("planned", NO_FOLDER), work
+    if not plan.variables or not work.may_do(plan):
+        return plan.ended("planned"), work
+    try:
+        plan, job = _with_variables(work, plan, planned, seen)
+    except apply.Refused as error:
+        return plan.ended("refused", str(error)), work
+    return plan.ended("planned"), replace(work, job=job)
+
+
+def carry_out(session: Session, report: Report, *, unsafe: bool, job: JobEnvironment | None = None) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
     A fix after which something fails that did not fail before is taken back, unless a safe fix is known for that too:
-    one break hides the next. What comes to light so is repaired in turn.
+    one break hides the next. What comes to light so is repaired in turn. With `job`, variables are written to its files,
+    and every look sees them as a job does that is started after they were sourced.
     """
+    work = _Work(session, unsafe, job and job.judged(report))
     repairs: list[Repair] = []
     done: set[tuple[Fix, str]] = set()
     while waiting := [pair for pair in _wanted(session, report) if pair not in done]:
@@ -83,14 +88,16 @@ def carry_out(session: Session, report: Report, *, unsafe: bool) -> Report:
         if fix.safety == "unsafe" and not unsafe:
             repairs.append(Plan(fix, code).ended("not attempted", _UNSAFE))
         else:
-            attempted, report = _attempt_all(session, fix, code, unsafe=unsafe)
+            attempted, report, work = _attempt_all(work, fix, code)
             repairs += attempted
-    return with_repairs(session.check(session.look()), repairs, applied=True)
+    repairs += _settled(work)
+    files = work.job.as_planned(applied=True) if work.job else None
+    return with_repairs(work.look()[1], repairs, applied=True, environment=files)
 
 
 def _wanted(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
     """The fixes that findings ask for, with the rules that found them, each once."""
-    return dict.fromkeys((fix, result.code) for result, _, fix in _fixable(session, report))
+    return dict.fromkeys((fix, result.code) for result, _, fix in fixable(session, report))
 
 
 def exit_code(report: Report) -> int:
@@ -99,75 +106,84 @@ def exit_code(report: Report) -> int:
     return int(any(repair.outcome != "repaired" for repair in attempted))
 
 
-def plans(session: Session, collection: Collection, report: Report) -> list[Plan]:
-    """Ask the fix of each finding for its plan. Findings that the same changes would repair share one."""
-    found = (
-        _plan(fix, result.code, finding, collection) for result, finding, fix in _fixable(session, report)
-    )
-    return list(dict.fromkeys(found))
-
-
-def _fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Finding, Fix]]:
-    """The findings that a fix is for. A hint is repaired only when its rule was asked for by name."""
-    for result, finding in report.findings():
-        fix = session.registry.fix(finding.fix)
-        if fix is not None and (finding.severity != "info" or session.selection.select):
-            yield result, finding, fix
-
-
-def _plan(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:
-    arguments = arguments_from(fix.needs, {need.fact: collection.get(need.fact) for need in fix.needs})
-    if isinstance(arguments, Unknown):
-        return Plan(fix, code, refusal=arguments.reason)
-    try:
-        changes = fix.plan(finding, **arguments)
-        return (
-            Plan(fix, code, refusal=changes.reason)
-            if isinstance(changes, Refusal)
-            else Plan(fix, code, tuple(changes))
-        )
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a fix that breaks is a refusal, not the end of the run
-        return Plan(fix, code, refusal=f"the fix broke: {type(error).__name__}: {error}")
-
-
-def _attempt_all(session: Session, fix: Fix, code: str, *, unsafe: bool) -> tuple[list[Repair], Report]:
+def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
     """Plan, apply and look again until this fix has nothing new to do about this rule; the last report besides."""
     tried: dict[Plan, Repair] = {}
     while True:
-        collection = session.look()
-        before = session.check(collection)
-        planned = [
-            plan for plan in plans(session, collection, before) if plan.fix is fix and plan.code == code
-        ]
-        waiting = [plan for plan in planned if plan not in tried]
+        collection, before = work.look()
+        planned = plans(work.session, collection, before)
+        waiting = [plan for plan in planned if plan.fix is fix and plan.code == code and plan not in tried]
         if not waiting:
-            return list(tried.values()), before
-        tried[waiting[0]] = _attempt(session, waiting[0], collection, before, unsafe=unsafe)
+            return list(tried.values()), before, work
+        tried[waiting[0]], work = _attempt(work, waiting[0], planned, collection, before)
 
 
-def _attempt(session: Session, plan: Plan, seen: Collection, before: Report, *, unsafe: bool) -> Repair:
+def _attempt(
+    work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection, before: Report
+) -> tuple[Repair, _Work]:
     if plan.refusal:
-        return plan.ended("refused")
+        return plan.ended("refused"), work
     if plan.safety == "manual":
-        return plan.ended("not attempted", "this one is for you to run")
-    if plan.safety == "unsafe" and not unsafe:
-        return plan.ended("not attempted", _UNSAFE)
-    home = journal_home(session.target, _paths(plan.changes))
-    helpless = _helpless(session, seen, before)
+        return plan.ended("not attempted", "this one is for you to run"), work
+    if not work.may_do(plan):
+        return plan.ended("not attempted", _UNSAFE), work
+    if plan.variables and work.job is None:
+        return plan.ended("not attempted", NO_FOLDER), work
     try:
-        done = apply.apply(plan.changes, home, fix=plan.fix.id, code=plan.code)
+        plan, job = _with_variables(work, plan, planned, seen)
+        after = replace(work, job=job)
+        changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
+        home = journal_home(work.session.target, _paths(changes), about_environment=bool(plan.variables))
+        helpless = _helpless(work.session, seen, before)
+        done = apply.apply(changes, home, fix=plan.fix.id, code=plan.code)
     except apply.Refused as error:
-        return plan.ended("refused", str(error))
-    collection = session.look()
-    after = session.check(collection)
+        return plan.ended("refused", str(error)), work
+    collection, report = after.look()
     name = f"{home}/{done.id}" if done else None
-    if worse := _worse(before, after, _helpless(session, collection, after) - helpless):
-        return _take_back(plan, home, done.id if done else None, worse)
-    if why := _not_repaired(plan, before, after):
-        return plan.ended("still failing", why, name)
-    return plan.ended("repaired", "", name)
+    if worse := _worse(before, report, _helpless(work.session, collection, report) - helpless):
+        return _take_back(plan, home, done.id if done else None, worse), _giving_up(work, plan)
+    if why := _not_repaired(plan, before, report):
+        if plan.variables:
+            return _take_out(plan, home, done.id if done else None, why), _giving_up(work, plan)
+        return plan.ended("still failing", why, name), work
+    return plan.ended("repaired", "", name), after
+
+
+def _with_variables(
+    work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection
+) -> tuple[Plan, JobEnvironment | None]:
+    """The plan as far as its variables are of use, and the job's environment with them. Raises Refused."""
+    if work.job is None or not plan.variables:
+        return plan, work.job
+    others = [other for other in planned if other is not plan and work.may_do(other)]
+    return job_environment.with_variables(work.job, plan, others, seen)
+
+
+def _giving_up(work: _Work, plan: Plan) -> _Work:
+    """Go on without the variables of a plan that did not help."""
+    if work.job is None:
+        return work
+    return replace(work, job=work.job.giving_up(one.name for one in plan.variables))
+
+
+def _settled(work: _Work) -> list[Repair]:
+    """Take out of the files what no rule asks for any more, and what did not help."""
+    if work.job is None or not (there := work.job.files.entries()):
+        return []
+    left = {one.name for one in work.job.entries}
+    gone = [one for one in there if one.name not in left]
+    if not gone:
+        return []
+    code = gone[0].reasons[0].code
+    changes = work.job.changes()
+    home = journal_home(work.session.target, _paths(changes), about_environment=True)
+    repair = Repair(_SETTLED, code, "Take out variables that are not needed any more", "safe", "repaired")
+    try:
+        done = apply.apply(changes, home, fix=_SETTLED, code=code)
+    except apply.Refused as error:
+        return [replace(repair, outcome="refused", reason=str(error))]
+    name = f"{home}/{done.id}" if done else None
+    return [replace(repair, reason=", ".join(one.name for one in gone), transaction=name)]
 
 
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
@@ -199,6 +215,18 @@ def _take_back(plan: Plan, home: Path, identifier: str | None, worse: str) -> Re
     return plan.ended("made worse, undone", worse, name)
 
 
+def _take_out(plan: Plan, home: Path, identifier: str | None, why: str) -> Repair:
+    """Variables that do not help do not stay."""
+    if identifier is not None:
+        try:
+            apply.undo(home, identifier)
+        except apply.Refused as error:
+            return plan.ended(
+                "still failing", f"{why}, and taking it back was refused: {error}", f"{home}/{identifier}"
+            )
+    return plan.ended("still failing", f"{why}, so the variables were taken out again")
+
+
 def _worse(before: Report, after: Report, new_errors: Counter[str]) -> str:
     """What fails or breaks now that did not before, or nothing."""
     was = {result.code: result.status for result in before.results}
@@ -226,27 +254,9 @@ def _has_remedy(session: Session, collection: Collection, code: str, finding: Fi
     fix = session.registry.fix(finding.fix)
     if fix is None:
         return False
-    plan = _plan(fix, code, finding, collection)
+    plan = plan_of(fix, code, finding, collection)
     return not plan.refusal and plan.safety == "safe"
 
 
 def _paths(changes: Iterable[Change]) -> list[Path]:
-    return [change.path for change in changes if isinstance(change, (ReplaceFile, NewFile))]
-
-
-def diff_of(change: Change) -> str:
-    """A change as a person reads it: a unified diff for a file, a sentence for the rest."""
-    match change:
-        case ReplaceFile(path, before, after):
-            return "".join(unified(before, after, (f"a{path}", f"b{path}")))
-        case NewFile(path, content):
-            return "".join(unified(b"", content, ("/dev/null", f"b{path}")))
-        case NewLink(path, target):
-            return f"$ ln -s {shlex.quote(str(target))} {shlex.quote(str(path))}\n"
-        case SetVariable(name, value, why):
-            line = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-            return f"{line}\n# {why}\n"
-    said = describe(change)
-    if said["kind"] == "run_command":
-        return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"
-    return f"# {said['kind'].replace('_', ' ')}: {', '.join(said['roots'])}\n"
+    return [change.path for change in changes if isinstance(change, (ReplaceFile, NewFile, NewLink))]

@@ -77,11 +77,21 @@ class Repair:
 
 
 @dataclass(frozen=True)
+class EnvironmentFiles:
+    """The files of `--output-env DIR`: where they lie, what they hold, and as a diff what a plan would change."""
+
+    shell: str
+    runtime_env: str
+    variables: tuple[Mapping[str, Any], ...] = ()
+    diff: str = ""
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that was found out in one run.
 
     `not_asked` names for each path the rules that would judge it and were not selected. `repairs` is None for a check;
-    `applied` says whether they were carried out.
+    `applied` says whether they were carried out; `environment` are the files that were asked for.
     """
 
     target: Mapping[str, Any]
@@ -91,6 +101,7 @@ class Report:
     not_asked: Mapping[str, Iterable[str]] = field(default_factory=dict)
     repairs: tuple[Repair, ...] | None = None
     applied: bool = False
+    environment: EnvironmentFiles | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -172,6 +183,11 @@ def document(report: Report) -> dict[str, Any]:
         said["repairs"] = [
             {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs
         ]
+    if report.environment is not None:
+        said["environment"] = {
+            **asdict(report.environment),
+            "variables": [dict(one) for one in report.environment.variables],
+        }
     return said
 
 
@@ -209,6 +225,12 @@ def _finding(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def with_repairs(report: Report, repairs: Iterable[Repair], *, applied: bool) -> Report:
+def with_repairs(
+    report: Report,
+    repairs: Iterable[Repair],
+    *,
+    applied: bool,
+    environment: EnvironmentFiles | None = None,
+) -> Report:
     """The same report, with what became of the fixes."""
-    return replace(report, repairs=tuple(repairs), applied=applied)
+    return replace(report, repairs=tuple(repairs), applied=applied, environment=environment)

@@ -66,6 +66,10 @@ class Session:
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
         )
 
+    def within(self, environ: Mapping[str, str]) -> Session:
+        """The same session in another environment, as a job has it that is started there."""
+        return replace(self, machine=replace(self.machine, environ=environ), begun=[])
+
     def narrowed(self, codes: tuple[str, ...]) -> Session:
         """The same session, asking only for these rules."""
         return replace(self, selection=replace(self.selection, select=codes, ignore=()))

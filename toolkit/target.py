@@ -238,8 +238,13 @@ def journal_homes(target: Target) -> tuple[Path, Path]:
     return (target.prefix / ".verl-doctor" if is_environment else outside), outside
 
 
-def journal_home(target: Target, paths: Iterable[Path]) -> Path:
-    """The journal for changes to these paths: the environment's when all lie in it."""
+def journal_home(target: Target, paths: Iterable[Path], *, about_environment: bool = False) -> Path:
+    """The journal for changes to these paths: the environment's when all lie in it, or are `about_environment`.
+
+    What is about an environment that this user may not write into is journalled in the user's folder.
+    """
     inside, outside = journal_homes(target)
     prefix = Path(os.path.realpath(target.prefix))
+    if about_environment and os.access(prefix, os.W_OK):
+        return inside
     return inside if all(Path(os.path.realpath(path)).is_relative_to(prefix) for path in paths) else outside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._variables import places, subject
 from verl_doctor.checks.variable_misspelt import variable_misspelt
 from verl_doctor.checks.variable_removed import variable_removed
 from verl_doctor.checks.variable_unread import variable_unread
@@ -48,8 +48,15 @@ def test_one_finding_for_all_places() -> None:
     assert finding.evidence.found == f"{NAME}=1, {NAME}=0 in the command line and this shell"
 
 
-def test_what_is_set_in_the_shell_alone_is_not_for_a_fix() -> None:
+def test_what_is_set_in_the_shell_alone_is_for_a_fix_too() -> None:
     (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), launch())
+    assert (finding.location, finding.fix) == (None, "variable-removed")
+    assert subject(finding) == NAME
+
+
+def test_what_was_typed_before_a_command_is_not_for_a_fix() -> None:
+    typed = launch(Setting(NAME, "1", "the command line", 1))
+    (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables(), typed)
     assert (finding.location, finding.fix) == (None, None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fuzz.mutate import mutants
 
-from verl_doctor.toolkit import apply, config, factsfile, registry, repair
+from verl_doctor.toolkit import apply, config, factsfile, plan, registry
 from verl_doctor.toolkit.change import Fix, ReplaceFile
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.demo import build
@@ -138,9 +138,9 @@ def test_damaged_sources(miniature: Path, look: Callable[[], tuple[Session, Coll
 def _plans_parse(look: Callable[[], tuple[Session, Collection]], fixes: list[Fix], seed: int) -> None:
     session, collection = look()
     report = session.narrowed(tuple(fix.repairs for fix in fixes)).check(collection)
-    for plan in repair.plans(session, collection, report):
-        assert "the fix broke" not in plan.refusal, f"seed {seed}: {plan.refusal}"
-        for change in plan.changes:
+    for planned in plan.plans(session, collection, report):
+        assert "the fix broke" not in planned.refusal, f"seed {seed}: {planned.refusal}"
+        for change in planned.changes:
             assert isinstance(change, ReplaceFile)
             compile(change.after, str(change.path), "exec", dont_inherit=True)
 

@@ -10,7 +10,7 @@ from verl_doctor.checks.variable_misspelt import variable_misspelt as misspelt_r
 from verl_doctor.checks.variable_removed import variable_removed as removed_rule
 from verl_doctor.patches.variable_misspelt import variable_misspelt
 from verl_doctor.patches.variable_removed import variable_removed
-from verl_doctor.toolkit.change import Change, Fix, Refusal, ReplaceFile
+from verl_doctor.toolkit.change import Change, Fix, Refusal, ReplaceFile, SetVariable
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_sources import SourceFiles
@@ -24,20 +24,23 @@ from verl_doctor.toolkit.target import Target
 DEAD = VariableReaders((Reading("VLLM_USE_V1", "vllm"), Reading("VLLM_PROT", "vllm", near="VLLM_PORT")))
 
 
-def plan(rule: Check, fix: Fix, *files: Path) -> list[Change] | Refusal:
-    """Let the rule find, and the fix plan for its only finding."""
+def plan(rule: Check, fix: Fix, *files: Path, **shell: str) -> list[Change] | Refusal:
+    """Let the rule find, and the fix plan for its only finding, where the shell has these variables."""
     read = launch.collect(Target(Path("/p"), "--python", files=files), Machine(environ={}))
-    assert isinstance(read, Launch)
+    assert isinstance(read, Launch) == bool(files)
+    variables = Variables({name: value for name, value in shell.items() if value}, tuple(shell))
     known = {
         "readers": DEAD,
-        "variables": Variables(),
+        "variables": variables,
         "launch": read,
         "vllm": Absent(""),
         "packages": Absent(""),
     }
     (finding,) = rule.judge(**{need.parameter: known[need.parameter] for need in rule.needs})
     assert finding.fix == fix.id
-    return fix.plan(finding, launch=read, readers=DEAD, sources=SourceFiles(), marker=Marker())
+    return fix.plan(
+        finding, launch=read, readers=DEAD, variables=variables, sources=SourceFiles(), marker=Marker()
+    )
 
 
 def write(path: Path, text: str) -> Path:
@@ -77,6 +80,37 @@ def test_a_name_is_corrected(tmp_path: Path) -> None:
     assert change.after == (
         b"a\n# VLLM_PROT=1 \\  # verl-doctor: ENV102\nVLLM_PORT=1 \\\n  python -m verl.trainer.main_ppo a=1\n"
     )
+
+
+def test_what_the_shell_hands_on_is_unset() -> None:
+    changes = plan(removed_rule, variable_removed, VLLM_USE_V1="1")
+    assert isinstance(changes, list)
+    (change,) = changes
+    assert isinstance(change, SetVariable)
+    assert (change.name, change.value) == ("VLLM_USE_V1", None)
+    assert "has no effect" in change.why
+
+
+def test_the_file_and_the_shell_are_repaired_together(tmp_path: Path) -> None:
+    script = write(tmp_path / "run.sh", "export VLLM_USE_V1=1\npython -m verl.trainer.main_ppo a=1\n")
+    changes = plan(removed_rule, variable_removed, script, VLLM_USE_V1="0")
+    assert isinstance(changes, list)
+    assert [type(change) for change in changes] == [ReplaceFile, SetVariable]
+
+
+def test_what_the_shell_hands_on_under_a_wrong_name_gets_the_right_one() -> None:
+    changes = plan(misspelt_rule, variable_misspelt, VLLM_PROT="80")
+    assert isinstance(changes, list)
+    assert [(one.name, one.value) for one in changes if isinstance(one, SetVariable)] == [
+        ("VLLM_PORT", "80"),
+        ("VLLM_PROT", None),
+    ]
+
+
+def test_a_value_that_was_not_read_is_not_renamed() -> None:
+    refusal = plan(misspelt_rule, variable_misspelt, VLLM_PROT="")
+    assert isinstance(refusal, Refusal)
+    assert "may be a secret" in refusal.reason
 
 
 @pytest.mark.parametrize(
