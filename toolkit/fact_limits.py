@@ -21,7 +21,7 @@ __all__ = ["ControlGroups", "Group", "HostLimits", "Limit", "Limits", "host_limi
 
 # In any user namespace but the first one, root counts as anybody else.
 _FIRST_NAMESPACE = ["0", "0", "4294967295"]
-_SYS_ADMIN, _SYS_RESOURCE = 21, 24  # capabilities(7)
+_IPC_LOCK, _SYS_ADMIN, _SYS_RESOURCE = 14, 21, 24  # capabilities(7)
 _ALL_TASKS = re.compile(r"\S+ \S+ \S+ \d+/(\d+)")
 _RAYLETS_CPUS = re.compile(r"--static_resource_list=(?:.*,)?CPU,(\d+(?:\.\d+)?)")
 
@@ -40,7 +40,7 @@ class Limits:
 
     `allowed` is the number of CPUs in its affinity. `processes` counts all processes and threads of its user,
     and `exempt` says that the kernel does not hold it to that: it is root. `locked` and `addresses` are in
-    bytes. `told` are the CPUs that a raylet was given to hand out.
+    bytes; `may_lock` says that it is not held to the former. `told` are the CPUs that a raylet was given to hand out.
     """
 
     pid: int = 0
@@ -49,6 +49,7 @@ class Limits:
     processes: Limit | None = None
     exempt: bool = False
     locked: Limit | None = None
+    may_lock: bool = False
     addresses: Limit | None = None
     groups: ControlGroups = field(default_factory=ControlGroups)
     told: float | None = None
@@ -116,18 +117,21 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
     process = str(pid) if pid else "self"
     rows = dict(_rows(machine.read(f"/proc/{process}/limits") or ""))
     status = _status(machine.read(f"/proc/{process}/status") or "")
-    told = (
-        _RAYLETS_CPUS.search((machine.read(f"/proc/{process}/cmdline") or "").replace("\0", " "))
-        if pid
-        else None
-    )
+    first = (machine.read(f"/proc/{process}/uid_map") or "0 0 4294967295").split() == _FIRST_NAMESPACE
+    # Asked of the first user namespace: a container with users of its own has no powers that count.
+    powers = _bits(status.get("CapEff", "")) if first else 0
+    command = (machine.read(f"/proc/{process}/cmdline") or "").replace("\0", " ") if pid else ""
+    told = _RAYLETS_CPUS.search(command)
     return Limits(
         pid,
         allowed=count_of_list(status.get("Cpus_allowed_list", "")),
         files=rows.get("Max open files"),
         processes=rows.get("Max processes"),
-        exempt=_is_exempt(machine, process, status),
+        # fork() passes over the limit for root and with two capabilities (kernel/fork.c, copy_process).
+        exempt=bool(powers & (1 << _SYS_ADMIN | 1 << _SYS_RESOURCE))
+        or (first and status.get("Uid", "").split()[:1] == ["0"]),
         locked=rows.get("Max locked memory"),
+        may_lock=bool(powers & 1 << _IPC_LOCK),
         addresses=rows.get("Max address space"),
         groups=control_groups(machine, process),
         told=float(told[1]) if told else None,
@@ -151,18 +155,8 @@ def _status(text: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-def _is_exempt(machine: Machine, process: str, status: dict[str, str]) -> bool:
-    """Whether fork() passes over RLIMIT_NPROC: for root, and with two capabilities (kernel/fork.c, copy_process).
-
-    Both are asked of the first user namespace, so a container with users of its own is held to the limit.
-    """
-    if (machine.read(f"/proc/{process}/uid_map") or "0 0 4294967295").split() != _FIRST_NAMESPACE:
-        return False
-    effective = status.get("CapEff", "")
-    powers = int(effective, 16) if re.fullmatch(r"[0-9a-f]+", effective) else 0
-    return status.get("Uid", "").split()[:1] == ["0"] or bool(
-        powers >> _SYS_ADMIN & 1 or powers >> _SYS_RESOURCE & 1
-    )
+def _bits(text: str) -> int:
+    return int(text, 16) if re.fullmatch(r"[0-9a-f]+", text) else 0
 
 
 def _online(machine: Machine) -> int | None:

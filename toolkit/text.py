@@ -53,3 +53,12 @@ def listed(words: Iterable[str], most: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Say a number with its noun: "1 failure", "3 failures"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def in_bytes(amount: float) -> str:
+    """An amount of bytes with three digits, in binary units: "64.0 MiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.0f} TiB" if amount >= 100 else f"{amount:.1f} TiB"

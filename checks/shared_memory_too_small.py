@@ -1,0 +1,102 @@
+"""HOST105: there is too little shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._limits import GPUS, an_h200_node, gpus, number_of, where_a_job_runs
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.fact_shared_memory import SharedMemory
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted, in_bytes
+
+# vllm/distributed/device_communicators/shm_broadcast.py: ten chunks of 24 MiB; newer ones refuse when one such queue does not fit.
+_QUEUE = 252 << 20
+# An estimate: 1 GB is what helps on eight H100 (pytorch/torchtitan#853); a segment is 9.6 to 33 MB (NVIDIA/nccl#290, #342).
+_NCCL_A_GPU = 128 << 20
+# ray/_private/ray_constants.py: the store has 30 % of the memory, and goes to the temporary folder where it does not fit.
+_STORE_PART, _STORE_LARGE = 0.3, 10 * 10**9
+_WORTH_A_HINT = 0.25
+
+
+def _example(shm: SharedMemory, number: int = 8, *start: RayStart) -> tuple[object, ...]:
+    return shm, gpus(number), asked()[0], RayStarts(start), an_h200_node()
+
+
+_DOCKER = SharedMemory(64 << 20, 64 << 20)
+
+
+@check(
+    "HOST105",
+    severity="error",
+    applies=where_a_job_runs,
+    examples=[
+        Example("half of the memory, as Linux makes it", _example(SharedMemory(125 << 30, 125 << 30))),
+        Example("no GPU here", _example(_DOCKER, 0)),
+        Example("room for all but a huge store", _example(SharedMemory(16 << 30, 16 << 30))),
+        Example("the store is told to be small", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
+        Example("Docker's default", _example(_DOCKER), "has 64.0 MiB left"),
+        Example("enough for NCCL, and not for Ray's store", _example(SharedMemory(4 << 30, 4 << 30)), "Ray's object store does not fit"),
+        Example("full of what crashed jobs left", _example(SharedMemory(64 << 30, 20 << 30, 812, 40 << 30)), "812 segments that nobody holds open"),
+    ],
+)  # fmt: skip
+def shared_memory_too_small(
+    shm: SharedMemory,
+    resources: Resources,
+    configuration: Configuration | Unknown,
+    starts: RayStarts | Unknown,
+) -> Iterator[Finding]:
+    """There is too little shared memory.
+
+    ## Why it matters
+
+    NCCL and the queues between vLLM's processes live in /dev/shm: `Error while creating shared memory segment ... No space left on
+    device`, `Insufficient space in /dev/shm`, or `Bus error`. Docker gives 64 MB unless it is told otherwise. Ray's object
+    store goes to the temporary folder where it does not fit: every batch then passes through a disk.
+
+    ## How to fix
+
+    `docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` on /dev/shm; as root
+    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. Files that crashed jobs
+    left may be removed when nothing runs.
+    """
+    number = number_of(configuration, GPUS) or len(resources.gpus or ())
+    need = _QUEUE + (_NCCL_A_GPU * number if number > 1 else 0)
+    store = 0
+    if resources.memory and not (isinstance(starts, RayStarts) and starts.gives("object-store-memory")):
+        store = int(min(resources.memory * _STORE_PART, _STORE_LARGE))
+    stale = (
+        f"; {counted(shm.stale, 'segment')} that nobody holds any more take {in_bytes(shm.stale_bytes)} of it"
+        if shm.stale and shm.stale_bytes
+        else ""
+    )
+    evidence = Evidence(
+        found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}{stale}",
+        wanted=f"{in_bytes(need)} for {counted(number, 'GPU')}, and {in_bytes(store)} for Ray's object store",
+        read_from="/dev/shm",
+    )
+    larger = f"give it {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or remount it"
+    if shm.free < need:
+        yield Finding(
+            f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}{stale}",
+            evidence,
+            remedy=larger,
+        )
+    elif shm.free < store:
+        yield Finding(
+            f"Ray's object store does not fit into /dev/shm and goes to a disk{stale}",
+            evidence,
+            remedy=larger,
+            severity="warning",
+        )
+    elif shm.stale and (shm.stale_bytes or 0) > _WORTH_A_HINT * shm.size:
+        yield Finding(
+            f"/dev/shm holds {counted(shm.stale, 'segment')} that nobody holds open, {in_bytes(shm.stale_bytes or 0)}",
+            evidence,
+            remedy="remove them when no job runs here, in no other container that shares /dev/shm either",
+            severity="info",
+        )

@@ -1,0 +1,50 @@
+"""HOST107: Ray's sessions lie on a file system that other machines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._folders import named, roomy
+from verl_doctor.checks._limits import an_h200_node, gpus, where_a_job_runs
+from verl_doctor.toolkit.fact_folders import Folder, Folders
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+
+def _example(folder: Folder, number: int = 8) -> tuple[object, ...]:
+    return Folders((folder,)), gpus(number), an_h200_node()
+
+
+@check(
+    "HOST107",
+    severity="warning",
+    applies=where_a_job_runs,
+    examples=[
+        Example("a local disk", _example(roomy())),
+        Example("temporary files of others there", _example(roomy("temporary files", "/home/me/tmp", kind="nfs4", shared=True))),
+        Example("no GPU here", _example(roomy(path="/home/me/ray", kind="nfs4", shared=True), 0)),
+        Example("NFS", _example(roomy(path="/home/me/tmp/ray", given_by="TMPDIR of this shell", kind="nfs4", shared=True)), "lies on nfs4"),
+    ],
+)  # fmt: skip
+def temporary_folder_shared(folders: Folders) -> Iterator[Finding]:
+    """Ray's sessions lie on a file system that other machines share.
+
+    ## Why it matters
+
+    Ray's processes speak through sockets in that folder, which another machine cannot use: `Could not connect to socket
+    .../sockets/raylet.1` (verl-project/verl#158), and all nodes write `session_latest` and `ray_current_cluster` over each other's. Every
+    log line and every spilled object goes over the network.
+
+    ## How to fix
+
+    RAY_TMPDIR=/tmp, or another short path on a disk of the node, set before Ray starts on every node; or `ray start --temp-dir`.
+    """
+    for folder in folders.of("Ray's sessions"):
+        if folder.shared:
+            yield Finding(
+                f"{named(folder)} lies on {folder.kind}, which other machines see too",
+                Evidence(
+                    found=folder.kind, wanted="a disk of this machine", read_from="/proc/self/mountinfo"
+                ),
+                remedy="set RAY_TMPDIR to a short path on a local disk, before Ray starts",
+                fix="short-ray-folder",
+            )

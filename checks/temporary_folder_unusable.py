@@ -1,0 +1,58 @@
+"""HOST109: a temporary folder cannot be written, or nothing in it can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._folders import named, roomy
+from verl_doctor.checks._limits import an_h200_node, gpus, where_a_job_runs
+from verl_doctor.toolkit.fact_folders import Folder, Folders
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+
+def _example(*folders: Folder, number: int = 8) -> tuple[object, ...]:
+    return Folders(folders), gpus(number), an_h200_node()
+
+
+@check(
+    "HOST109",
+    severity="error",
+    applies=where_a_job_runs,
+    examples=[
+        Example("writable", _example(roomy(), roomy("temporary files", "/tmp"))),
+        Example("Ray runs nothing from its sessions", _example(roomy(runnable=False))),
+        Example("another user's raylet made it", _example(roomy(writable=False)), "this user may not write into /tmp/ray"),
+        Example("noexec", _example(roomy("temporary files", "/tmp", runnable=False)), "noexec"),
+    ],
+)  # fmt: skip
+def temporary_folder_unusable(folders: Folders) -> Iterator[Finding]:
+    """A temporary folder cannot be written, or nothing in it can be run.
+
+    ## Why it matters
+
+    Ray stops with `Permission denied` where another user made its folder. Where the disk is mounted with `noexec`, what
+    Triton and torch.compile build in TMPDIR cannot be loaded: `failed to map segment from shared object`.
+
+    ## How to fix
+
+    Set RAY_TMPDIR and TMPDIR to a folder of one's own on a local disk that is mounted without `noexec`, before Ray starts.
+    """
+    for folder in folders.folders:
+        if not folder.writable:
+            yield Finding(
+                f"this user may not write into {named(folder)}",
+                Evidence(
+                    found="no permission to write",
+                    wanted="a folder of this user's own",
+                    read_from=folder.path,
+                ),
+                remedy="set RAY_TMPDIR to a short path of your own, before Ray starts",
+                fix="short-ray-folder" if folder.use == "Ray's sessions" else None,
+            )
+        elif not folder.runnable and folder.use == "temporary files":
+            yield Finding(
+                f"{named(folder)} is mounted with noexec: compiled kernels there cannot be loaded",
+                Evidence(found="noexec", wanted="a mount without it", read_from="/proc/self/mountinfo"),
+                remedy="set TMPDIR to a folder on another local disk",
+                severity="warning",
+            )

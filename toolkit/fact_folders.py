@@ -1,0 +1,174 @@
+"""Where the job keeps what is temporary: Ray's sessions with their sockets and spilled objects, and everybody's temporary files.
+
+Ray takes --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it (ray/_common/utils.py, earlier
+ray/_private/utils.py: get_default_system_temp_dir). Everybody else takes TMPDIR or /tmp.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
+from typing import Literal
+
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_processes import Processes
+from verl_doctor.toolkit.fact_ray_start import RayStarts
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.file_systems import file_system_of
+from verl_doctor.toolkit.machine import Machine
+
+Use = Literal["Ray's sessions", "temporary files"]
+
+_RAYLETS_FOLDER = re.compile(r"--temp[-_]dir=(\S+)")
+_DEFAULT = "/tmp"  # noqa: S108 - it is looked at, not written to
+_KEY = "ray_kwargs.ray_init._temp_dir"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One folder, and the file system that holds it or will hold it.
+
+    `given_by` says who chose it, "" when nobody did. `size` and `free`, as far as this user may fill it, are in bytes;
+    `inodes` is None where a file system makes them as it needs them. `shared`: other machines may see the same
+    files. `runnable`: programs and libraries in it may be run (no `noexec`). `in_use`: a raylet has it.
+    """
+
+    use: Use
+    path: str
+    given_by: str = ""
+    size: int | None = None
+    free: int | None = None
+    inodes: int | None = None
+    inodes_free: int | None = None
+    kind: str = ""
+    shared: bool = False
+    runnable: bool = True
+    writable: bool = True
+    in_use: bool = False
+
+    @property
+    def full(self) -> float | None:
+        """The part of the space that is taken, 0 to 1."""
+        return None if not self.size or self.free is None else 1 - self.free / self.size
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders of the job on this machine, and a `spare` one with a short path that Ray could have instead."""
+
+    folders: tuple[Folder, ...] = ()
+    spare: Folder | None = None
+
+    def of(self, use: Use) -> tuple[Folder, ...]:
+        """Those for one use."""
+        return tuple(folder for folder in self.folders if folder.use == use)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A path that somebody chose, and who. It may hold variables that are not known."""
+
+    path: str
+    given_by: str
+
+
+@collector()
+def folders(
+    machine: Machine,
+    processes: Processes | Unknown,
+    launch: Launch | Unknown,
+    starts: RayStarts | Unknown,
+    configuration: Configuration | Unknown,
+) -> Folders:
+    """Look at the folders that the running raylets have, or else at those that a job started from here would get."""
+    running = list(_of_raylets(machine, processes))
+    temporary = _variable("TMPDIR", machine, launch) or Choice(_DEFAULT, "")
+    named = _ray_would_take(machine, launch, starts, configuration)
+    known = running or [named or Choice(_below(temporary.path), temporary.given_by)]
+    found = [
+        *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in known),
+        _folder(machine, "temporary files", temporary),
+    ]
+    spare = _folder(machine, "Ray's sessions", Choice(f"{_DEFAULT}/ray-{os.getuid()}", ""))
+    return Folders(tuple(folder for folder in found if "$" not in folder.path), spare)
+
+
+def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Choice]:
+    raylets = () if isinstance(processes, Unknown) else processes.of("raylet")
+    for raylet in raylets:
+        command = machine.read(f"/proc/{raylet.pid}/cmdline") if raylet.mine else None
+        if match := _RAYLETS_FOLDER.search((command or "").replace("\0", " ")):
+            yield Choice(match[1], f"the raylet (process {raylet.pid})")
+
+
+def _ray_would_take(
+    machine: Machine,
+    launch: Launch | Unknown,
+    starts: RayStarts | Unknown,
+    configuration: Configuration | Unknown,
+) -> Choice | None:
+    """The folder that is named for Ray alone."""
+    for start in () if isinstance(starts, Unknown) else starts.commands:
+        if path := start.options.get("temp-dir"):
+            return Choice(_expanded(path, machine), f"{start.path}:{start.line}")
+    if not isinstance(configuration, Unknown) and isinstance(path := configuration.get(_KEY), str):
+        return Choice(path, _KEY)
+    named = _variable("RAY_TMPDIR", machine, launch)
+    return Choice(_below(named.path), named.given_by) if named else None
+
+
+def _variable(name: str, machine: Machine, launch: Launch | Unknown) -> Choice | None:
+    """The value that the launch script gives to a variable, or the shell."""
+    for setting in () if isinstance(launch, Unknown) else reversed(launch.settings):
+        if setting.name == name and setting.value and not setting.removed and not setting.conditional:
+            return Choice(setting.value, f"{name} in {setting.path}:{setting.line}")
+    value = machine.environ.get(name)
+    return Choice(value, f"{name} of this shell") if value else None
+
+
+def _below(path: str) -> str:
+    return os.path.join(path, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
+
+
+def _expanded(path: str, machine: Machine) -> str:
+    """With the user's own variables; others stay as they are written."""
+    path = Template(path).safe_substitute(machine.environ)
+    return path.replace("~", machine.environ.get("HOME", "~"), 1) if path.startswith("~/") else path
+
+
+def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False) -> Folder:
+    there = _nearest(machine, choice.path)
+    mount = file_system_of(machine, choice.path)
+    about = Folder(
+        use,
+        choice.path,
+        choice.given_by,
+        kind=mount.kind if mount else "",
+        shared=mount is not None and mount.shared,
+        runnable=mount is None or "noexec" not in mount.options,
+        writable=os.access(there, os.W_OK | os.X_OK),
+        in_use=in_use,
+    )
+    try:
+        space = os.statvfs(there)
+    except OSError:
+        return about
+    inodes = (space.f_files, space.f_favail) if space.f_files else (None, None)
+    return replace(
+        about,
+        size=space.f_blocks * space.f_frsize,
+        free=space.f_bavail * space.f_frsize,
+        inodes=inodes[0],
+        inodes_free=inodes[1],
+    )
+
+
+def _nearest(machine: Machine, path: str) -> Path:
+    """The folder, or the nearest above it that is there."""
+    place = machine.at(path)
+    return next(folder for folder in (place, *place.parents) if folder.is_dir())
