@@ -81,7 +81,7 @@ def file_systems(machine: Machine) -> Iterator[FileSystem]:
             own = fields[5].split(",")
             options = (*own, *(rest[2].split(",") if len(rest) > 2 else ()))
             yield FileSystem(
-                _plain(fields[4]), rest[0], _plain(rest[1]), "ro" in own, _plain(fields[3]), options
+                _plain(fields[4]), rest[0], _plain(rest[1]), "ro" in options, _plain(fields[3]), options
             )
 
 

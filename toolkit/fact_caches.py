@@ -1,0 +1,183 @@
+"""The folders in which the packages of a job keep what they compile or download, and the file systems below them.
+
+Each package has a variable for it and a default below the home or the temporary folder, as of 2026-11: vllm/envs.py,
+torch/_inductor/runtime/cache_dir_utils.py, torch/utils/cpp_extension.py, triton/knobs.py, flashinfer/jit/env.py,
+huggingface_hub/constants.py, and CUDA's programming guide for CUDA_CACHE_PATH.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.file_systems import FileSystem, file_system_of
+from verl_doctor.toolkit.machine import Machine
+
+_IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_BELOW = {"FLASHINFER_WORKSPACE_BASE": "/.cache/flashinfer"}
+# Where administrators mount a node's own disk. Below it each user needs a folder that may be written.
+_LOCAL = (
+    "/scratch",
+    "/local_scratch",
+    "/localscratch",
+    "/local",
+    "/raid",
+    "/mnt/local",
+    "/mnt/nvme",
+    "/nvme",
+    "/var/tmp",  # noqa: S108
+    "/tmp",  # noqa: S108
+)
+
+
+@dataclass(frozen=True)
+class CacheFolder:
+    """One cache: `variable` moves it, `told_by` is the one that did, "" for the default.
+
+    `writable` says that this user may write there, or make the folder. `kind` is that of the file system ("nfs4"), "" when
+    it is not known; `shared` that other machines may see the same files, `is_root` that the whole system lies on it.
+    `read_only` and `no_programs` (noexec) are options of the mount. `free` is in bytes, `files` how many more can be made;
+    None when the file system does not say.
+    """
+
+    holds: str
+    variable: str
+    path: str
+    told_by: str = ""
+    writable: bool = True
+    mounted_on: str = ""
+    kind: str = ""
+    shared: bool = False
+    is_root: bool = False
+    read_only: bool = False
+    no_programs: bool = False
+    free: int | None = None
+    files: int | None = None
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The caches of the packages that are installed.
+
+    `local` is a folder for this user on that disk of the node which has the most room, "" when none can be written.
+    """
+
+    folders: tuple[CacheFolder, ...]
+    local: str = ""
+
+
+@collector()
+def caches(
+    machine: Machine, packages: Packages, variables: JobVariables, resources: Resources
+) -> Caches | Unknown:
+    """Work out each folder as its package does, and ask the kernel about it."""
+    if not resources.gpus:
+        return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
+    home = variables.get("HOME") or machine.environ.get("HOME", "")
+    if not home:
+        return Unknown("HOME is not set, so that it cannot be told where the caches lie")
+    found = _folders(machine, packages, variables, home)
+    folders = tuple(_described(machine, *one) for one in found)
+    if not folders:
+        return Absent("no package that keeps a cache is installed in this environment")
+    disk = _most_room(machine)
+    return Caches(folders, f"{disk}/verl-caches-{_user(machine)}" if disk else "")
+
+
+def _folders(
+    machine: Machine, packages: Packages, variables: JobVariables, home: str
+) -> Iterator[tuple[str, str, str, str]]:
+    """What a cache holds, its variable, its folder, and the variable that told it."""
+    general = variables.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    temporary = variables.get("TMPDIR") or "/tmp"  # noqa: S108 - the default of tempfile
+    triton = variables.get("TRITON_HOME") or home
+    known = (
+        ("vllm", "vLLM's compiled models", "VLLM_CACHE_ROOT", f"{general}/vllm"),
+        (
+            "torch",
+            "torch.compile's kernels",
+            "TORCHINDUCTOR_CACHE_DIR",
+            f"{temporary}/torchinductor_{_user(machine)}",
+        ),
+        ("torch", "torch's C++ extensions", "TORCH_EXTENSIONS_DIR", f"{general}/torch_extensions"),
+        ("triton", "Triton's kernels", "TRITON_CACHE_DIR", f"{triton}/.triton/cache"),
+        ("flashinfer-python", "FlashInfer's kernels", "FLASHINFER_WORKSPACE_BASE", home),
+        ("huggingface-hub", "models and data of Hugging Face", "HF_HOME", f"{general}/huggingface"),
+    )
+    for package, holds, variable, default in known:
+        if packages.get(package, f"{package}-cpu") and variable not in variables.untold:
+            told = variables.get(variable)
+            path = re.sub(r"^~(?=/|$)", home, told) or default
+            yield holds, variable, path + _BELOW.get(variable, ""), variable if told else ""
+
+
+def _user(machine: Machine) -> str:
+    names = (machine.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
+    return next(filter(None, names), None) or getpass.getuser()
+
+
+def _described(machine: Machine, holds: str, variable: str, path: str, told_by: str) -> CacheFolder:
+    there = _nearest(machine, path)
+    mount = file_system_of(machine, path)
+    free, files = _room(there)
+    return CacheFolder(
+        holds=holds,
+        variable=variable,
+        path=path,
+        told_by=told_by,
+        writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
+        mounted_on=mount.mounted_on if mount else "",
+        kind=mount.kind if mount else "",
+        shared=mount.shared if mount else False,
+        is_root=mount is not None and mount.mounted_on == "/",
+        read_only=mount.read_only if mount else False,
+        no_programs=mount is not None and "noexec" in mount.options,
+        free=free,
+        files=files,
+    )
+
+
+def _nearest(machine: Machine, path: str) -> Path:
+    """The folder, or the one in which the first missing folder above it would be made."""
+    place = machine.at(path)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return place
+
+
+def _room(folder: Path) -> tuple[int | None, int | None]:
+    """Free bytes and files. A file system that makes files as it needs them says that it has none at all."""
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return None, None
+    return state.f_bavail * state.f_frsize, state.f_favail if state.f_files else None
+
+
+def _most_room(machine: Machine) -> str:
+    """The folder of a disk of this node in which this user may write, and that has the most room."""
+    rooms = {}
+    for path in _LOCAL:
+        folder = machine.at(path)
+        mount = file_system_of(machine, path)
+        if (
+            mount is not None
+            and _is_own_disk(mount)
+            and folder.is_dir()
+            and os.access(folder, os.W_OK | os.X_OK)
+        ):
+            rooms[path] = _room(folder)[0] or 0
+    return max(rooms, key=lambda path: rooms[path], default="")
+
+
+def _is_own_disk(mount: FileSystem) -> bool:
+    """Whether other machines see nothing of it, it is no memory, and compiled code can be loaded from it."""
+    return not (mount.shared or mount.kind in _IN_MEMORY or mount.read_only or "noexec" in mount.options)
