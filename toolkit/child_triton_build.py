@@ -85,7 +85,7 @@ def run(command: list[str]) -> tuple[int, str]:
         text=True,
         errors="replace",
     )
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout or f"it said nothing (exit code {done.returncode})"
 
 
 def text_of(path: str) -> str:
