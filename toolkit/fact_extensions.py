@@ -32,6 +32,7 @@ _TELLING = re.compile(
     r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
     r"|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
 )
+_CUDA = re.compile(r"lib(?:cu[a-z]|c10_cuda|torch_cuda|nccl|nvrtc|nvJitLink|nvshmem)")
 # The driver's own libraries: a machine without a GPU has none, and which one is loaded is the subject of other rules.
 _DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
 _DRIVER_SYMBOL = re.compile(r"cu[A-Z]|nvml[A-Z]")
@@ -85,8 +86,8 @@ class MissingVersion:
 class Extension:
     """A compiled file of a package, and what keeps it from being loaded.
 
-    `machine` is the processor that it is for. `missing_symbols` are the first of `symbols_missing`. `cuda_runtimes` are
-    the CUDA runtime libraries that it names itself. `built_for_torch` is the version that its package says it was built for,
+    `machine` is the processor that it is for. `missing_symbols` are the first of `symbols_missing`. `cuda`: it needs
+    a library of CUDA or of torch's part for CUDA, and `cuda_runtimes` are the runtime libraries that it names itself. `built_for_torch` is the version that its package says it was built for,
     "" when it says none, and `before_torch` says that it was installed before the torch that is there now. `instead` is
     a file of the same package that can be loaded and is the same but for the CUDA, the processor or the FFmpeg that it is for.
     """
@@ -97,6 +98,7 @@ class Extension:
     machine: str = ""
     problem: str = ""
     uses_torch: bool = False
+    cuda: bool = False
     cuda_runtimes: tuple[str, ...] = ()
     missing_libraries: tuple[MissingLibrary, ...] = ()
     missing_symbols: tuple[MissingSymbol, ...] = ()
@@ -186,6 +188,7 @@ class _Survey:
             "machine": header.machine,
             "problem": header.problem,
             "uses_torch": any(name.startswith(("libtorch", "libc10")) for name in telling),
+            "cuda": any(_CUDA.match(name) for name in telling),
             "cuda_runtimes": tuple(name for name in telling if name.startswith("libcudart.so")),
             "missing_versions": versions,
             "built_for_torch": _built_for(distribution),
