@@ -8,17 +8,15 @@ huggingface_hub/constants.py, and CUDA's programming guide for CUDA_CACHE_PATH.
 from __future__ import annotations
 
 import getpass
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.file_systems import FileSystem, file_system_of
+from verl_doctor.toolkit.file_systems import FileSystem, file_system_of, may_write, nearest, space_of
 from verl_doctor.toolkit.machine import Machine
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
@@ -125,56 +123,33 @@ def _user(machine: Machine) -> str:
 
 
 def _described(machine: Machine, holds: str, variable: str, path: str, told_by: str) -> CacheFolder:
-    there = _nearest(machine, path)
+    there = nearest(machine, path)
     mount = file_system_of(machine, path)
-    free, files = _room(there)
+    space = space_of(there)
     return CacheFolder(
         holds=holds,
         variable=variable,
         path=path,
         told_by=told_by,
-        writable=there.is_dir() and os.access(there, os.W_OK | os.X_OK),
+        writable=may_write(there),
         mounted_on=mount.mounted_on if mount else "",
         kind=mount.kind if mount else "",
         shared=mount.shared if mount else False,
         is_root=mount is not None and mount.mounted_on == "/",
         read_only=mount.read_only if mount else False,
         no_programs=mount is not None and "noexec" in mount.options,
-        free=free,
-        files=files,
+        free=space.free if space else None,
+        files=space.inodes_free if space else None,
     )
-
-
-def _nearest(machine: Machine, path: str) -> Path:
-    """The folder, or the one in which the first missing folder above it would be made."""
-    place = machine.at(path)
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    return place
-
-
-def _room(folder: Path) -> tuple[int | None, int | None]:
-    """Free bytes and files. A file system that makes files as it needs them says that it has none at all."""
-    try:
-        state = os.statvfs(folder)
-    except OSError:
-        return None, None
-    return state.f_bavail * state.f_frsize, state.f_favail if state.f_files else None
 
 
 def _most_room(machine: Machine) -> str:
     """The folder of a disk of this node in which this user may write, and that has the most room."""
     rooms = {}
     for path in _LOCAL:
-        folder = machine.at(path)
-        mount = file_system_of(machine, path)
-        if (
-            mount is not None
-            and _is_own_disk(mount)
-            and folder.is_dir()
-            and os.access(folder, os.W_OK | os.X_OK)
-        ):
-            rooms[path] = _room(folder)[0] or 0
+        folder, mount = machine.at(path), file_system_of(machine, path)
+        if mount is not None and _is_own_disk(mount) and may_write(folder) and (space := space_of(folder)):
+            rooms[path] = space.free
     return max(rooms, key=lambda path: rooms[path], default="")
 
 

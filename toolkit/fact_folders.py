@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from string import Template
 from typing import Literal
 
@@ -19,7 +18,7 @@ from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.file_systems import file_system_of
+from verl_doctor.toolkit.file_systems import file_system_of, may_write, nearest, space_of
 from verl_doctor.toolkit.machine import Machine
 
 Use = Literal["Ray's sessions", "temporary files"]
@@ -142,7 +141,7 @@ def _expanded(path: str, machine: Machine) -> str:
 
 
 def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False) -> Folder:
-    there = _nearest(machine, choice.path)
+    there = nearest(machine, choice.path)
     mount = file_system_of(machine, choice.path)
     about = Folder(
         use,
@@ -151,24 +150,16 @@ def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False)
         kind=mount.kind if mount else "",
         shared=mount is not None and mount.shared,
         runnable=mount is None or "noexec" not in mount.options,
-        writable=os.access(there, os.W_OK | os.X_OK),
+        writable=may_write(there),
         in_use=in_use,
     )
-    try:
-        space = os.statvfs(there)
-    except OSError:
+    space = space_of(there)
+    if space is None:
         return about
-    inodes = (space.f_files, space.f_favail) if space.f_files else (None, None)
     return replace(
         about,
-        size=space.f_blocks * space.f_frsize,
-        free=space.f_bavail * space.f_frsize,
-        inodes=inodes[0],
-        inodes_free=inodes[1],
+        size=space.size,
+        free=space.free,
+        inodes=space.inodes,
+        inodes_free=space.inodes_free,
     )
-
-
-def _nearest(machine: Machine, path: str) -> Path:
-    """The folder, or the nearest above it that is there."""
-    place = machine.at(path)
-    return next(folder for folder in (place, *place.parents) if folder.is_dir())

@@ -60,6 +60,40 @@ class FileSystem:
         return self.kind in _SHARED or _SHARED_FUSE.fullmatch(self.kind) is not None
 
 
+@dataclass(frozen=True)
+class Space:
+    """The room of a file system, in bytes, of which `free` is what this user may fill.
+
+    `inodes`, and of them `inodes_free`, are None where a file system makes them as it needs them.
+    """
+
+    size: int
+    free: int
+    inodes: int | None = None
+    inodes_free: int | None = None
+
+
+def space_of(place: Path) -> Space | None:
+    """The room of the file system that holds a file or folder; None when it does not say."""
+    try:
+        state = os.statvfs(place)
+    except OSError:
+        return None
+    inodes = (state.f_files, state.f_favail) if state.f_files else (None, None)
+    return Space(state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize, *inodes)
+
+
+def nearest(machine: Machine, path: str) -> Path:
+    """What lies at a path of the machine, or at the nearest one above it where something does."""
+    place = machine.at(path)
+    return next(part for part in (place, *place.parents) if part.exists())
+
+
+def may_write(place: Path) -> bool:
+    """Whether it is a folder in which this user may make files and folders."""
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+
+
 def file_system_of(machine: Machine, path: str) -> FileSystem | None:
     """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts."""
     real = os.path.realpath(path) if machine.root == Path("/") else path

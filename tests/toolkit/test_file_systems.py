@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.file_systems import FileSystem, file_system_of, file_systems
+from verl_doctor.toolkit.file_systems import (
+    FileSystem,
+    file_system_of,
+    file_systems,
+    may_write,
+    nearest,
+    space_of,
+)
 from verl_doctor.toolkit.machine import Machine
 
 NODE = r"""
@@ -96,3 +103,19 @@ def test_of_this_machine() -> None:
     found = file_system_of(Machine(environ={}), "/proc/self")
     assert found is not None
     assert found.kind == "proc"
+
+
+def test_the_room_below_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
+    here = Machine(environ={}, root=tmp_path)
+    (tmp_path / "a").mkdir()
+    assert nearest(here, "/a/b/c") == tmp_path / "a"
+    assert may_write(nearest(here, "/a/b/c"))
+    space = space_of(tmp_path / "a")
+    assert space is not None
+    assert 0 <= space.free <= space.size
+    assert space_of(tmp_path / "b") is None
+
+
+def test_a_file_is_no_folder_to_write_in(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    assert not may_write(nearest(Machine(environ={}, root=tmp_path), "/a/b"))
