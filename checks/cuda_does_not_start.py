@@ -19,7 +19,7 @@ _UNLOADABLE = CudaInit(CudaAnswer(said="libcuda.so.1: undefined symbol: x"))
 
 @check(
     "CUDA104",
-    requires={"CUDA101", "CUDA102", "CUDA103"},
+    requires={"CUDA101", "CUDA102", "CUDA103", "CUDA140", "CUDA147", "CUDA152"},
     examples=[
         Example("it works", (CudaInit(WORKS),)),
         Example("it works with the GPUs that are left visible", (CudaInit(WORKS, "0,1"),)),

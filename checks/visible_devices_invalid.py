@@ -15,7 +15,7 @@ _FOUR = node(*map(healthy, range(4)))
 
 
 def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
-    return VisibleDevices(left, (Choice(value, left, **changes),))  # type: ignore[arg-type]
+    return VisibleDevices(left, Choice(value, left, **changes))  # type: ignore[arg-type]
 
 
 @check(
@@ -28,7 +28,8 @@ def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
         Example("a GPU of another machine", (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")), "names no GPU of this machine"),
         Example("one twice", (_FOUR, _set("0,0", repeated="0")), "'0' stands there twice"),
         Example("empty", (_FOUR, _set("")), "is empty: CUDA shows no GPU"),
-        Example("in a script", (_FOUR, VisibleDevices((0,), (Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4),))), "CUDA shows 1 GPU"),
+        Example("in a script", (_FOUR, VisibleDevices((0,), Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4))), "CUDA shows 1 GPU"),
+        Example("in a raylet", (_FOUR, VisibleDevices((0, 1, 2, 3), raylets=(Choice("8", (), stops_at="8", raylet=77),))), "the raylet (process 77)"),
     ],
 )  # fmt: skip
 def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Finding]:
@@ -45,26 +46,31 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
     Name GPUs that are here (`nvidia-smi -L`), each once, or take the variable away. Under a scheduler ask for GPUs in the
     job's options: `NoDevFiles` and an empty value mean that it gave none. Ray keeps the value that it was started with.
     """
-    for choice in visible.choices[-1:]:
-        if choice.stops_at is not None:
-            what = f"'{choice.stops_at}' names no GPU of this machine"
-        elif choice.repeated is not None:
-            what = f"'{choice.repeated}' stands there twice"
-        elif not choice.value.strip():
-            what = "it is empty"
-        else:
-            return
+    for choice in (visible.choice, *visible.raylets):
+        wrong = _wrong(choice) if choice else ""
+        if choice is None or not wrong:
+            continue
         shown = counted(len(choice.devices), "GPU") if choice.devices else "no GPU"
+        where = f" in the environment of the raylet (process {choice.raylet})" if choice.raylet else ""
         yield Finding(
-            f"{VISIBLE_DEVICES}={choice.value}: {what}: CUDA shows {shown}",
+            f"{VISIBLE_DEVICES}={choice.value}{where}: {wrong}: CUDA shows {shown}",
             Evidence(
-                found=f"{VISIBLE_DEVICES}={choice.value}" + ("" if choice.path else " in this shell"),
+                found=f"{VISIBLE_DEVICES}={choice.value}{where}",
                 wanted=f"numbers below {len(gpus.devices)}, each once",
                 read_from=f"{NVML}: {counted(len(gpus.devices), 'GPU')}",
             ),
             location=_location(choice),
-            remedy=f"name GPUs that are here, each once, or: unset {VISIBLE_DEVICES}",
+            remedy=f"name GPUs that are here, each once, or: unset {VISIBLE_DEVICES}"
+            + ("; then start that raylet anew" if choice.raylet else ""),
         )
+
+
+def _wrong(choice: Choice) -> str:
+    if choice.stops_at is not None:
+        return f"'{choice.stops_at}' names no GPU of this machine"
+    if choice.repeated is not None:
+        return f"'{choice.repeated}' stands there twice"
+    return "" if choice.value.strip() else "it is empty"
 
 
 def _location(choice: Choice) -> Location | None:

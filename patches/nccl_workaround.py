@@ -7,6 +7,7 @@ from verl_doctor.toolkit.fact_collective import Collective
 from verl_doctor.toolkit.rule import Finding
 
 _WHY = {
+    "NCCL_NVLS_ENABLE": "the multicast of these NVSwitches does not work for NCCL here",
     "NCCL_CUMEM_HOST_ENABLE": "NCCL does not work here with host memory from CUDA's cuMem calls",
     "NCCL_P2P_DISABLE": "these GPUs do not reach each other's memory, whatever the driver says",
     "NCCL_SHM_DISABLE": "NCCL does not work here through shared memory",

@@ -1,6 +1,6 @@
 """Whether the visible GPUs can reduce a tensor together: tried with the target's torch and NCCL, and with what may help.
 
-The order of the remedies is that of what they cost. NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803.
+The order of the remedies is that of what they cost. NCCL_NVLS_ENABLE=0: verl-project/verl verl/trainer/constants_ppo.py. NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803.
 NCCL_P2P_DISABLE, NCCL_SHM_DISABLE: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html.
 """
 
@@ -30,11 +30,12 @@ _MOST_LINES = 6
 _LONGEST_LINE = 300
 
 REMEDIES: tuple[Remedy, ...] = (
+    (("NCCL_NVLS_ENABLE", "0"),),
     (("NCCL_CUMEM_HOST_ENABLE", "0"),),
     (("NCCL_P2P_DISABLE", "1"),),
     (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")),
 )
-"""What is tried when NCCL fails by itself, the cheapest first."""
+"""What is tried when NCCL fails by itself, the cheapest first. The first concerns GPUs on NVSwitches only."""
 
 WORKAROUNDS = ("NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
 """Variables that the plain trial is made without: whether they are needed is what it finds out."""
@@ -107,7 +108,7 @@ def collective(
     }
     trials: list[Trial] = []
     version = ""
-    for variables in ((), *REMEDIES):
+    for variables in ((), *_remedies(mine, {**machine.environ, **job})):
         told = try_collective(machine, interpreter.executable, "nccl", len(mine), {**job, **dict(variables)})
         if isinstance(told, Unknown):
             return told
@@ -130,6 +131,16 @@ def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
         if device.memory and device.memory.free < _NEEDED:
             return Unknown(f"GPU {device.index} has only {device.memory.free} MiB free, too little to try")
     return None
+
+
+def _remedies(mine: Sequence[Device], environ: Mapping[str, str]) -> Iterator[Remedy]:
+    """Those that may change something: not what the job has already, and no multicast where there are no switches."""
+    switches = any(device.fabric.state == "completed" for device in mine)
+    for remedy in REMEDIES:
+        needless = remedy[0][0] == "NCCL_NVLS_ENABLE" and not switches
+        has = all(name not in WORKAROUNDS and environ.get(name) == value for name, value in remedy)
+        if not needless and not has:
+            yield remedy
 
 
 def _given_by(launch: Launch | Unknown) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -26,7 +27,8 @@ class Choice:
     """One value of the variable and the GPUs that it leaves, by their numbers and in its order.
 
     `stops_at` is the first entry that names no GPU of this machine; it and what follows is not seen. `repeated` is an
-    entry that stands there twice. `path` and `line` are where a launch file sets it, "" for the shell. UUIDs are shortened.
+    entry that stands there twice. `path` and `line` are where a launch file sets it, `raylet` is the number of the raylet that
+    has it; neither is given for the shell. UUIDs are shortened.
     """
 
     value: str
@@ -35,36 +37,48 @@ class Choice:
     repeated: str | None = None
     path: str = ""
     line: int = 0
+    raylet: int = 0
 
 
 @dataclass(frozen=True)
 class VisibleDevices:
-    """`devices` are the numbers of the GPUs that a job started from here would see, `choices` the values that are set.
+    """`devices` are the numbers of the GPUs that a job started from here would see, by `choice`, None when nothing is set.
 
-    The last choice counts.
+    `raylets` are the choices of the raylets that run here: Ray shares those GPUs out among the workers that it starts.
     """
 
     devices: tuple[int, ...]
-    choices: tuple[Choice, ...] = ()
+    choice: Choice | None = None
+    raylets: tuple[Choice, ...] = ()
 
 
 @collector()
-def visible_devices(gpus: Gpus, machine: Machine, launch: Launch | Unknown) -> VisibleDevices:
-    """Read the shell's value and those that launch files set, in this order."""
-    choices: list[Choice] = []
+def visible_devices(
+    gpus: Gpus, machine: Machine, launch: Launch | Unknown, raylets: Raylets | Unknown
+) -> VisibleDevices:
+    """Read the shell's value, those that launch files set, of which the last counts, and those of raylets."""
+    own: Choice | None = None
     if VISIBLE_DEVICES in machine.environ:
-        choices.append(choice(machine.environ[VISIBLE_DEVICES], gpus.devices))
+        own = chosen(machine.environ[VISIBLE_DEVICES], gpus.devices)
     for setting in () if isinstance(launch, Unknown) else launch.settings:
         if setting.name == VISIBLE_DEVICES and not setting.conditional:
-            choices = [] if setting.removed else choices
             if setting.value is not None:
-                found = choice(setting.value, gpus.devices)
-                choices.append(replace(found, path=setting.path, line=setting.line))
-    every = tuple(device.index for device in gpus.devices)
-    return VisibleDevices(choices[-1].devices if choices else every, tuple(choices))
+                own = replace(chosen(setting.value, gpus.devices), path=setting.path, line=setting.line)
+            elif setting.removed:
+                own = None
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    return VisibleDevices(
+        own.devices if own else tuple(device.index for device in gpus.devices),
+        own,
+        tuple(
+            replace(chosen(raylet.variables.values[VISIBLE_DEVICES], gpus.devices), raylet=raylet.pid)
+            for raylet in running
+            if VISIBLE_DEVICES in raylet.variables.values
+        ),
+    )
 
 
-def choice(value: str, devices: Sequence[Device]) -> Choice:
+def chosen(value: str, devices: Sequence[Device]) -> Choice:
     """What CUDA would make of a value here. Of a divided GPU it shows one part to a process, however many are named."""
     shown = _UUID.sub(r"\1", value)
     found: dict[str, int] = {}

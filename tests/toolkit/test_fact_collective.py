@@ -9,7 +9,7 @@ import pytest
 
 from verl_doctor.toolkit import fact_collective
 from verl_doctor.toolkit.fact_collective import Collective, collective, try_collective
-from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.fact_gpus import Device, Fabric, Gpus, Memory
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
@@ -122,6 +122,14 @@ def test_nothing_helps() -> None:
     found = on(box("1:dies"))
     assert isinstance(found, Collective)
     assert (len(found.trials), found.remedy) == (4, ())
+
+
+def test_remedies_that_can_change_nothing_are_not_tried() -> None:
+    switched = Device(0, fabric=Fabric("completed"))
+    names = [remedy[0][0] for remedy in fact_collective._remedies([switched], {"NCCL_P2P_DISABLE": "1"})]
+    assert names == ["NCCL_NVLS_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"]
+    for devices, environ in (([Device(0)], {}), ([switched], {"NCCL_NVLS_ENABLE": "0"})):
+        assert next(fact_collective._remedies(devices, environ))[0][0] == "NCCL_CUMEM_HOST_ENABLE"
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import Device, Gpus, MigDevice
 from verl_doctor.toolkit.fact_launch import Launch, Setting
-from verl_doctor.toolkit.fact_visible_devices import Choice, VisibleDevices, choice, visible_devices
+from verl_doctor.toolkit.fact_raylets import Raylet, Raylets
+from verl_doctor.toolkit.fact_visible_devices import Choice, VisibleDevices, chosen, visible_devices
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
@@ -31,7 +33,7 @@ DIVIDED = (
     ],
 )
 def test_devices_are_named_by_number_and_by_uuid(value: str, left: tuple[int, ...]) -> None:
-    found = choice(value, FOUR)
+    found = chosen(value, FOUR)
     assert (found.devices, found.stops_at, found.repeated) == (left, None, None)
 
 
@@ -50,26 +52,28 @@ def test_devices_are_named_by_number_and_by_uuid(value: str, left: tuple[int, ..
 def test_what_follows_an_entry_that_names_nothing_is_not_seen(
     value: str, left: tuple[int, ...], stops_at: str
 ) -> None:
-    found = choice(value, FOUR)
+    found = chosen(value, FOUR)
     assert (found.devices, found.stops_at) == (left, stops_at)
 
 
 @pytest.mark.parametrize("value", ["0,0", "1, 2, 1", "GPU-1abcdef1,GPU-1abcdef1"])
 def test_a_repeated_entry_hides_all(value: str) -> None:
-    found = choice(value, FOUR)
+    found = chosen(value, FOUR)
     assert found.devices == ()
     assert found.repeated
 
 
 def test_parts_of_a_divided_gpu() -> None:
-    assert choice("MIG-22222222-d72c-4106-c12f-20bd9faed9f6", DIVIDED).devices == (0,)
-    assert choice("MIG-11111111,MIG-22222222", DIVIDED) == Choice("MIG-11111111,MIG-22222222", (0,))
-    assert choice("MIG-33333333", DIVIDED).stops_at == "MIG-33333333"
+    assert chosen("MIG-22222222-d72c-4106-c12f-20bd9faed9f6", DIVIDED).devices == (0,)
+    assert chosen("MIG-11111111,MIG-22222222", DIVIDED) == Choice("MIG-11111111,MIG-22222222", (0,))
+    assert chosen("MIG-33333333", DIVIDED).stops_at == "MIG-33333333"
 
 
 def collected(*settings: Setting, **environ: str) -> VisibleDevices:
     launch = Launch((), settings) if settings else Unknown("none")
-    found = visible_devices.collect(Gpus(FOUR), Machine(environ=environ, root=Path("/nowhere")), launch)
+    found = visible_devices.collect(
+        Gpus(FOUR), Machine(environ=environ, root=Path("/nowhere")), launch, Unknown("none")
+    )
     assert isinstance(found, VisibleDevices)
     return found
 
@@ -81,7 +85,7 @@ def test_all_are_seen_where_the_variable_is_not_set() -> None:
 def test_the_launch_script_counts_before_the_shell() -> None:
     found = collected(Setting("CUDA_VISIBLE_DEVICES", "0,1", "run.sh", 3), CUDA_VISIBLE_DEVICES="3")
     assert found.devices == (0, 1)
-    assert [(one.value, one.path, one.line) for one in found.choices] == [("3", "", 0), ("0,1", "run.sh", 3)]
+    assert found.choice == Choice("0,1", (0, 1), path="run.sh", line=3)
 
 
 def test_a_script_that_takes_the_variable_away() -> None:
@@ -93,3 +97,12 @@ def test_what_reading_the_script_cannot_tell_changes_nothing() -> None:
     untold = Setting("CUDA_VISIBLE_DEVICES", None, "run.sh", 3)
     perhaps = Setting("CUDA_VISIBLE_DEVICES", "0", "run.sh", 4, conditional=True)
     assert collected(untold, perhaps, CUDA_VISIBLE_DEVICES="3").devices == (3,)
+
+
+def test_a_raylet_keeps_the_value_that_it_was_started_with() -> None:
+    raylet = Raylet(77, "", "", "", 1.0, Variables({"CUDA_VISIBLE_DEVICES": "2,8"}))
+    other = Raylet(78, "", "", "", 1.0, Variables())
+    found = visible_devices.collect(
+        Gpus(FOUR), Machine(environ={}), Unknown("none"), Raylets((raylet, other))
+    )
+    assert found == VisibleDevices((0, 1, 2, 3), raylets=(Choice("2,8", (2,), stops_at="8", raylet=77),))
