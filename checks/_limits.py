@@ -3,7 +3,7 @@
 Measured on 2026-11-21 with Ray 2.60.0, Python 3.11 on a machine with 2 cores, and with a library loaded before all others that
 makes sysconf and sched_getaffinity answer 16, 64 and 192. Threads of `ray start --head` with its dashboard: 175, 348,
 423 and 585, of which the GCS server 26, 58, 114 and 242 and the raylet 29, 51, 71 and 103. Of each worker, with torch and with
-the OMP_NUM_THREADS=1 that Ray sets: 25, 46, 53 and 53. Of a driver, where OpenBLAS has its own: 29, 64, 120 and 120. Open files of
+the OMP_NUM_THREADS=1 that Ray sets: 25, 46, 53 and 53; with RAY_worker_num_grpc_internal_threads=1 there are 26 on 64 cores. Of a driver, where OpenBLAS has its own: 29, 64, 120 and 120. Open files of
 the raylet: 51 and 5 for each worker, of the GCS server 65 and 3. An engine of vLLM 0.31.0 for CPUs: 13
 and, in its worker, 46. What CUDA and NCCL add is an estimate.
 """
@@ -26,6 +26,7 @@ _SLURM = "SLURM_CPUS_ON_NODE"
 # Of verl's default configuration, as of 0.9.1: TaskRunner, reward workers, and the units and controller of its queue.
 _OTHER_ACTORS = 18
 _DEFAULT_WORKERS = 8
+_LEAN_WORKER = 26
 _THREADS_A_GPU = 100  # an estimate; the engine for CPUs has 60 in two processes
 _PROCESSES_A_GPU = 3  # trainer, rollout server, rollout worker
 
@@ -89,15 +90,17 @@ def actors(configuration: Configuration | Unknown, gpus: int) -> int:
     return _PROCESSES_A_GPU * gpus + (number_of(configuration, WORKERS) or _DEFAULT_WORKERS) + _OTHER_ACTORS
 
 
-def threads_needed(cores: int, workers: int, gpus: int, *, running: bool) -> int:
+def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: bool) -> int:
     """The threads that a job adds on a node with so many cores: Ray's own unless it is `running`, and its workers.
 
     gRPC starts some for each core in every process, up to a limit, and OpenBLAS up to 64 in the driver, where nobody sets
-    OMP_NUM_THREADS. For each GPU there are NCCL's, CUDA's and the compiler's.
+    OMP_NUM_THREADS. A worker is `lean` with RAY_worker_num_grpc_internal_threads=1. For each GPU there are NCCL's, CUDA's
+    and the compiler's.
     """
     ray = 330 + int(1.4 * cores)
-    worker = 22 + 2 * min(cores, 16)
-    driver = worker + min(cores, 64)
+    usual = 22 + 2 * min(cores, 16)
+    driver = usual + min(cores, 64)
+    worker = min(_LEAN_WORKER, usual) if lean else usual
     return (0 if running else ray) + driver + workers * worker + gpus * _THREADS_A_GPU
 
 

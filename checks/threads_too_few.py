@@ -21,20 +21,26 @@ from verl_doctor.checks._limits import (
     told_cpus,
     where_a_job_runs,
 )
+from verl_doctor.checks._threads import LEAN
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_limits import Group, HostLimits, Limit, Limits
 from verl_doctor.toolkit.fact_ray_cpus import RayCpus
+from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.fact_resources import Resources
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _POD = "/sys/fs/cgroup/kubepods.slice/pod1"
+_WORTH_IT = 0.9
 _RAY = RayCpus(32, "/sys/devices/system/cpu/online")
 
 
-def _example(limits: HostLimits, ray: RayCpus = _RAY, number: int = 8) -> tuple[object, ...]:
-    return limits, ray, gpus(number), Variables(), asked()[0]
+def _example(
+    limits: HostLimits, ray: RayCpus = _RAY, number: int = 8, **variables: str
+) -> tuple[object, ...]:
+    return limits, ray, gpus(number), Variables(), asked()[0], JobVariables(variables), Absent("no raylet")
 
 
 def _pids(most: int, used: int) -> tuple[Group, ...]:
@@ -50,6 +56,7 @@ def _pids(most: int, used: int) -> tuple[Group, ...]:
         Example("enough", _example(an_h200_node(healthy(groups=_pids(16384, 200))))),
         Example("root is not held to ulimit -u", _example(an_h200_node(replace(healthy(processes=Limit(1024, 1024)), exempt=True)))),
         Example("no GPU here", _example(an_h200_node(healthy(groups=_pids(512, 200))), number=0)),
+        Example("enough for lean workers", _example(an_h200_node(healthy(groups=_pids(3400, 200))), RAY_worker_num_grpc_internal_threads="1")),
         Example("a group above the container's", _example(an_h200_node(healthy(groups=_pids(2048, 300)))), f"{_POD}/pids.max"),
         Example("a user's limit", _example(an_h200_node(healthy(processes=Limit(1024, 4096)))), "its ulimit -u"),
         Example("few process numbers", _example(replace(an_h200_node(), pid_max=3000)), "kernel.pid_max"),
@@ -62,6 +69,8 @@ def threads_too_few(
     resources: Resources,
     variables: Variables,
     configuration: Configuration | Unknown,
+    job: JobVariables,
+    raylets: Raylets | Unknown,
 ) -> Iterator[Finding]:
     """Fewer threads may be started than the job needs.
 
@@ -84,14 +93,14 @@ def threads_too_few(
         counted = 0 if isinstance(ray, Unknown) else ray.counted
         prestarted = int(subject.told or told_cpus(configuration) or counted)
         needed = max(prestarted, actors(configuration, number))
-        need = threads_needed(cores, needed, number, running=bool(subject.pid))
+        running, lean = bool(subject.pid), _is_lean(subject, job, raylets)
+        need = threads_needed(cores, needed, number, running=running, lean=lean)
         room = _room(subject, limits)
         if room is None or room.amount >= need:
             continue
         fewer = cpus_to_tell(configuration, number, bound.amount if bound else prestarted)
-        less = threads_needed(
-            cores, max(fewer, actors(configuration, number)), number, running=bool(subject.pid)
-        )
+        fewest = max(fewer, actors(configuration, number))
+        less = threads_needed(cores, fewest, number, running=running, lean=True)
         yield Finding(
             f"{subject.name} may start {room.amount:g} more threads, and the job needs about {need}: {room.by}",
             Evidence(
@@ -102,13 +111,20 @@ def threads_too_few(
             ),
             remedy="raise it"
             + (
-                f", or add {num_cpus_key(configuration)}={fewer}: then about {less}"
-                if less < 0.8 * need
+                f", or need about {less}: {LEAN}=1, and {num_cpus_key(configuration)}={fewer}"
+                if less < _WORTH_IT * need
                 else ""
-            )
-            + "; RAY_worker_num_grpc_internal_threads=1 makes each worker smaller",
+            ),
+            fix=None if lean else "fewer-threads",
             severity=None if room.amount < need / 2 else "warning",
         )
+
+
+def _is_lean(subject: Limits, variables: JobVariables, raylets: Raylets | Unknown) -> bool:
+    if not subject.pid:
+        return variables.get(LEAN) == "1"
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    return any(raylet.pid == subject.pid and raylet.variables.get(LEAN) == "1" for raylet in running)
 
 
 def _room(subject: Limits, limits: HostLimits) -> Bound | None:
