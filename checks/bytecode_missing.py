@@ -83,7 +83,8 @@ def _prospect(bytecode: Bytecode, variables: Variables) -> tuple[str, str, Sever
     """What will become of the caches, what to do, how bad it is, and the fix that would help."""
     place = bytecode.prefix or "site-packages"
     if not bytecode.writable:
-        return f"never will have, since {place} cannot be written", _ELSEWHERE, "warning", None
+        fix = None if bytecode.prefix else "bytecode-elsewhere"
+        return f"never will have, since {place} cannot be written", _ELSEWHERE, "warning", fix
     forbidden = variables.get("PYTHONDONTWRITEBYTECODE")
     if not forbidden:
         return "the first import of each will write it", "", "info", None
