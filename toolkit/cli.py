@@ -15,6 +15,7 @@ import click
 from verl_doctor.toolkit import output, render, session
 from verl_doctor.toolkit.cli_changes import undo
 from verl_doctor.toolkit.cli_docs import completion, demo, explain, plugins, rules, schema
+from verl_doctor.toolkit.cli_environment import environment
 from verl_doctor.toolkit.cli_matrix import matrix
 from verl_doctor.toolkit.cli_options import (
     PATH,
@@ -88,6 +89,7 @@ def cli() -> None:
     verl-doctor check         what here would stop or slow a verl job
     verl-doctor fix           the repairs as a diff; --apply carries them out
     verl-doctor undo          take the last repair back
+    verl-doctor environment   what the workers will see of each variable
     verl-doctor matrix        which vLLM releases this verl runs on
     verl-doctor demo          watch all of that on a miniature, in seconds
 
@@ -194,7 +196,7 @@ def checklist(*, options: Options, form: str) -> int:
     return migration.exit_code(steps)
 
 
-for _command in (matrix, undo, patches, rules, explain, plugins, schema, completion, demo):
+for _command in (environment, matrix, undo, patches, rules, explain, plugins, schema, completion, demo):
     cli.add_command(_command)
 
 

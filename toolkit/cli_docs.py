@@ -17,7 +17,7 @@ from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import harmless
 
-_DOCUMENTS = ("report", "matrix")
+_DOCUMENTS = ("report", "matrix", "environment")
 _SHELLS = ("bash", "zsh", "fish")
 _LISTINGS = click.Choice(("text", "json", "markdown"))
 
@@ -86,7 +86,7 @@ def plugins() -> None:
 @click.command()
 @click.argument("document", type=click.Choice(_DOCUMENTS), default=_DOCUMENTS[0])
 def schema(document: str) -> None:
-    """Print the JSON schema of what check or matrix prints."""
+    """Print the JSON schema of what check, matrix or environment prints."""
     print(schema_text(document), end="")
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
-from verl_doctor.toolkit import output
 from verl_doctor.toolkit.cli_options import PATH
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.progress import Progress
-from verl_doctor.toolkit.render import console_for
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.view import View, as_view, show
 
 if TYPE_CHECKING:  # loading the network is left to those who ask
     from verl_doctor.toolkit.matrix import Table
@@ -26,9 +21,6 @@ if TYPE_CHECKING:  # loading the network is left to those who ask
     from verl_doctor.toolkit.matrix_request import Request
 
 _NOT_READ = 3
-
-View = Callable[[str, TextIO], None]
-"""Writes an answer in one of the formats."""
 
 
 @click.command(
@@ -74,13 +66,7 @@ def matrix(*, form: str, file: Path | None, no_download: bool, **asked: Any) -> 
 
     with nothing_on_stdout(), Progress() as progress:
         code, view = _answer(Request(download=not no_download, **asked), progress)
-    if file is None:
-        view(form, sys.stdout)
-        sys.stdout.flush()
-    else:
-        whole = StringIO()
-        view(form, whole)
-        output.write(file, whole.getvalue())
+    show(view, form, file)
     return code
 
 
@@ -112,7 +98,7 @@ def _of_table(table: Table) -> tuple[int, View]:
     from verl_doctor.toolkit import matrix_document, render_matrix, render_matrix_markdown  # noqa: PLC0415 - only this command needs it
 
     judged = any(row.verdict is not None for row in table.rows)
-    return (0 if any(row.fits for row in table.rows) else 1 if judged else _NOT_READ), _view(
+    return (0 if any(row.fits for row in table.rows) else 1 if judged else _NOT_READ), as_view(
         lambda: matrix_document.table_document(table),
         lambda: render_matrix_markdown.table_lines(table),
         lambda width: render_matrix.table_lines(table, width),
@@ -123,28 +109,8 @@ def _of_upgrade(upgrade: Upgrade | None) -> tuple[int, View]:
     """The views of an upgrade; it is None when there is no newer release."""
     from verl_doctor.toolkit import matrix_document, render_matrix, render_matrix_markdown  # noqa: PLC0415 - only this command needs it
 
-    return (1 if upgrade is not None and upgrade.breaks else 0), _view(
+    return (1 if upgrade is not None and upgrade.breaks else 0), as_view(
         lambda: matrix_document.upgrade_document(upgrade),
         lambda: render_matrix_markdown.upgrade_lines(upgrade),
         lambda width: render_matrix.upgrade_lines(upgrade, width),
     )
-
-
-def _view(
-    document: Callable[[], Mapping[str, Any]],
-    markdown: Callable[[], Iterable[str]],
-    text: Callable[[int | None], Iterable[Text]],
-) -> View:
-    """Write in the format that is asked for."""
-
-    def write(form: str, file: TextIO) -> None:
-        if form == "json":
-            file.write(json.dumps(document(), indent=2) + "\n")
-        elif form == "markdown":
-            file.writelines(f"{line}\n" for line in markdown())
-        else:
-            console = console_for(file)
-            for line in text(console.width if console.is_terminal else None):
-                console.print(line, soft_wrap=True)
-
-    return write

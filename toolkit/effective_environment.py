@@ -27,7 +27,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.hydra_program import program_file
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
-from verl_doctor.toolkit.py_follow import SOME_TEXT, Follow, Place, Table
+from verl_doctor.toolkit.py_follow import SOME_TEXT, Place, Table
 from verl_doctor.toolkit.py_source import SourceTree
 from verl_doctor.toolkit.ray_environment import (
     address,
@@ -51,8 +51,8 @@ from verl_doctor.toolkit.verl_environment import (
 NOWHERE: Place = ("", 0)
 _MAIN = "trainer.main_ppo"
 _NOT_TOLD = "reading cannot tell it"
-_PER_WORKER = "each worker is given its own"
-_BY_RAY = "Ray sets it for each worker"
+_PER_WORKER = "each is given its own"
+_BY_RAY = "what Ray sets for each"
 _UNSET = object()
 
 
@@ -317,7 +317,7 @@ def _job(parties: Parties, notes: list[str]) -> Job | None:
         SourceTree(folder, tree.module, alias="verl"),
         program,
         module,
-        hip=_hip(parties.torch),
+        libraries=_libraries(parties),
         capability=_capability(parties),
     )
     if isinstance(parties.configuration, Unknown) or parties.configuration.refused:
@@ -346,22 +346,20 @@ def _capability(parties: Parties) -> Any:
     return tuple(map(int, told.pop().split("."))) if len(told) == 1 else UNCLEAR
 
 
-def _hip(torch: TorchTree | Unknown) -> Any:
-    """`torch.version.hip`: None for a torch that was not built for ROCm."""
-    if isinstance(torch, Unknown):
-        return UNCLEAR
-    follow = Follow(SourceTree(Path(torch.tree.folder), "torch"), Table(), lambda *_: UNCLEAR)
-    module = follow.module("torch.version")
-    return UNCLEAR if module is None else module.names.get("hip", UNCLEAR)
+def _libraries(parties: Parties) -> dict[str, Path]:
+    """The folders of the packages whose constants verl asks for."""
+    found = {} if isinstance(parties.torch, Unknown) else {"torch": Path(parties.torch.tree.folder)}
+    ray = _ray(parties)
+    return found if ray is None else {**found, "ray": ray}
 
 
 def _shown(name: str, raw: Any, why: str = "") -> Value:
     """A value as it may be shown."""
     if raw is _UNSET:
         return Value()
-    if not isinstance(raw, str):
+    seen = as_far_as_shown({name: raw if isinstance(raw, str) else ""}, (name,))
+    if not isinstance(raw, str) and name in seen.values:
         return Value(untold=why or _NOT_TOLD, present=raw is SOME_TEXT or bool(why))
-    seen = as_far_as_shown({name: raw}, (name,))
     return Value(seen.values[name]) if name in seen.values else Value(untold=WITHHELD, present=True)
 
 

@@ -653,6 +653,8 @@ class Follow:
                 return self._of_table(self.environ, "get", given, words, place)
             case (("builtins.list" | "builtins.tuple" | "builtins.sorted"), Table()):
                 return list(first)
+            case "builtins.isinstance", _:
+                return _is_one_of(first, given[1:])
             case (("builtins.list" | "builtins.tuple"), list()):
                 return list(first)
             case "builtins.dict", _:
@@ -691,6 +693,14 @@ def _entry(owner: Any, key: Any) -> Any:
     return UNCLEAR
 
 
+def _is_one_of(value: Any, kinds: list[Any]) -> Any:
+    """`isinstance` for what is known and of a type of Python's own."""
+    wanted = kinds[0] if kinds and isinstance(kinds[0], list) else kinds
+    types = [_TYPES.get(kind.name) if isinstance(kind, Outside) else None for kind in wanted]
+    known = value is None or isinstance(value, tuple(_TYPES.values()))
+    return isinstance(value, tuple(filter(None, types))) if known and None not in types else UNCLEAR
+
+
 def _of_text(text: str, name: str, given: list[Any]) -> Any:
     if UNCLEAR in given or name not in _TEXT:
         return UNCLEAR
@@ -708,6 +718,7 @@ def _is_super(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
 
 
+_TYPES = {f"builtins.{kind.__name__}": kind for kind in (str, int, bool, float, list, dict)}
 _TEXT = frozenset(
     {
         "lower",

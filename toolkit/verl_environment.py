@@ -7,6 +7,7 @@ its main program to `ray.init`; then the functions that create workers and rollo
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,8 @@ _ROLLOUT_FOLDER = "_rollout"
 class Job:
     """What decides which of verl's code runs. `rollout` and `strategy` are "" when they are not known.
 
-    `hip` is `torch.version.hip`, `capability` the compute capability of the GPUs; both `UNCLEAR` when not known.
+    `libraries` are the folders of other packages, whose constants verl asks for. `capability` is the compute capability of the
+    GPUs, `UNCLEAR` when not known.
     """
 
     tree: SourceTree
@@ -50,7 +52,7 @@ class Job:
     configuration: Any = UNCLEAR
     rollout: str = "vllm"
     strategy: str = "fsdp"
-    hip: Any = UNCLEAR
+    libraries: Mapping[str, Path] = field(default_factory=dict)
     capability: Any = UNCLEAR
 
 
@@ -130,8 +132,9 @@ def configured(configuration: Configuration) -> Table:
     asked = {one.key: (one.path, one.line) for one in configuration.asked if one.fate == "applied"}
 
     def place(key: str) -> Place:
-        origin = configuration.origins.get(key, "")
-        return asked.get(key) or (str(Path(configuration.folder, origin)) if origin else "", 0)
+        file, _, line = configuration.origins.get(key, "").rpartition(":")
+        defined = (str(Path(configuration.folder, file)), int(line)) if line.isdecimal() else ("", 0)
+        return asked.get(key, defined)
 
     def seen(value: Any, key: str) -> Any:
         if isinstance(value, str) and "${" in value:
@@ -168,7 +171,29 @@ def _known(job: Job, name: str, given: list[Any], place: Place) -> Any:
 
 
 def _outside(job: Job, name: str) -> Any:
-    return job.hip if name == "torch.version.hip" else UNCLEAR
+    """A constant of another package; only names that look like one are worth reading its source for."""
+    module, _, last = name.rpartition(".")
+    top = name.partition(".")[0]
+    if top not in job.libraries or not (last.isupper() or module == "torch.version"):
+        return UNCLEAR
+    return _constants(job.libraries[top], top, module).get(last, UNCLEAR)
+
+
+@functools.lru_cache(maxsize=64)
+def _constants(folder: Path, package: str, module: str) -> Mapping[str, Any]:
+    """The constants at the top of a module."""
+    file = SourceTree(folder, package).locate(module)
+    source = read(file.path) if file is not None and file.kind in ("module", "package") else None
+    tree = parse(source, file.path) if isinstance(source, bytes) and file is not None else None
+    found = {}
+    for node in tree.body if isinstance(tree, ast.Module) else ():
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value))
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=value))
+            ):
+                found[name] = value
+    return found
 
 
 def _selected(table: Any, key: Any) -> Any:
@@ -204,7 +229,6 @@ def _env_vars(runtime_env: Any, place: Place) -> Table:
         return unknown
     found = runtime_env.get(_ENV_VARS)
     if isinstance(found, Table):
-        found.open = found.open or runtime_env.open
         return found
     return _env_vars(UNCLEAR if found is not None or runtime_env.open else None, place)
 
@@ -246,7 +270,9 @@ def _functions(module: Module) -> Iterator[Function]:
 
 def _platform(follow: Follow, job: Job) -> Any:
     """The object that stands for the kind of accelerator: the class that is registered under its name."""
-    name = follow.environ.get("VERL_PLATFORM") or ("amd" if job.hip not in (None, UNCLEAR) else "nvidia")
+    name = follow.environ.get("VERL_PLATFORM") or (
+        "amd" if isinstance(_outside(job, "torch.version.hip"), str) else "nvidia"
+    )
     for path in job.tree.files(f"{job.tree.name}.{_PLATFORMS}"):
         source = read(path)
         if isinstance(source, bytes) and f'"{name}"'.encode() in source:

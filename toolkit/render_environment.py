@@ -1,0 +1,101 @@
+"""The table of the effective environment, for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from verl_doctor.toolkit import environment_document as words
+from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment
+from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.text import counted, harmless, wrapped
+
+_HEAD = ("variable", "driver", "raylet", "worker", "who decides")
+_STYLES = {"SAME": "bold green", "DIFFERS": "bold yellow", "NOT TOLD": "bold magenta"}
+_GAP = 2
+_NARROWEST = 9
+
+
+def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: bool) -> Iterator[Text]:
+    """Yield the lines of the table. `width` is the terminal's, or None for a pipe, where nothing is shortened."""
+    word, sentence = words.headline(environment)
+    yield Text.assemble((word, _STYLES[word]), f"  {sentence}")
+    for said in words.circumstances(environment):
+        yield from (Text(line) for line in wrapped(harmless(said), width, indent="  ", hanging="    "))
+    rows = words.worth_showing(environment, every=every)
+    if rows:
+        yield Text()
+        yield from _table(rows, environment, width)
+        if legend := words.legend(rows):
+            yield Text(f"  {legend}", style="dim")
+    if hidden := len(environment.rows) - len(rows):
+        yield Text(f"  {counted(hidden, 'variable')} that all agree on: --all shows them too", style="dim")
+
+
+def markdown_lines(environment: EffectiveEnvironment, *, every: bool) -> Iterator[str]:
+    """Yield the lines of a Markdown page."""
+    word, sentence = words.headline(environment)
+    yield f"## verl-doctor environment: {word.lower()}"
+    yield ""
+    yield escaped(sentence)
+    yield ""
+    yield from (f"* {escaped(said)}" for said in words.circumstances(environment))
+    rows = words.worth_showing(environment, every=every)
+    if rows:
+        yield ""
+        yield f"| {' | '.join(_HEAD)} |"
+        yield "|---" * len(_HEAD) + "|"
+    for row in rows:
+        place = words.decided_at(row, environment)
+        decides = "; ".join(filter(None, (row.decided_by, place, *words.notes(row, environment))))
+        yield f"| {' | '.join(map(escaped, (*_cells(row)[:-1], decides)))} |"
+
+
+def _cells(row: Effective) -> tuple[str, ...]:
+    values = (row.driver, row.raylet, row.worker)
+    return (row.name, *(harmless(words.cell(value)) for value in values), row.decided_by)
+
+
+def _table(rows: list[Effective], environment: EffectiveEnvironment, width: int | None) -> Iterator[Text]:
+    table = [_HEAD, *map(_cells, rows)]
+    sizes = [max(len(line[place]) for line in table) for place in range(len(_HEAD))]
+    if width is not None:
+        sizes = _fitting(sizes, width - 2)
+    yield Text(_line(_HEAD, sizes), style="dim")
+    for row, cells in zip(rows, table[1:], strict=True):
+        yield Text(_line(cells, sizes), style="bold" if row.differs else "")
+        place = words.decided_at(row, environment)
+        for note in filter(None, (place, *words.notes(row, environment))):
+            said = harmless(note)
+            indented = (
+                [f"      {said}"]
+                if width is None
+                else wrapped(said, width, indent="      ", hanging="        ")
+            )
+            yield from (Text(line, style="dim") for line in indented)
+
+
+def _line(cells: tuple[str, ...], sizes: list[int]) -> str:
+    shown = (shortened(cell, size).ljust(size) for cell, size in zip(cells, sizes, strict=True))
+    return ("  " + (" " * _GAP).join(shown)).rstrip()
+
+
+def _fitting(sizes: list[int], width: int) -> list[int]:
+    """The widths of the columns: what is too wide is taken from the widest ones, as far as they can be read then."""
+    sizes = list(sizes)
+    room = width - _GAP * (len(sizes) - 1)
+    while sum(sizes) > room:
+        widest = max(range(len(sizes) - 1), key=lambda place: sizes[place] - (14 if place == 0 else 0))
+        if sizes[widest] <= _NARROWEST:
+            break
+        sizes[widest] -= 1
+    return sizes
+
+
+def shortened(text: str, size: int) -> str:
+    """A text with its middle left out when it is longer than `size`: both ends of a path tell more."""
+    if len(text) <= size:
+        return text
+    end = (size - 2) // 2
+    return f"{text[: size - 2 - end]}..{text[len(text) - end :]}"
