@@ -86,7 +86,7 @@ def plugins() -> None:
 @click.command()
 @click.argument("document", type=click.Choice(_DOCUMENTS), default=_DOCUMENTS[0])
 def schema(document: str) -> None:
-    """Print the JSON schema of what check, matrix or environment prints."""
+    """Print the JSON schema of what a command prints."""
     print(schema_text(document), end="")
 
 
