@@ -72,20 +72,27 @@ def _looked_up(pid: int, memory: int | None) -> Holder:
             if not _opens_a_gpu(pid, unseen=True):
                 return Holder(pid, memory)
             role = role_of(" ".join(words)) or ""
+            parent = process.ppid()
             return Holder(
                 pid,
                 memory,
                 role,
                 words[0].split(" ")[0][-_LONGEST:],
                 mine=hasattr(os, "geteuid") and process.uids().effective == os.geteuid(),
-                parent=process.ppid(),
-                left_over=role in _HELPERS
-                and process.ppid() == 1
-                and not _PROGRAM.match(psutil.Process(1).name()),
+                parent=parent,
+                left_over=parent == 1 and is_left_over(role, psutil.Process(1).name()),
                 started=process.create_time(),
             )
     except psutil.Error:
         return Holder(pid, memory)
+
+
+def is_left_over(role: str, first: str) -> bool:
+    """Whether a process of this role has lost its parent when the machine's `first` process has taken it over.
+
+    In a container the first process may be the job itself, and started this one.
+    """
+    return role in _HELPERS and _PROGRAM.match(first) is None
 
 
 def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:
