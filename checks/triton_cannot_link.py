@@ -22,6 +22,7 @@ _HERE = machine(OWN)
         Example("it can", (build(), _HERE)),
         Example("a stub will do for the linker", (build(linked="/usr/local/cuda/lib64/stubs/libcuda.so"), _HERE)),
         Example("there is no compiler", (build(compiler="", compiler_error="Failed to find C compiler.", lookup_error="x"), _HERE)),
+        Example("there is no libcuda on this machine", (build(linked="", link_error=_LD), machine())),
         Example("only libcuda.so.1 is there", (build(linked="", link_error=_LD), _HERE), "cannot find -lcuda"),
         Example("its own search finds nothing", (build(folders=(), lookup_error="AssertionError: libcuda.so cannot found!"), _HERE), "libcuda.so cannot found!"),
     ],
@@ -49,7 +50,11 @@ def triton_cannot_link(build: TritonBuild, libcuda: LibCuda | Unknown) -> Iterat
         return
     searched = ", ".join(build.folders) or "no folder"
     said = build.lookup_error.splitlines()[0] if build.lookup_error else _complaint(build.link_error)
-    own = None if isinstance(libcuda, Unknown) else libcuda.drivers_own
+    own = None
+    if not isinstance(libcuda, Unknown):
+        own = libcuda.drivers_own
+        if own is None and libcuda.loaded is None:
+            return  # there is nothing to link with: CUDA101 says so
     yield Finding(
         f"Triton cannot link {build.library or 'libcuda'}: {said}",
         Evidence(
