@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._libcuda import OWN, build, last_line, machine
 from verl_doctor.toolkit.fact_libcuda import LibCuda
+from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.fact_triton_build import LIBCUDA_PATH, TritonBuild
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, check
 
 _LD = "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status"
 
@@ -27,7 +28,9 @@ _HERE = machine(OWN)
         Example("its own search finds nothing", (build(folders=(), lookup_error="AssertionError: libcuda.so cannot found!"), _HERE), "libcuda.so cannot found!"),
     ],
 )  # fmt: skip
-def triton_cannot_link(build: TritonBuild, libcuda: LibCuda | Unknown) -> Iterator[Finding]:
+def triton_cannot_link(
+    build: TritonBuild, libcuda: LibCuda | Unknown, rollout: RolloutModule | Unknown
+) -> Iterator[Finding]:
     """Triton cannot link its launchers against libcuda.
 
     ## Why it matters
@@ -65,6 +68,20 @@ def triton_cannot_link(build: TritonBuild, libcuda: LibCuda | Unknown) -> Iterat
         phase="start",
         fix="libcuda-link" if own else None,
     )  # fmt: skip
+    if (
+        own
+        and build.reads_variable
+        and not isinstance(rollout, Unknown)
+        and LIBCUDA_PATH not in rollout.defaults
+    ):
+        yield Finding(
+            f"where no environment reaches the job, verl can set {LIBCUDA_PATH} itself before it starts vLLM",
+            Evidence(f"{rollout.path} does not set it", read_from=rollout.path),
+            Location(rollout.path),
+            f"only if you cannot set {LIBCUDA_PATH} before Ray is started",
+            severity="info",
+            fix="libcuda-in-source",
+        )
 
 
 def _complaint(text: str) -> str:

@@ -18,6 +18,7 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -52,16 +53,21 @@ class TritonBuild:
 
 @collector(timeout=_LIMIT + 10)
 def triton_build(
-    machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
+    machine: Machine,
+    interpreter: Interpreter,
+    variables: Variables,
+    job: JobVariables,
+    rollout: RolloutModule | Unknown,
 ) -> TritonBuild | Unknown:
-    """Compile as the job would."""
+    """Compile as the job would, with what verl sets by itself before it starts vLLM."""
     if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     folders = (Path(entry, "triton") for entry in interpreter.sys_path)
     folder = next((path for path in folders if (path / "__init__.py").is_file()), None)
     if folder is None:
         return Absent("Triton is not installed")
-    told = _ask(replace(machine, environ=child_environ(machine, variables, job)), interpreter, folder)
+    environ = child_environ(machine, variables, job, rollout)
+    told = _ask(replace(machine, environ=environ), interpreter, folder)
     if isinstance(told, Unknown):
         return told
     return TritonBuild(

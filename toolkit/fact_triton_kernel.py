@@ -14,6 +14,7 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.on_path import is_on_path
@@ -44,7 +45,11 @@ class TritonKernel:
 
 @collector(timeout=_LIMIT + 10)
 def triton_kernel(
-    machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
+    machine: Machine,
+    interpreter: Interpreter,
+    variables: Variables,
+    job: JobVariables,
+    rollout: RolloutModule | Unknown,
 ) -> TritonKernel | Unknown:
     """Run one, with nothing in its cache."""
     if not has_device_nodes(machine):
@@ -55,7 +60,7 @@ def triton_kernel(
     python = interpreter.executable
     token = f"verl-doctor {secrets.token_hex(8)} "
     text = Path(child_triton_kernel.__file__).read_text("utf-8")
-    environ = child_environ(machine, variables, job)
+    environ = child_environ(machine, variables, job, rollout)
     try:
         answer = replace(machine, environ=environ).run([python, "-c", text, token], timeout=_LIMIT)
     except OSError as error:

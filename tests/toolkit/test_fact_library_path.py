@@ -7,6 +7,7 @@ from pathlib import Path
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_library_path import LibraryPath, StubFolder, library_path
+from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
@@ -15,7 +16,7 @@ STUBS = "/usr/local/cuda/lib64/stubs"
 
 
 def look(value: str, read: Launch | Unknown = Absent("")) -> tuple[StubFolder, ...]:  # noqa: B008
-    found = library_path.collect(Variables({"LD_LIBRARY_PATH": value}), read)
+    found = library_path.collect(Variables({"LD_LIBRARY_PATH": value}), read, Absent(""))
     assert isinstance(found, LibraryPath)
     return found.stubs
 
@@ -48,3 +49,30 @@ def test_a_script_that_adds_to_a_value_which_is_not_known(tmp_path: Path) -> Non
 
 def test_a_script_that_does_not(tmp_path: Path) -> None:
     assert look("", script(tmp_path / "run.sh", f"export LIBRARY_PATH={STUBS}\npython a.py\n")) == ()
+
+
+OLD_REMEDY = """
+import os
+stubs = "/usr/local/cuda/lib64/stubs"
+if stubs not in os.environ.get("LD_LIBRARY_PATH", ""):
+    os.environ["LD_LIBRARY_PATH"] = f"{stubs}:" + os.environ.get("LD_LIBRARY_PATH", "")
+from vllm import LLM
+"""
+
+
+def set_in(folder: Path, text: str) -> tuple[StubFolder, ...]:
+    (folder / "vllm_rollout_spmd.py").write_text(text)
+    module = RolloutModule(str(folder / "__init__.py"))
+    found = library_path.collect(Variables({}), Absent(""), module)
+    assert isinstance(found, LibraryPath)
+    return found.stubs
+
+
+def test_a_module_of_verls_that_sets_it(tmp_path: Path) -> None:
+    assert set_in(tmp_path, OLD_REMEDY) == (StubFolder(STUBS, str(tmp_path / "vllm_rollout_spmd.py"), 5),)
+
+
+def test_a_module_that_only_reads_it_or_sets_another(tmp_path: Path) -> None:
+    assert set_in(tmp_path, OLD_REMEDY.replace('os.environ["LD_LIBRARY_PATH"] =', "other =")) == ()
+    assert set_in(tmp_path, OLD_REMEDY.replace('os.environ["LD', 'os.environ["')) == ()
+    assert set_in(tmp_path, "LD_LIBRARY_PATH = stubs = ((") == ()

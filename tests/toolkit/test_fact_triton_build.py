@@ -17,11 +17,13 @@ from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.toolkit import fact_triton_build
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.fact_triton_build import TritonBuild, triton_build
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
 NAME = "libcuda.so.1"
+NO_VERL = Absent("no verl")
 DRIVER = "int cuInit(unsigned flags) { return 0; }"
 ATOMIC = "#include <stdatomic.h>"
 
@@ -31,13 +33,15 @@ def driver(folder: Path) -> Path:
     return build(folder, NAME, DRIVER, f"-Wl,-soname,{NAME}").parent
 
 
-def look(root: Path, site: Path, **environ: str) -> TritonBuild | Unknown:
+def look(
+    root: Path, site: Path, rollout: RolloutModule | Unknown = NO_VERL, **environ: str
+) -> TritonBuild | Unknown:
     if not (root / "dev/nvidia0").exists():
         place(root, "/dev/nvidia0", b"")
     environ = {"PATH": os.environ["PATH"], **environ}
     python = replace(PYTHON, executable=sys.executable, sys_path=(str(site),))
     return triton_build.collect(
-        Machine(environ=environ, root=root), python, Variables(environ), JobVariables(environ)
+        Machine(environ=environ, root=root), python, Variables(environ), JobVariables(environ), rollout
     )
 
 
@@ -67,6 +71,16 @@ def test_a_release_that_asks_for_the_loaders_name(tmp_path: Path) -> None:
     write_triton(tmp_path, library=NAME)
     seen = found(tmp_path, tmp_path, TRITON_LIBCUDA_PATH=str(folder))
     assert (seen.library, seen.link_error) == (f"-l:{NAME}", "")
+
+
+def test_what_verl_sets_before_it_starts_vllm_counts_behind_the_environment(tmp_path: Path) -> None:
+    write_triton(tmp_path)
+    module = RolloutModule("/verl/__init__.py", {"TRITON_LIBCUDA_PATH": "/by-verl"})
+    environ = {"CC": "/nowhere/cc"}
+    for given, folder in (({}, "/by-verl"), ({"TRITON_LIBCUDA_PATH": "/by-shell"}, "/by-shell")):
+        seen = look(tmp_path, tmp_path, module, **environ, **given)
+        assert isinstance(seen, TritonBuild)
+        assert seen.folders == (folder,)
 
 
 @pytest.mark.slow
@@ -142,7 +156,7 @@ def test_no_triton_and_no_gpu(tmp_path: Path) -> None:
     machine = Machine(environ=environ, root=tmp_path)
     python = replace(PYTHON, sys_path=(str(tmp_path),))
     assert isinstance(
-        triton_build.collect(machine, python, Variables(environ), JobVariables(environ)), Absent
+        triton_build.collect(machine, python, Variables(environ), JobVariables(environ), NO_VERL), Absent
     )
 
 
