@@ -6,7 +6,8 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -116,9 +117,11 @@ def bad_ones(
     return [(each, why) for each, address in used if (why := leads_nowhere(each, address, nodes))]
 
 
-def chosen(name: str, variables: Variables, launch: Launch | Unknown) -> bool:
-    """Whether anybody sets this variable for the job, to whatever value."""
-    return bool(places(name, variables, launch))
+def chosen(
+    name: str, variables: Variables, launch: Launch | Unknown, environment: EffectiveEnvironment | Unknown
+) -> bool:
+    """Whether the job's workers have this variable, with whatever value."""
+    return bool(worker_places(name, variables, launch, environment))
 
 
 def usable(network: Network, nodes: JobNodes) -> str:

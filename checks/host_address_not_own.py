@@ -16,7 +16,8 @@ from verl_doctor.checks._network_examples import (
     script,
     shell,
 )
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -47,6 +48,7 @@ def host_address_not_own(
     resources: Resources | Unknown,
     variables: Variables,
     launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """VLLM_HOST_IP is not an address of this machine, or one address is given to several.
 
@@ -67,7 +69,7 @@ def host_address_not_own(
         if isinstance(launch, Unknown)
         else {one.value for one in launch.settings if one.name == _NAME and one.reaches_workers}
     )
-    for place in places(_NAME, variables, launch):
+    for place in worker_places(_NAME, variables, launch, environment):
         value = place.value or ""
         owner = network.owner_of(value)
         if not is_address(value):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import GLOO, chosen, gloo_chooses, one_machine, remedy
 from verl_doctor.checks._network_examples import ONE, TWO, named, shell
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -26,7 +27,11 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
     ],
 )  # fmt: skip
 def hostname_is_loopback(
-    network: Network, nodes: JobNodes, variables: Variables, launch: Launch | Unknown
+    network: Network,
+    nodes: JobNodes,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """This machine's name resolves to loopback, and the job spans several nodes.
 
@@ -42,7 +47,11 @@ def hostname_is_loopback(
     names it. Or give the name the node's real address in /etc/hosts.
     """
     address, host = gloo_chooses(network), network.host
-    if address and ipaddress.ip_address(address).is_loopback and not chosen(GLOO, variables, launch):
+    if (
+        address
+        and ipaddress.ip_address(address).is_loopback
+        and not chosen(GLOO, variables, launch, environment)
+    ):
         line = Location("/etc/hosts", network.hosts_line) if network.hosts_line else None
         yield Finding(
             f"{host.name} resolves to {address}, so gloo tells the other nodes to connect to themselves",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import GLOO, chosen, gloo_chooses, remedy
 from verl_doctor.checks._network_examples import ONE, TWO, named, shell
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -27,7 +28,11 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
     ],
 )  # fmt: skip
 def hostname_leads_nowhere(
-    network: Network, nodes: JobNodes, variables: Variables, launch: Launch | Unknown
+    network: Network,
+    nodes: JobNodes,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """This machine's name does not resolve, or to an address of another machine.
 
@@ -53,7 +58,7 @@ def hostname_leads_nowhere(
             fix="gloo-interface-for-lost-name" if nodes.several else None,
         )
         return
-    if gloo_chooses(network) or not nodes.several or chosen(GLOO, variables, launch):
+    if gloo_chooses(network) or not nodes.several or chosen(GLOO, variables, launch, environment):
         return
     if host.failed:
         said = f"{host.name} does not resolve: {host.failed}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine, selection
 from verl_doctor.checks._network_examples import GPUS, NO_GPUS, ONE, TWO, adapters, shell
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_rdma import Port, Rdma
@@ -39,6 +40,7 @@ def infiniband_adapter_unknown(
     resources: Resources | Unknown,
     variables: Variables,
     launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """NCCL_IB_HCA leaves NCCL no adapter.
 
@@ -55,7 +57,7 @@ def infiniband_adapter_unknown(
     if isinstance(resources, Unknown) or not resources.gpus or not rdma.active:
         return
     there = sorted({port.adapter for port in rdma.active})
-    for place in places(_NAME, variables, launch):
+    for place in worker_places(_NAME, variables, launch, environment):
         value = place.value or ""
         wanted = selection(value)
         taken = [port for port in rdma.active if _takes(value, port)]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, shell
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -34,7 +35,11 @@ _ROCE = adapters(
     ],
 )  # fmt: skip
 def infiniband_address_index_wrong(
-    rdma: Rdma, nodes: JobNodes, variables: Variables, launch: Launch | Unknown
+    rdma: Rdma,
+    nodes: JobNodes,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """NCCL_IB_GID_INDEX names an empty entry of the adapters' tables, or one of RoCE v1.
 
@@ -47,7 +52,7 @@ def infiniband_address_index_wrong(
 
     Take the variable away: since 2.21 NCCL finds the entry by itself. `show_gids` lists the table.
     """
-    for place in places(_NAME, variables, launch):
+    for place in worker_places(_NAME, variables, launch, environment):
         value = (place.value or "").strip()
         if not value.isdigit():
             continue

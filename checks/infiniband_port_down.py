@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine, selection
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, shell
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_rdma import Port, Rdma
@@ -30,7 +31,12 @@ _HCA = "NCCL_IB_HCA"
         Example("it is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
     ],
 )  # fmt: skip
-def infiniband_port_down(rdma: Rdma, variables: Variables, launch: Launch | Unknown) -> Iterator[Finding]:
+def infiniband_port_down(
+    rdma: Rdma,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
+) -> Iterator[Finding]:
     """An InfiniBand port carries no data, and a job on several nodes would use it.
 
     ## Why it matters
@@ -44,7 +50,9 @@ def infiniband_port_down(rdma: Rdma, variables: Variables, launch: Launch | Unkn
     DOWN: the cable, its transceiver or the switch port; `ibstat` shows it. INIT: ask the fabric's administrator for the
     subnet manager. Until then leave this node out, or name the good ports in NCCL_IB_HCA on all nodes.
     """
-    wanted = [selection(place.value) for place in places(_HCA, variables, launch) if place.value]
+    wanted = [
+        selection(place.value) for place in worker_places(_HCA, variables, launch, environment) if place.value
+    ]
     bad = [
         port
         for port in rdma.ports

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, script, shell
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -30,7 +31,11 @@ _NAME = "NCCL_IB_DISABLE"
     ],
 )  # fmt: skip
 def infiniband_switched_off(
-    rdma: Rdma, nodes: JobNodes, variables: Variables, launch: Launch | Unknown
+    rdma: Rdma,
+    nodes: JobNodes,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """NCCL_IB_DISABLE=1, although InfiniBand ports are active.
 
@@ -44,7 +49,7 @@ def infiniband_switched_off(
     Take it away and run `all_reduce_perf` of nccl-tests, or one step of the job. If that hangs, the cause is elsewhere:
     NCCL_DEBUG=INFO says at which adapter.
     """
-    for place in places(_NAME, variables, launch):
+    for place in worker_places(_NAME, variables, launch, environment):
         if rdma.active and place.value not in (None, "", "0"):
             yield Finding(
                 f"{place.assignment} switches off {len(rdma.active)} ports with {rdma.active[0].rate}",

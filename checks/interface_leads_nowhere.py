@@ -28,7 +28,8 @@ from verl_doctor.checks._network_examples import (
     script,
     shell,
 )
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -53,7 +54,12 @@ _HERE = machine(LO, ETH0, DOCKER0, BRIDGE)
     ],
 )  # fmt: skip
 def interface_leads_nowhere(
-    network: Network, nodes: JobNodes, rdma: Rdma | Unknown, variables: Variables, launch: Launch | Unknown
+    network: Network,
+    nodes: JobNodes,
+    rdma: Rdma | Unknown,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """A variable selects an interface over which no other node is reached.
 
@@ -69,7 +75,7 @@ def interface_leads_nowhere(
     `=eth0`, since a bare name is a prefix.
     """
     for variable in (GLOO, NCCL):
-        for place in places(variable, variables, launch):
+        for place in worker_places(variable, variables, launch, environment):
             value = place.value or ""
             if len(value) < 2:
                 continue

@@ -30,6 +30,7 @@ from verl_doctor.checks._network_examples import (
     named,
     shell,
 )
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -55,7 +56,12 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
     ],
 )  # fmt: skip
 def interface_left_to_chance(
-    network: Network, nodes: JobNodes, rdma: Rdma | Unknown, variables: Variables, launch: Launch | Unknown
+    network: Network,
+    nodes: JobNodes,
+    rdma: Rdma | Unknown,
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """No variable names an interface, and the one that gloo or NCCL choose leads to no other node.
 
@@ -71,7 +77,7 @@ def interface_left_to_chance(
     Set both variables to the interface that leads to the other nodes, before Ray is started on each node. The finding names
     the one of this node.
     """
-    if not chosen(NCCL, variables, launch):
+    if not chosen(NCCL, variables, launch, environment):
         taken = nccl_chooses(network.interfaces)
         bad = bad_ones(taken, nodes, rdma)
         if bad:
@@ -91,7 +97,7 @@ def interface_left_to_chance(
             )
     address = gloo_chooses(network)
     owner = network.owner_of(address)
-    if owner is None or owner.kind == "loopback" or chosen(GLOO, variables, launch):
+    if owner is None or owner.kind == "loopback" or chosen(GLOO, variables, launch, environment):
         return
     if why := leads_nowhere(owner, address, nodes):
         yield Finding(

@@ -17,7 +17,8 @@ from verl_doctor.checks._network_examples import (
     script,
     shell,
 )
-from verl_doctor.checks._variables import places
+from verl_doctor.checks._worker_values import worker_places
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
@@ -56,6 +57,7 @@ def interface_unknown(
     resources: Resources | Unknown,
     variables: Variables,
     launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Iterator[Finding]:
     """A variable names a network interface that is not here, or in a syntax that its reader does not know.
 
@@ -73,7 +75,7 @@ def interface_unknown(
     gpus = not isinstance(resources, Unknown) and bool(resources.gpus)
     name = usable(network, nodes)
     for variable, judge in ((GLOO, _gloo), (TENSORPIPE, _gloo), (NCCL, _nccl)):
-        for place in places(variable, variables, launch):
+        for place in worker_places(variable, variables, launch, environment):
             wrong = judge(place.value or "", network)
             # Where no GPU is, the script is only read, or the head runs: the nodes that train may have other interfaces.
             if not wrong or (

@@ -11,10 +11,9 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch, Word
 from verl_doctor.toolkit.fact_network import Network, is_address, resolve, source_towards
-from verl_doctor.toolkit.fact_processes import Processes
+from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.launch_values import given, launch_values
-from verl_doctor.toolkit.machine import Machine
 
 _NODES = ("trainer.nnodes", "actor_rollout_ref.rollout.nnodes")
 _SLURM = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
@@ -73,13 +72,12 @@ def job_nodes(
     variables: Variables,
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
-    processes: Processes | Unknown,
-    machine: Machine,
+    raylets: Raylets | Unknown,
 ) -> JobNodes:
     """Put together what is said of nodes and heads, and look up this machine's routes to the heads."""
     nodes, said_by = _nodes(variables, launch, configuration)
     deadline = time.monotonic() + _RESOLVING
-    said = [*_in_launch(launch), *_in_shell(variables), *_of_raylets(processes, machine)]
+    said = [*_in_launch(launch), *_in_shell(variables), *_of_raylets(raylets)]
     different = {(head.host, head.port): head for head in reversed(said)}
     heads = tuple(_reached(head, network, deadline) for head in reversed(different.values()))
     towards = next(
@@ -144,12 +142,11 @@ def _in_shell(variables: Variables) -> Iterator[Head]:
             yield Head(found[0], f"{name} of this shell", found[1])
 
 
-def _of_raylets(processes: Processes | Unknown, machine: Machine) -> Iterator[Head]:
-    """Where the Ray that runs here has its head. No other word of the command line is kept."""
-    for raylet in () if isinstance(processes, Unknown) else processes.of("raylet"):
-        for word in (machine.read(f"/proc/{raylet.pid}/cmdline") or "").split("\0"):
-            if word.startswith("--gcs-address=") and (found := endpoint(word.partition("=")[2])):
-                yield Head(found[0], f"raylet {raylet.pid}", found[1])
+def _of_raylets(raylets: Raylets | Unknown) -> Iterator[Head]:
+    """Where the Rays that run here have their head."""
+    for raylet in () if isinstance(raylets, Unknown) else raylets.running:
+        if found := endpoint(raylet.cluster):
+            yield Head(found[0], f"raylet {raylet.pid}", found[1])
 
 
 def _reached(head: Head, network: Network, deadline: float) -> Head:

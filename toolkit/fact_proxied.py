@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import child_proxied
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
@@ -57,6 +58,7 @@ def proxied(
     nodes: JobNodes,
     variables: Variables,
     launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
 ) -> Proxied | Unknown:
     """Ask the clients, in a child of the target's interpreter, when a variable names a proxy."""
     settings = (
@@ -64,7 +66,7 @@ def proxied(
         if isinstance(launch, Unknown)
         else {one.name: one for one in launch.settings if one.name in _NAMES}
     )
-    given = _given(variables, settings)
+    given = _given(variables, settings, environment)
     named_by = tuple(name for name in given if name.lower() in _PROXIES)
     if not named_by:
         return Absent("no variable names a proxy")
@@ -75,9 +77,7 @@ def proxied(
     told = _ask(machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts)
     if isinstance(told, Unknown):
         return told
-    exceptions = {
-        name: value for name, value in given.items() if name.lower() == "no_proxy" and value is not None
-    }
+    exceptions = {name: value for name, value in given.items() if _is_list(name) and value is not None}
     places = [settings[name] for name in exceptions if name in settings]
     return Proxied(
         hosts,
@@ -89,20 +89,30 @@ def proxied(
     )
 
 
-def _given(variables: Variables, settings: Mapping[str, Setting]) -> dict[str, str | None]:
-    """The variables as the job has them: the shell's, and over them those of the launch files. Of a proxy only its scheme is kept."""
+def _given(
+    variables: Variables, settings: Mapping[str, Setting], environment: EffectiveEnvironment | Unknown
+) -> dict[str, str | None]:
+    """The variables as the workers have them; where that is not known the shell's, and over them those of the launch files.
+
+    None: what it is cannot be told. Of a proxy only the scheme is kept.
+    """
     found: dict[str, str | None] = {name: variables.get(name) for name in _NAMES if variables.get(name)}
     found.update(dict.fromkeys((name for name in _NAMES if name in variables.withheld), "http://"))
     for name, setting in settings.items():
-        found.pop(name, None)
-        if not setting.removed and setting.value != "":
-            found[name] = setting.value if name.lower() == "no_proxy" else setting.value or "http://"
+        found[name] = "" if setting.removed else setting.value
+    if not isinstance(environment, Unknown):
+        seen = {name: environment.worker(name) for name in _NAMES}
+        found.update({name: value.text or "" for name, value in seen.items() if not value.untold})
     return {
-        name: value
-        if value is None or name.lower() == "no_proxy"
-        else f"{_scheme(value)}://proxy.invalid:3128"
+        name: value if _is_list(name) else f"{_scheme(value or '')}://proxy.invalid:3128"
         for name, value in found.items()
+        if value != ""
     }
+
+
+def _is_list(name: str) -> bool:
+    """Whether it holds the exceptions, and no proxy."""
+    return name.lower() == "no_proxy"
 
 
 def _scheme(url: str) -> str:

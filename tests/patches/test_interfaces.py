@@ -24,7 +24,7 @@ from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.fact_sources import SourceFiles
-from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Check
@@ -46,6 +46,7 @@ def plan(
         "resources": Resources((Gpu("NVIDIA H200", 143771),), 64, None),
         "variables": Variables(shell),
         "launch": read,
+        "environment": Unknown("not read"),
         "sources": SourceFiles(),
         "marker": Marker(),
     }

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes, endpoint, job_nodes
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
-from verl_doctor.toolkit.fact_processes import Process, Processes
+from verl_doctor.toolkit.fact_raylets import Raylet, Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
@@ -44,13 +44,10 @@ def routes(monkeypatch: pytest.MonkeyPatch) -> None:
 def seen(
     launched: Launch | Unknown = NONE,
     configuration: Configuration | Unknown = NONE,
-    processes: Processes | Unknown = NONE,
-    machine: Machine | None = None,
+    raylets: Raylets | Unknown = NONE,
     **variables: str,
 ) -> JobNodes:
-    found = job_nodes.collect(
-        HERE, Variables(variables), launched, configuration, processes, machine or Machine()
-    )
+    found = job_nodes.collect(HERE, Variables(variables), launched, configuration, raylets)
     assert isinstance(found, JobNodes)
     return found
 
@@ -113,19 +110,9 @@ def test_ray_start_in_the_script(tmp_path: Path) -> None:
     ]
 
 
-def test_of_a_raylet_only_the_head_is_kept(tmp_path: Path) -> None:
-    folder = tmp_path / "proc" / "77"
-    folder.mkdir(parents=True)
-    words = [
-        "/env/raylet",
-        "--redis_password=hunter2",
-        "--gcs-address=10.0.0.9:6379",
-        "--node-ip-address=10.0.0.5",
-    ]
-    (folder / "cmdline").write_text("\0".join(words))
-    running = Processes((Process(77, 1, "raylet", "raylet", mine=True, started=0.0),))
-    found = seen(processes=running, machine=Machine(root=tmp_path))
-    assert "hunter2" not in repr(found)
+def test_a_ray_that_runs_here_names_its_head() -> None:
+    running = Raylets((Raylet(77, "10.0.0.5", "10.0.0.9:6379", "session_1", 9.0, Variables()),))
+    found = seen(raylets=running)
     assert [(head.said_by, head.interface) for head in found.heads] == [("raylet 77", "bond0")]
 
 

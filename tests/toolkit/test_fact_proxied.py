@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from environments import interpreter
 
+from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
 from verl_doctor.toolkit.fact_environment import Variables, variables
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
 from verl_doctor.toolkit.fact_launch import Launch, Setting
@@ -35,13 +36,16 @@ def write(folder: Path, **files: str) -> str:
 
 
 def seen(
-    environ: Mapping[str, str], launch: Launch | Unknown = NONE, machine: Machine | None = None
+    environ: Mapping[str, str],
+    launch: Launch | Unknown = NONE,
+    machine: Machine | None = None,
+    environment: EffectiveEnvironment | Unknown = NONE,
 ) -> Proxied | Unknown:
     machine = machine or Machine(environ={"PATH": os.environ["PATH"], **environ})
     given = variables.collect(machine)
     assert isinstance(given, Variables)
     found = proxied.collect(
-        machine, replace(interpreter(), executable=sys.executable), HERE, NODES, given, launch
+        machine, replace(interpreter(), executable=sys.executable), HERE, NODES, given, launch, environment
     )
     assert isinstance(found, (Proxied, Unknown))
     return found
@@ -99,6 +103,23 @@ def test_what_a_launch_file_sets_counts(tmp_path: Path) -> None:
 def test_what_a_launch_file_takes_away_is_gone() -> None:
     gone = Launch((), settings=(Setting("http_proxy", None, "run.sh", 2, removed=True),))
     assert isinstance(seen({"http_proxy": "http://proxy:1"}, gone), Absent)
+
+
+def test_what_the_workers_have_counts(tmp_path: Path) -> None:
+    """A raylet that was started without the variables gives its workers none, and one that has them gives them its own."""
+
+    def row(name: str, text: str | None) -> Effective:
+        return Effective(name, Value("the shell's"), (Value(text),), (Value(text),), "the raylet")
+
+    path = write(tmp_path / "site", httpx=HTTPX, requests="import nothing_of_the_kind\n")
+    shell = {"http_proxy": "http://proxy:1", "no_proxy": "*", "PYTHONPATH": path}
+    assert isinstance(seen(shell, environment=EffectiveEnvironment((row("http_proxy", None),))), Absent)
+    found = seen(
+        shell,
+        environment=EffectiveEnvironment((row("http_proxy", "http://p:1"), row("no_proxy", "localhost"))),
+    )
+    assert isinstance(found, Proxied)
+    assert found.clients[0] == Client("httpx", HOSTS[:3])
 
 
 def test_a_list_that_reading_cannot_tell() -> None:
