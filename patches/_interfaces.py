@@ -20,14 +20,14 @@ from verl_doctor.toolkit.rule import Finding, Location
 _VARIABLE = re.compile(r"[A-Z_]+_IFNAME")
 
 
-def set_interface(variable: str, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
-    """The variable with this node's interface."""
+def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: str) -> list[Change] | Refusal:
+    """The variable with this node's interface. `otherwise` says what is used without it."""
     name = usable(network, nodes)
     if not name:
         return Refusal(
             "which interface leads to the other nodes cannot be told: no route to the head, and no default route"
         )
-    why = f"{name} leads to the other nodes, and {network.host.name} does not resolve to it, or other interfaces come first"
+    why = f"{name} leads to the other nodes; {otherwise}"
     return [SetVariable(variable, _value(variable, name), why, node_only=True)]
 
 
@@ -44,7 +44,7 @@ def correct_interface(
     match = _VARIABLE.search(finding.message)
     variable, name = match[0] if match else "", usable(network, nodes)
     if finding.location is None or not name or isinstance(launch, Unknown):
-        return set_interface(variable, network, nodes)
+        return set_interface(variable, network, nodes, "what is set now does not")
 
     def correct(place: Location) -> LineEdit:
         old = [

@@ -13,4 +13,6 @@ from verl_doctor.toolkit.rule import Finding
 @fix("gloo-interface", repairs="NET101", safety="safe", restart="Ray, on this node")
 def gloo_interface(_: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
     """Tell gloo which interface leads to the other nodes."""
-    return set_interface(GLOO, network, nodes)
+    return set_interface(
+        GLOO, network, nodes, "this machine's own name, which gloo takes otherwise, is loopback"
+    )

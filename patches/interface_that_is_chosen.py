@@ -13,4 +13,5 @@ from verl_doctor.toolkit.rule import Finding
 @fix("interface-that-is-chosen", repairs="NET105", safety="safe", restart="Ray, on this node")
 def interface_that_is_chosen(finding: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
     """Choose the interface that leads to the other nodes, instead of leaving it to gloo and NCCL."""
-    return set_interface(GLOO if finding.message.startswith(GLOO) else NCCL, network, nodes)
+    variable = GLOO if finding.message.startswith(GLOO) else NCCL
+    return set_interface(variable, network, nodes, "what is taken otherwise leads to containers or tunnels")
