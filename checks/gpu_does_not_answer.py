@@ -8,6 +8,13 @@ from verl_doctor.checks._gpus import NVML, healthy, node
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
+# By NVML's words. A container loses its devices when systemd is reloaded: NVIDIA/nvidia-container-toolkit#48.
+_REMEDIES = {
+    "version mismatch": "the driver's libraries and its kernel module are of different versions: reboot",
+    "Unknown Error": "in a container: start it anew, it has lost its devices; else look for NVRM in dmesg",
+    "Permissions": "this user, or this container, may not open /dev/nvidia*: ls -l /dev/nvidia*",
+    "Driver Not Loaded": "load the kernel module: modprobe nvidia; it may lack a build for this kernel",
+}
 _MISMATCH = "RM has detected an NVML/RM version mismatch"
 
 
@@ -16,7 +23,8 @@ _MISMATCH = "RM has detected an NVML/RM version mismatch"
     examples=[
         Example("eight that answer", (node(),)),
         Example("one that is lost", (node(healthy(), Device(1, trouble="GPU is lost")),), "GPU 1 does not answer: GPU is lost"),
-        Example("another driver was installed", (Gpus(refused=_MISMATCH),), "reboot, or load the new kernel module"),
+        Example("another driver was installed", (Gpus(refused=_MISMATCH),), "version mismatch"),
+        Example("a container that has lost its devices", (Gpus(refused="Unknown Error"),), "Unknown Error"),
         Example("NVML hangs", (Gpus(refused="NVML did not answer within 8 s"),), "did not answer within 8 s"),
     ],
 )  # fmt: skip
@@ -36,14 +44,13 @@ def gpu_does_not_answer(gpus: Gpus) -> Iterator[Finding]:
     can be used: name them in CUDA_VISIBLE_DEVICES.
     """
     if gpus.refused:
-        mismatch = "mismatch" in gpus.refused
         yield Finding(
-            f"the NVIDIA driver does not answer: {gpus.refused}"
-            + ("; reboot, or load the new kernel module" if mismatch else ""),
+            f"the NVIDIA driver does not answer: {gpus.refused}",
             Evidence(found=gpus.refused, wanted="an answer for each GPU", read_from=NVML),
-            remedy="the driver's libraries and its kernel module are of different versions: reboot"
-            if mismatch
-            else "look for NVRM in the kernel's log (dmesg), or take another machine",
+            remedy=next(
+                (remedy for words, remedy in _REMEDIES.items() if words in gpus.refused),
+                "look for NVRM in the kernel's log (dmesg), or take another machine",
+            ),
             stops=(EVERY_JOB,),
         )
     others = ",".join(str(device.index) for device in gpus.sound)

@@ -34,7 +34,6 @@ CALLS = {
     "ecc": "nvmlDeviceGetEccMode",
     "remapped": "nvmlDeviceGetRemappedRows",
     "retirement_pending": "nvmlDeviceGetRetiredPagesPendingStatus",
-    "clock_reasons": "nvmlDeviceGetCurrentClocksThrottleReasons",
     "power_limit": "nvmlDeviceGetEnforcedPowerLimit",
     "power_default": "nvmlDeviceGetPowerManagementDefaultLimit",
     "persistence": "nvmlDeviceGetPersistenceMode",
@@ -69,6 +68,14 @@ def recovery(nvml: Any, device: Any) -> int | None:
     """The number of what the driver wants done to the GPU, from driver 560 on."""
     value = nvml.nvmlDeviceGetFieldValues(device, [_RECOVERY_ACTION])[0]
     return value.value.uiVal if value.nvmlReturn == 0 else None
+
+
+def clock_reasons(nvml: Any, device: Any) -> Any:
+    """The bits of why its clocks are not higher. Before driver 535 the call has another name."""
+    try:
+        return nvml.nvmlDeviceGetCurrentClocksEventReasons(device)
+    except (AttributeError, nvml.NVMLError):
+        return nvml.nvmlDeviceGetCurrentClocksThrottleReasons(device)
 
 
 def fabric(nvml: Any, device: Any) -> list[int]:
@@ -124,6 +131,7 @@ LONGER: tuple[Callable[[Any, Any], Any], ...] = (
     pci,
     processes,
     recovery,
+    clock_reasons,
     fabric,
     links,
     instances,
