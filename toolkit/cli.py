@@ -157,8 +157,7 @@ def fix(
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view)
         job = job_environment.asked_for(run.machine, output_env)
-        run = run if job is None else run.within(job.found)
-        collection = run.look()
+        collection = (run if job is None else run.started_anew(job.as_found)).look()
         report = run.check(collection, progress.say)
         if apply_them:
             report = repair.carry_out(run, report, unsafe=unsafe, job=job)

@@ -1,4 +1,4 @@
-"""The shell file: written so that sh, bash and zsh may source it, also twice and under `set -eu`, and read again."""
+"""The shell file: written so that any POSIX shell may source it, also twice and under `set -eu`, and read again."""
 
 from __future__ import annotations
 

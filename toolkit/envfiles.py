@@ -29,7 +29,8 @@ _ABOUT_SHELL = """\
 # that starts the job. Do not edit it: verl-doctor fix --apply --output-env writes it anew, verl-doctor undo takes it back.
 """
 _ABOUT_RAY = f"""\
-# What {SHELL_FILE} sets, for the workers of a Ray cluster that runs already:
+# What {SHELL_FILE} sets, for the workers of a Ray cluster that runs already. Hand it in with the job, or add its env_vars to
+# those of the runtime_env that you use:
 #     ray job submit --runtime-env {RAY_FILE} -- ...
 # Where Ray cannot merge it with what the job itself asks for, RAY_OVERRIDE_JOB_RUNTIME_ENV=1 lets the job win.
 """

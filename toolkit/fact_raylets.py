@@ -73,7 +73,7 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
             said.get("cluster", ""),
             said.get("session", ""),
             round(max(time.time() - process.started, 0.0), 1),
-            as_far_as_shown(environ),
+            as_far_as_shown(machine.as_started(environ)),
         )
 
 

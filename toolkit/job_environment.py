@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from verl_doctor.toolkit.refused import Refused
 from verl_doctor.toolkit.result import EnvironmentFiles, Report
 from verl_doctor.toolkit.target import Target, UsageError
 
+_OVERRIDE = "+ray_kwargs.ray_init.runtime_env.env_vars.NAME='\"VALUE\"'"
+_TAKES_RUNTIME_ENV = re.compile(r"ray_init\w*\.get\(\s*[\"']runtime_env[\"']")
 _JUDGED = frozenset({"pass", "warn", "fail"})
 
 
@@ -30,21 +33,26 @@ _JUDGED = frozenset({"pass", "warn", "fail"})
 class JobEnvironment:
     """What the files of `--output-env DIR` are to hold.
 
-    `found` is the environment without what these files set. Every look sees `held`, what repairs of this run set, and
+    `written` is what an earlier run wrote there, `found` the environment without it. Every look sees `held`, what repairs of this run set, and
     `kept`, what an earlier run set for rules that were not judged now. `waiting` are those of an earlier run whose repair
-    is still to be tried, or is not asked for now: they stay in the files.
+    is still to be tried, or is not asked for now: they stay in the files, but for those that are `needless`.
     """
 
     files: EnvFiles
+    written: tuple[Entry, ...]
     found: Mapping[str, str]
     held: tuple[Entry, ...] = ()
     kept: tuple[Entry, ...] = ()
     waiting: tuple[Entry, ...] = ()
+    needless: frozenset[str] = frozenset()
 
-    @property
-    def environ(self) -> dict[str, str]:
-        """The environment of a job that is started after the shell file was sourced."""
-        return sourced(self.found, (*self.kept, *self.held))
+    def as_found(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment without what the files set, if it has it: that is what makes a variable necessary, or not."""
+        return without(environ, self.written, str(self.files.shell))
+
+    def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment that a process has when it is started anew after the shell file was sourced."""
+        return sourced(self.as_found(environ), (*self.kept, *self.held))
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -56,7 +64,7 @@ class JobEnvironment:
         """What makes the files hold `entries`. Raises Refused when a file there is not ours."""
         return self.files.changes(self.entries, self.found)
 
-    def as_planned(self, *, applied: bool) -> EnvironmentFiles:
+    def as_planned(self, seen: Collection, *, applied: bool) -> EnvironmentFiles:
         """The files for the report: what they hold, or would, and how they are used."""
         diff = "" if applied else "".join(map(diff_of, self.changes()))
         return EnvironmentFiles(
@@ -64,19 +72,21 @@ class JobEnvironment:
             runtime_env=str(self.files.ray),
             variables=tuple(self._as_data(one) for one in self.entries),
             diff=diff,
+            override=_override(seen.get(VerlTrees)),
         )
 
     def judged(self, report: Report) -> JobEnvironment:
-        """Sort what an earlier run wrote by a report on `found`: what no rule asks for any more is left out."""
+        """Sort what an earlier run wrote by a report on `found`: what no rule asks for any more is needless."""
         judged = {result.code for result in report.results if result.status in _JUDGED}
         asked = {(result.code, finding.fix) for result, finding in report.findings()}
         kept = [one for one in self.waiting if not judged.issuperset(reason.code for reason in one.reasons)]
-        waiting = [
-            one
-            for one in self.waiting
-            if one not in kept and any((reason.code, reason.fix) in asked for reason in one.reasons)
-        ]
-        return replace(self, kept=(*self.kept, *kept), waiting=tuple(waiting))
+        waiting = tuple(one for one in self.waiting if one not in kept)
+        unasked = (
+            one.name
+            for one in waiting
+            if asked.isdisjoint((reason.code, reason.fix) for reason in one.reasons)
+        )
+        return replace(self, kept=tuple(kept), waiting=waiting).giving_up(unasked)
 
     def holding(self, entries: Iterable[Entry]) -> JobEnvironment:
         """The same with these entries. Raises Refused, with both reasons, when one of them is wanted otherwise."""
@@ -89,13 +99,17 @@ class JobEnvironment:
             if one.name in held:
                 one = united(held[one.name], one)  # noqa: PLW2901
             held[one.name] = one
-            job = replace(job.giving_up([one.name]), held=tuple(held.values()), kept=tuple(kept.values()))
+            waiting = tuple(old for old in job.waiting if old.name != one.name)
+            job = replace(job, held=tuple(held.values()), kept=tuple(kept.values()), waiting=waiting)
         return job
 
     def giving_up(self, names: Iterable[str]) -> JobEnvironment:
-        """The same without the entries of an earlier run whose repair failed now."""
-        gone = frozenset(names)
-        return replace(self, waiting=tuple(one for one in self.waiting if one.name not in gone))
+        """The same, where these entries of an earlier run are needless: no rule asks for them, or they do not help."""
+        return replace(self, needless=self.needless.union(names))
+
+    def settled(self) -> JobEnvironment:
+        """The same without what is needless."""
+        return replace(self, waiting=tuple(one for one in self.waiting if one.name not in self.needless))
 
     def _as_data(self, one: Entry) -> dict[str, Any]:
         """One variable for JSON; `ray` is its value in the `runtime_env`, None where that cannot hold it."""
@@ -128,7 +142,8 @@ def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
         earlier = files.entries()
     except Refused as error:
         raise UsageError(str(error)) from None
-    return JobEnvironment(files, without(machine.environ, earlier, str(files.shell)), waiting=earlier)
+    found = without(machine.environ, earlier, str(files.shell))
+    return JobEnvironment(files, earlier, found, waiting=earlier)
 
 
 def with_variables(
@@ -163,6 +178,17 @@ def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
     found = readers_of(names, target, seen.get(Interpreter), seen.get(VerlTrees), seen.get(VllmTree))
     dead = () if isinstance(found, Unknown) else found.dead()
     return {one.name: f"the installed {one.owner} does not read it" for one in dead}
+
+
+def _override(verl: VerlTrees | Unknown) -> str:
+    """How verl's command line is given one variable for the workers, "" when this verl hands none on (before 0.6.0)."""
+    if isinstance(verl, Unknown):
+        return ""
+    try:
+        source = Path(verl.imported.folder, "trainer", "main_ppo.py").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return _OVERRIDE if _TAKES_RUNTIME_ENV.search(source) else ""
 
 
 def _same_origin(old: Entry, new: Entry) -> bool:

@@ -70,13 +70,15 @@ def _current_folder() -> Path:
 class Machine:
     """This machine, as the user stands before it.
 
-    `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
+    `as_started` turns the environment that a process of Ray's was started with into the one that it will have when it is
+    started anew: another one only while a repair of the job's environment is judged. `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     cwd: Path = field(default_factory=_current_folder)
     runner: Runner | None = None
     root: Path = Path("/")
+    as_started: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
 
     def at(self, path: str) -> Path:
         """Where an absolute path of the machine lies."""

@@ -67,7 +67,7 @@ class Plan:
             reason=reason or self.refusal or self.left_out,
             changes=tuple(map(describe, shown)),
             diff="".join(map(diff_of, shown)),
-            restart=self.fix.restart,
+            restart=self.fix.restart or ("Ray and the job" if self.variables else ""),
             transaction=transaction,
         )
 

@@ -317,7 +317,9 @@ def _environment(report: Report, width: int | None) -> Iterator[Text]:
         steps = [(f"source {source}", started)]
         if any(one["ray"] is not None for one in files.variables):
             submit = f"ray job submit --runtime-env {ray} -- ..."
-            steps.append((submit, "instead, where Ray runs already"))
+            steps.append((submit, "where Ray runs already, instead"))
+            if files.override:
+                steps.append((files.override, "or that, for each, at the end of verl's command line"))
         yield from _steps(steps, width)
 
 

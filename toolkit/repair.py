@@ -35,7 +35,7 @@ class _Work:
 
     def look(self) -> tuple[Collection, Report]:
         """See everything anew, as a job would that has the variables set so far."""
-        session = self.session if self.job is None else self.session.within(self.job.environ)
+        session = self.session if self.job is None else self.session.started_anew(self.job.as_started)
         collection = session.look()
         return collection, session.check(collection)
 
@@ -54,7 +54,7 @@ def show(
     for plan in planned:
         ended, work = _shown(work, plan, planned, collection)
         repairs.append(ended)
-    files = work.job.as_planned(applied=False) if work.job else None
+    files = work.job.settled().as_planned(collection, applied=False) if work.job else None
     return with_repairs(report, repairs, applied=False, environment=files)
 
 
@@ -90,9 +90,10 @@ def carry_out(session: Session, report: Report, *, unsafe: bool, job: JobEnviron
         else:
             attempted, report, work = _attempt_all(work, fix, code)
             repairs += attempted
-    repairs += _settled(work)
-    files = work.job.as_planned(applied=True) if work.job else None
-    return with_repairs(work.look()[1], repairs, applied=True, environment=files)
+    repairs += _settle(work)
+    collection, report = work.look()
+    files = work.job.settled().as_planned(collection, applied=True) if work.job else None
+    return with_repairs(report, repairs, applied=True, environment=files)
 
 
 def _wanted(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
@@ -166,16 +167,17 @@ def _giving_up(work: _Work, plan: Plan) -> _Work:
     return replace(work, job=work.job.giving_up(one.name for one in plan.variables))
 
 
-def _settled(work: _Work) -> list[Repair]:
+def _settle(work: _Work) -> list[Repair]:
     """Take out of the files what no rule asks for any more, and what did not help."""
-    if work.job is None or not (there := work.job.files.entries()):
+    if work.job is None:
         return []
-    left = {one.name for one in work.job.entries}
-    gone = [one for one in there if one.name not in left]
+    job = work.job.settled()
+    left = {one.name for one in job.entries}
+    gone = [one for one in job.files.entries() if one.name not in left]
     if not gone:
         return []
     code = gone[0].reasons[0].code
-    changes = work.job.changes()
+    changes = job.changes()
     home = journal_home(work.session.target, _paths(changes), about_environment=True)
     repair = Repair(_SETTLED, code, "Take out variables that are not needed any more", "safe", "repaired")
     try:

@@ -78,12 +78,16 @@ class Repair:
 
 @dataclass(frozen=True)
 class EnvironmentFiles:
-    """The files of `--output-env DIR`: where they lie, what they hold, and as a diff what a plan would change."""
+    """The files of `--output-env DIR`: where they lie, what they hold, and as a diff what a plan would change.
+
+    `override` is how verl's command line is given one of the variables for the workers, "" when this verl hands none on.
+    """
 
     shell: str
     runtime_env: str
     variables: tuple[Mapping[str, Any], ...] = ()
     diff: str = ""
+    override: str = ""
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,10 @@ class Session:
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
         )
 
-    def within(self, environ: Mapping[str, str]) -> Session:
-        """The same session in another environment, as a job has it that is started there."""
-        return replace(self, machine=replace(self.machine, environ=environ), begun=[])
+    def started_anew(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Session:
+        """The same session, seen as if the shell and Ray had been started anew with changed environments."""
+        machine = replace(self.machine, environ=change(self.machine.environ), as_started=change)
+        return replace(self, machine=machine, begun=[])
 
     def narrowed(self, codes: tuple[str, ...]) -> Session:
         """The same session, asking only for these rules."""
