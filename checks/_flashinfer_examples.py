@@ -28,6 +28,7 @@ TOOLKIT = partial(
     on_path="/usr/local/cuda/bin/nvcc",
     ninja="/env/bin/ninja",
     compiler="/usr/bin/gcc",
+    cxx="/usr/bin/c++",
     gcc=13,
     newest_gcc=15,
 )

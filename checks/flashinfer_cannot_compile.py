@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from verl_doctor.checks._flashinfer import cuda_of_torch, must_compile_sampler, wheel
 from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, TOOLKIT
@@ -25,6 +26,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, chec
         Example("a folder without it", (H200(), SAMPLER(), PACKAGES, TOOLKIT(nvcc="", on_path="")), "there is no /usr/local/cuda/bin/nvcc"),
         Example("ninja is not on PATH", (H200(), SAMPLER(), PACKAGES, TOOLKIT(ninja="")), "there is no ninja on PATH"),
         Example("CC leads nowhere", (H200(), SAMPLER(), PACKAGES, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
+        Example("gcc without C++", (H200(), SAMPLER(), PACKAGES, TOOLKIT(cxx="")), "there is no c++ on PATH"),
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), PACKAGES, TOOLKIT(gcc=16)), "refuses gcc 16"),
         Example("nvcc does not know the GPU", (H200(), SAMPLER(), PACKAGES, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
         Example("the CUDA of another torch", (H200(), SAMPLER(), PACKAGES, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
@@ -54,42 +56,63 @@ def flashinfer_cannot_compile(
     if not must_compile_sampler(flashinfer, sampler, configuration):
         return
     switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
-    for problem, found, wanted in _problems(toolkit, flashinfer.capability, cuda_of_torch(packages)):
+    for problem in _problems(toolkit, flashinfer.capability, cuda_of_torch(packages)):
         yield Finding(
-            f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} starts, and {problem}",
-            Evidence(found, wanted, toolkit.home),
+            f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} starts, and {problem.what}",
+            Evidence(problem.found, problem.wanted, toolkit.home),
             remedy=f"{switch}install the compiled one: {wheel(flashinfer, packages)}",
             fix="own-sampler" if sampler.can_be_switched else None,
-            stops=(EVERY_JOB,),
+            severity=None if problem.certain else "warning",
+            stops=(EVERY_JOB,) if problem.certain else (),
+            may_stop=() if problem.certain else (EVERY_JOB,),
             phase="start",
         )
 
 
-def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[tuple[str, str, str]]:
-    """What is wrong, what was found, and what is wanted. Without nvcc the rest does not matter."""
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong, found and wanted; and whether it is certain that nothing can be compiled."""
+
+    what: str
+    found: str
+    wanted: str
+    certain: bool = True
+
+
+def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Problem]:
+    """Without nvcc the rest does not matter."""
     if not toolkit.nvcc:
         place = f"{toolkit.home}/bin/nvcc" if toolkit.home else "nvcc"
         where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
         told_by = toolkit.told_by or "neither CUDA_HOME nor PATH"
-        yield f"there is no {place}", f"{told_by} leads to it{where}", "a CUDA toolkit"
+        yield _Problem(f"there is no {place}", f"{told_by} leads to it{where}", "a CUDA toolkit")
         return
-    if not toolkit.ninja:
-        yield "there is no ninja on PATH", "PATH of the job", "ninja, as in the bin folder of the environment"
-    if not toolkit.compiler:
-        named = toolkit.compiler_told_by
-        yield (
-            f"{named} names no compiler" if named else "there is no gcc on PATH",
-            named or "PATH of the job",
-            "a C++ compiler",
-        )
+    yield from _missing(toolkit)
     if toolkit.newest_gcc and toolkit.gcc > toolkit.newest_gcc:
         wanted = f"gcc {toolkit.newest_gcc} or older (crt/host_config.h)"
-        yield f"nvcc {toolkit.release} refuses gcc {toolkit.gcc}", toolkit.compiler, wanted
+        yield _Problem(f"nvcc {toolkit.release} refuses gcc {toolkit.gcc}", toolkit.compiler, wanted)
     if toolkit.targets and capability not in toolkit.targets:
-        known = f"it knows {', '.join(toolkit.targets)}"
-        yield f"nvcc {toolkit.release} does not know GPUs of capability {capability}", toolkit.nvcc, known
+        unknown = f"nvcc {toolkit.release} does not know GPUs of capability {capability}"
+        yield _Problem(unknown, toolkit.nvcc, f"it knows {', '.join(toolkit.targets)}")
     if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
-        yield f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}", toolkit.nvcc, f"nvcc of CUDA {cuda}"
+        # What is linked with one CUDA's library may find it beside that of the other.
+        differs = f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}"
+        yield _Problem(differs, toolkit.nvcc, f"nvcc of CUDA {cuda}", certain=False)
     if not toolkit.runtime:
         wanted = f"CUDA_HOME={toolkit.candidate}" if toolkit.candidate else "a whole toolkit"
-        yield f"{toolkit.home} holds no libcudart.so to link with", f"told by {toolkit.told_by}", wanted
+        absent = f"{toolkit.home} holds no libcudart.so to link with"
+        yield _Problem(absent, f"told by {toolkit.told_by or 'nothing'}", wanted)
+
+
+def _missing(toolkit: CudaToolkit) -> Iterator[_Problem]:
+    """The other programs that a compilation starts."""
+    if not toolkit.ninja:
+        wanted = "ninja, as in the bin folder of the environment"
+        yield _Problem("there is no ninja on PATH", "PATH of the job", wanted)
+    for path, told_by, usual in (
+        (toolkit.compiler, toolkit.compiler_told_by, "gcc"),
+        (toolkit.cxx, toolkit.cxx_told_by, "c++"),
+    ):
+        if not path:
+            what = f"{told_by} names no compiler" if told_by else f"there is no {usual} on PATH"
+            yield _Problem(what, told_by or "PATH of the job", "a C++ compiler")

@@ -26,6 +26,8 @@ _TARGET = re.compile(r"compute_(\d+)")
 _NEWEST_GCC = re.compile(r"^#if __GNUC__ > (\d+)", re.MULTILINE)
 _GCC = re.compile(r"\)\s+(\d+)\.\d+")
 _RUNTIMES = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+# Where the linker looks by itself; Debian's own package of the toolkit is spread over /usr.
+_LINKER = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class CudaToolkit:
     """`home` is the folder that is taken, "" when there is none, and `told_by` what names it: a variable, PATH, or nothing.
 
     `nvcc` is its compiler, "" when it has none; `release` ("13.0") and `targets` (compute capabilities: "9.0") are what that says.
-    `runtime` says that it holds the library that a kernel is linked with. `on_path` is the first nvcc on PATH, "" without one.
-    `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it. They are "" when
+    `runtime` says that the library which a kernel is linked with is in it, or where the linker looks anyway. `on_path` is the first nvcc on PATH, "" without one.
+    `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it, `cxx` the one that links. They are "" when
     they are not there. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
     """
 
@@ -49,6 +51,8 @@ class CudaToolkit:
     ninja: str = ""
     compiler: str = ""
     compiler_told_by: str = ""
+    cxx: str = ""
+    cxx_told_by: str = ""
     gcc: int = 0
     newest_gcc: int = 0
 
@@ -83,15 +87,22 @@ def cuda_toolkit(machine: Machine, variables: JobVariables, resources: Resources
         nvcc=nvcc,
         release=release[1] if release else "",
         targets=tuple(map(_dotted, _TARGET.findall(_said(machine, nvcc, "--list-gpu-arch")))),
-        runtime=any(machine.at(f"{home}/{folder}/libcudart.so").exists() for folder in _RUNTIMES),
+        runtime=_has_runtime(machine, home, variables.get("LIBRARY_PATH")),
         on_path=on_path,
         candidate=_candidate(machine, home, on_path),
         ninja=_found(machine, "ninja", path),
         compiler=compiler,
         compiler_told_by=named,
+        cxx=_found(machine, variables.get("CXX") or "c++", path),
+        cxx_told_by="CXX" if variables.get("CXX") else "",
         gcc=int(gcc[1]) if gcc else 0,
         newest_gcc=int(newest[1]) if newest else 0,
     )
+
+
+def _has_runtime(machine: Machine, home: str, library_path: str) -> bool:
+    folders = (*(f"{home}/{name}" for name in _RUNTIMES), *_LINKER, *library_path.split(os.pathsep))
+    return any(machine.at(f"{folder}/libcudart.so").exists() for folder in folders if folder)
 
 
 def _candidate(machine: Machine, home: str, on_path: str) -> str:

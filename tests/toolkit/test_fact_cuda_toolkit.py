@@ -45,7 +45,7 @@ def toolkit(root: Path, home: str = "/usr/local/cuda") -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     toolkit(tmp_path)
-    for name in ("gcc", "red-hat-gcc", "clang", "ninja"):
+    for name in ("gcc", "c++", "red-hat-gcc", "clang", "ninja"):
         program(tmp_path, f"/usr/bin/{name}")
     return tmp_path
 
@@ -66,7 +66,7 @@ def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
     assert (found.home, found.told_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
     assert found.targets == ("7.5", "9.0", "12.0")
     assert (found.runtime, found.ninja, found.compiler) == (True, "/usr/bin/ninja", "/usr/bin/gcc")
-    assert (found.gcc, found.newest_gcc) == (13, 15)
+    assert (found.gcc, found.newest_gcc, found.cxx) == (13, 15, "/usr/bin/c++")
 
 
 def test_a_variable_is_taken_right_or_wrong(root: Path) -> None:
@@ -90,6 +90,14 @@ def test_a_link_on_path_leads_to_half_a_toolkit(root: Path) -> None:
     assert found.candidate == "/usr/local/cuda"
 
 
+@pytest.mark.parametrize("folder", ["/usr/lib/x86_64-linux-gnu", "/else/lib"])
+def test_the_linker_may_find_the_library_elsewhere(root: Path, folder: str) -> None:
+    program(root, "/usr/bin/nvcc")
+    assert not look(root, PATH="/usr/bin").runtime
+    program(root, f"{folder}/libcudart.so")
+    assert look(root, PATH="/usr/bin", LIBRARY_PATH="/else/lib").runtime
+
+
 def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -> None:
     assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").told_by) == ("/usr/local/cuda", "")
     empty = tmp_path / "empty"
@@ -109,6 +117,11 @@ def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -
 def test_cc_names_the_compiler_under_nvcc(root: Path, value: str, compiler: str, gcc: int) -> None:
     found = look(root, CC=value)
     assert (found.compiler, found.compiler_told_by, found.gcc) == (compiler, "CC", gcc)
+
+
+def test_cxx_names_the_one_that_links(root: Path) -> None:
+    found = look(root, CXX="/gone/g++")
+    assert (found.cxx, found.cxx_told_by) == ("", "CXX")
 
 
 def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
