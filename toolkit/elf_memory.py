@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from verl_doctor.toolkit import cache
 from verl_doctor.toolkit.elf import Header, WantedVersion, read_header
 from verl_doctor.toolkit.records import look
+
+T = TypeVar("T")
 
 _LARGEST = 64 * 1024 * 1024  # bytes
 _MOST = 20_000  # answers
@@ -51,9 +53,16 @@ class ElfMemory:
             self._headers[path] = header
         return self._headers[path]
 
-    def recall(self, about: str, paths: Iterable[str]) -> Any:
-        """What was found out about these files, in this order, when they were what they are now; None when nothing was."""
-        return self._get(self._digest(about, paths))
+    def recall(self, about: str, paths: Iterable[str], restore: Callable[[Any], T]) -> T | None:
+        """What was found out about these files, in this order, when they were what they are now; None when nothing was.
+
+        `restore` makes it of what JSON kept, which somebody may have damaged: what it raises means that nothing is known.
+        """
+        known = self._get(self._digest(about, paths))
+        if known is not None:
+            with contextlib.suppress(TypeError, ValueError, LookupError, AttributeError):
+                return restore(known)
+        return None
 
     def keep(self, about: str, paths: Iterable[str], answer: Any) -> None:
         """Remember what was found out about these files; `answer` is made of what JSON can hold."""

@@ -12,9 +12,12 @@ from typing import Any
 
 import platformdirs
 
+from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.elf import Undefined, WantedVersion
 from verl_doctor.toolkit.elf_memory import ElfMemory
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -124,14 +127,19 @@ class Extensions:
 
 @collector(timeout=30)
 def extensions(
-    machine: Machine, interpreter: Interpreter, packages: Packages, torch: TorchBuild | Unknown
+    machine: Machine,
+    interpreter: Interpreter,
+    packages: Packages,
+    torch: TorchBuild | Unknown,
+    variables: Variables,
+    job: JobVariables,
 ) -> Extensions | Unknown:
-    """Do the loader's work for each compiled file, with everything in place that `import torch` loads."""
+    """Do the loader's work for each compiled file, as the job starts it, with everything in place that `import torch` loads."""
     if interpreter.system != "Linux":
         return Absent(f"this is {interpreter.system}")
     memory = ElfMemory(platformdirs.user_cache_path("verl-doctor") / "Extensions")
     try:
-        loader = Loader(machine, interpreter.executable)
+        loader = Loader(machine, interpreter.executable, child_environ(machine, variables, job))
     except (NoSuchLoader, OSError) as error:
         return Unknown(str(error))
     process = Process(loader, memory, fallback=_nvidia_folders(interpreter))
@@ -226,14 +234,12 @@ class _Survey:
         folder = str(Path(path).parent)
         siblings = [other for other in self._files if other.startswith(f"{folder}/") and other != path]
         key = ("unresolved", (path, *self._process.everybody, *closure.paths, *self._torch, *siblings))
-        known = self._memory.recall(*key)
+        known = self._memory.recall(*key, lambda kept: tuple(Undefined(*symbol) for symbol in kept))
         if known is None:
-            found = self._process.unresolved(path, closure, (*self._torch, *siblings))
-            known = [list(symbol) for symbol in found]
-            self._memory.keep(*key, known)
+            known = self._process.unresolved(path, closure, (*self._torch, *siblings))
+            self._memory.keep(*key, [list(symbol) for symbol in known])
         driver_missing = any(_DRIVER.match(name) for name, _ in closure.missing)
-        symbols = (Undefined(*symbol) for symbol in known)
-        return tuple(s for s in symbols if not (driver_missing and _DRIVER_SYMBOL.match(s.name)))
+        return tuple(symbol for symbol in known if not (driver_missing and _DRIVER_SYMBOL.match(symbol.name)))
 
     def _missing_versions(self, path: str) -> Iterator[MissingVersion]:
         for want in self._memory.header(path).wants:
@@ -352,8 +358,8 @@ def _compiled_files(
 
 def _listed(record: str, memory: ElfMemory) -> list[str]:
     """The compiled files in a RECORD, a list of 1.5 MB for torch."""
-    known = memory.recall("compiled files", [record])
-    if not isinstance(known, list):
+    known = memory.recall("compiled files", [record], lambda kept: [str(name) for name in kept])
+    if known is None:
         try:
             with open(record, "rb") as file:  # noqa: PTH123
                 text = file.read(_LARGEST_RECORD).decode("utf-8", "replace") if os.path.isfile(record) else ""

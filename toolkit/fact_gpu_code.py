@@ -84,20 +84,28 @@ def capability(text: str) -> int:
 def _code_of(path: str, capabilities: Iterable[int], memory: ElfMemory) -> tuple[GpuCode, ...]:
     wanted = list(capabilities)
     about = f"code for {wanted}"
-    known = memory.recall(about, [path])
+    known = memory.recall(
+        about,
+        [path],
+        lambda kept: tuple(GpuCode(kind, arch, (isa[0], isa[1]), exact) for kind, arch, isa, exact in kept),
+    )
     if known is None:
-        found: dict[GpuCode, None] = {}
-        with ElfFile(path) as file:
-            for entry in entries_of(file):
-                code = (
-                    GpuCode("ptx", entry.architecture, entry.isa, entry.exact)
-                    if entry.ptx
-                    else GpuCode("cubin", entry.architecture, exact=entry.exact)
-                )
-                if code not in found:
-                    found[code] = None
-                    if all(any(c.kind == "cubin" and c.runs_on(number) for c in found) for number in wanted):
-                        break
-        known = [list(astuple(code)) for code in found]
-        memory.keep(about, [path], known)
-    return tuple(GpuCode(kind, number, (isa[0], isa[1]), exact) for kind, number, isa, exact in known)
+        known = _read(path, wanted)
+        memory.keep(about, [path], [astuple(code) for code in known])
+    return known
+
+
+def _read(path: str, capabilities: list[int]) -> tuple[GpuCode, ...]:
+    found: dict[GpuCode, None] = {}
+    with ElfFile(path) as file:
+        for entry in entries_of(file):
+            isa = entry.isa if entry.ptx else (0, 0)
+            code = GpuCode("ptx" if entry.ptx else "cubin", entry.architecture, isa, entry.exact)
+            if code not in found:
+                found[code] = None
+                if all(
+                    any(one.kind == "cubin" and one.runs_on(number) for one in found)
+                    for number in capabilities
+                ):
+                    break
+    return tuple(found)

@@ -14,8 +14,10 @@ from environments import interpreter, look_at
 
 from verl_doctor.checks.extension_of_another_torch import extension_of_another_torch
 from verl_doctor.toolkit.elf import ElfFile
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_extensions import Extensions, extensions
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_torch_build import TorchBuild, torch_build
 from verl_doctor.toolkit.fatbin import entries_of
@@ -49,7 +51,9 @@ class Environment:
         torch = torch_build.collect(self.interpreter)
         assert isinstance(torch, TorchBuild)
         self.torch = torch
-        found = extensions.collect(Machine(), self.interpreter, self.packages, torch)
+        found = extensions.collect(
+            Machine(), self.interpreter, self.packages, torch, Variables({}), JobVariables()
+        )
         assert isinstance(found, Extensions)
         self.found = found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -11,11 +13,14 @@ import pytest
 from compiled import build
 from environments import install, interpreter, look_at, site_packages
 
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_extensions import Extension, Extensions, extensions
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_torch_build import TorchBuild, torch_build
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.remember import keep, recall
 
 NEW = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 ERROR = f"_ZN3c105ErrorC2ENS_14SourceLocationE{NEW}"
@@ -53,6 +58,12 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def shell() -> tuple[Variables, JobVariables]:
+    """The variables of this process, as a job that is started from it would have them."""
+    variables = Variables(dict(os.environ))
+    return variables, JobVariables(variables.values)
+
+
 class Environment:
     """A folder with packages, and the facts that are read from it."""
 
@@ -79,7 +90,9 @@ class Environment:
 
     def look(self) -> Extensions:
         python = self.python
-        found = extensions.collect(Machine(), python, look_at(self.site), torch_build.collect(python))
+        found = extensions.collect(
+            Machine(), python, look_at(self.site), torch_build.collect(python), *shell()
+        )
         assert isinstance(found, Extensions)
         return found
 
@@ -221,14 +234,41 @@ def test_without_torch_packages_are_looked_at_all_the_same(tmp_path: Path, parts
 
 def test_an_interpreter_that_cannot_be_read_is_unknown(environment: Environment) -> None:
     python = replace(environment.python, executable=str(environment.site / "none"))
-    found = extensions.collect(Machine(), python, look_at(environment.site), Absent("no torch"))
+    found = extensions.collect(Machine(), python, look_at(environment.site), Absent("no torch"), *shell())
     assert isinstance(found, Unknown)
-    assert isinstance(
-        extensions.collect(
-            Machine(), replace(python, system="Darwin"), look_at(environment.site), Absent("")
-        ),
-        Absent,
+    elsewhere = replace(python, system="Darwin")
+    found = extensions.collect(Machine(), elsewhere, look_at(environment.site), Absent("no torch"), *shell())
+    assert isinstance(found, Absent)
+
+
+def test_what_a_launch_file_sets_counts(environment: Environment, tmp_path: Path) -> None:
+    environment.add("sgl-kernel", "runtime.so")
+    shutil.copy(environment.parts / "libcudart.so.12", tmp_path)
+    job = JobVariables({"LD_LIBRARY_PATH": str(tmp_path)}, places={"LD_LIBRARY_PATH": ("run.sh", 3)})
+    found = extensions.collect(
+        Machine(), environment.python, look_at(environment.site), Absent("no torch"), Variables(), job
     )
+    assert isinstance(found, Extensions)
+    assert all(extension.loads for extension in found.extensions if extension.package == "sgl-kernel")
+
+
+def test_the_fact_survives_json(environment: Environment) -> None:
+    environment.add("flash-attn", "other.so")
+    environment.add("sgl-kernel", "runtime.so")
+    fact = environment.look()
+    keep(fact, "key")
+    assert recall(Extensions, "key") == fact
+
+
+def test_a_damaged_memory_is_no_memory(environment: Environment, private_home: Path) -> None:
+    environment.add("flash-attn", "other.so")
+    first = environment.look()
+    (memory,) = private_home.rglob("elf.json")
+    sound = memory.read_bytes()
+    numbers = json.dumps(dict.fromkeys(json.loads(sound), 1)).encode()
+    for damaged in (b"", b"[]", sound[: len(sound) // 2], numbers, b"\xff" * 99):
+        memory.write_bytes(damaged)
+        assert environment.look() == first
 
 
 def test_the_installed_torch_and_its_abi(environment: Environment) -> None:
