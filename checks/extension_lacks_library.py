@@ -20,7 +20,7 @@ from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
 from verl_doctor.toolkit.text import listed
 
 _SHOWN = 4
@@ -42,6 +42,7 @@ _DEBIAN = {
     "libibverbs.so.1": "libibverbs1",
     "librdmacm.so.1": "librdmacm1",
     "libmlx5.so.1": "ibverbs-providers",
+    **dict.fromkeys((f"libavutil.so.{number}" for number in range(56, 61)), "ffmpeg"),
 }
 _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
 
@@ -93,9 +94,16 @@ def extension_lacks_library(
             ),
             location=Location(worst.path),
             remedy=remedy,
-            severity=severity(package, packages),
+            severity=_severity(package, names, packages),
             also=tuple(Location(other.path) for other in lacking if other is not worst),
         )
+
+
+def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:
+    """What lacks only libraries of the system, and is not needed, may well be a plug-in for what this machine does not have."""
+    found = severity(package, packages)
+    of_torch = any(_ANY_CUDA.match(name) or name.startswith(("libtorch", "libc10")) for name in names)
+    return found if found == "error" or of_torch or _OPENCV.match(package) else "info"
 
 
 def _words(

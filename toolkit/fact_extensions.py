@@ -39,6 +39,8 @@ _CUDA = re.compile(r"lib(?:cu[a-z]|c10_cuda|torch_cuda|nccl|nvrtc|nvJitLink|nvsh
 # The driver's own libraries: a machine without a GPU has none, and which one is loaded is the subject of other rules.
 _DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
 _DRIVER_SYMBOL = re.compile(r"cu[A-Z]|nvml[A-Z]")
+# PEP 3149: the interpreter that alone imports such a file.
+_TAG = re.compile(r"\.(cpython-\d+[a-z]*)-[\w-]+\.so$")
 _LATER = re.compile(r"/nvidia/[^/]+/lib/")
 _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
@@ -163,6 +165,7 @@ class _Survey:
         process: Process,
     ) -> None:
         self._machine = machine
+        self._cache_tag = interpreter.cache_tag
         self._process = process
         self._memory = process.memory
         self._torch = () if isinstance(torch, Unknown) else _load_torch(process, torch)
@@ -183,7 +186,16 @@ class _Survey:
                 found.append(extension)
         return Extensions(tuple(self._in_words(self._with_variants(found))), len(self._files))
 
+    def _concerns(self, path: str, distribution: Distribution) -> bool:
+        """Whether a process of this interpreter may load a file. Of NVIDIA's wheels it is what torch loads; the rest are plug-ins."""
+        tag = _TAG.search(path)
+        if tag is not None and tag[1] != self._cache_tag:
+            return False
+        return not distribution.name.startswith("nvidia-") or path in self._torch
+
     def _extension(self, path: str, distribution: Distribution) -> Extension | None:
+        if not self._concerns(path, distribution):
+            return None
         header = self._memory.header(path)
         versions = tuple(self._missing_versions(path))
         telling = [name for name in header.needed if _TELLING.match(name)]

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from verl_doctor.toolkit import loader_cache
@@ -181,6 +181,8 @@ class Loader:
     def _file(self, path: str, how: How, entry: str) -> Iterator[Candidate]:
         """Nothing when there is no such file, else the candidate, with what keeps the loader from it."""
         path = str(self._machine.cwd / path)
+        if self._machine.root == Path("/") and not os.path.lexists(path):
+            return  # as most do: to follow links that are not there would cost twenty times as much
         if ".." in path:  # behind a link it leads elsewhere than the text says
             folder, name = os.path.split(path)
             path = f"{self._machine.real(folder)}/{name}"

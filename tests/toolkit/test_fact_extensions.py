@@ -282,3 +282,13 @@ def test_the_installed_torch_and_its_abi(environment: Environment) -> None:
     assert found.cxx11_abi is False
     (folder / "version.py").write_text("__version__ = (\n", encoding="utf-8")
     assert isinstance(torch_build.collect(environment.python), Unknown)
+
+
+def test_files_for_another_interpreter_are_none_of_this_ones_business(environment: Environment) -> None:
+    environment.add("vllm", "other.so", to="vllm/_C.cpython-313-x86_64-linux-gnu.so")
+    assert [found for found in environment.look().extensions if found.package == "vllm"] == []
+
+
+def test_plug_ins_in_nvidias_wheels_are_left_alone(environment: Environment) -> None:
+    environment.add("nvidia-nvshmem-cu12", "runtime.so", to="nvidia/nvshmem/lib/nvshmem_transport.so.3")
+    assert [found for found in environment.look().extensions if found.package.startswith("nvidia-")] == []
