@@ -1,9 +1,9 @@
 """Tries a collective on all visible GPUs. Runs under the target's interpreter, with its torch.
 
 It is handed over as text, so it needs the standard library and torch only. Called with a token, the backend ("nccl", or
-"gloo" without GPUs), the number of ranks, a limit in seconds, names of variables to drop, and variables to set. Each rank is a
-process of its own, forked before torch is imported. One that hangs, dies or floods its output ends nothing but itself:
-what it was doing, and how it ended, is a part of the answer, which is one JSON document.
+"gloo" without GPUs), the number of ranks, and a limit in seconds. Each rank is a process of its own, forked before torch is
+imported. One that hangs, dies or floods its output ends nothing but itself: what it was doing, and how it ended, is a part of
+the answer, which is one JSON document.
 """
 
 from __future__ import annotations
@@ -173,10 +173,5 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    token, backend, world, limit, drop = sys.argv[1:6]
-    for name in drop.split(","):
-        os.environ.pop(name, None)
-    for pair in sys.argv[6:]:
-        name, _, value = pair.partition("=")
-        os.environ[name] = value
+    token, backend, world, limit = sys.argv[1:]
     print(f"\n{token}{json.dumps(attempt(backend, int(world), float(limit)))}", flush=True)

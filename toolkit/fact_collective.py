@@ -6,17 +6,14 @@ NCCL_P2P_DISABLE, NCCL_SHM_DISABLE: https://docs.nvidia.com/deeplearning/nccl/us
 
 from __future__ import annotations
 
-import json
-import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
+from verl_doctor.toolkit.child_environ import child_environ
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_visible_devices import VISIBLE_DEVICES, VisibleDevices
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -24,10 +21,8 @@ from verl_doctor.toolkit.machine import Machine
 Remedy = tuple[tuple[str, str], ...]
 
 LIMIT = 60.0  # seconds of one trial, most of which is importing torch
-_GRACE = 10.0
+GRACE = 10.0  # for what starts and ends the ranks
 _NEEDED = 1536  # MiB of each GPU: CUDA's context and NCCL's buffers
-_MOST_LINES = 6
-_LONGEST_LINE = 300
 
 REMEDIES: tuple[Remedy, ...] = (
     (("NCCL_NVLS_ENABLE", "0"),),
@@ -39,11 +34,6 @@ REMEDIES: tuple[Remedy, ...] = (
 
 WORKAROUNDS = ("NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
 """Variables that the plain trial is made without: whether they are needed is what it finds out."""
-
-# Of what a rank prints: NCCL's warnings, and the last line of a Python traceback. The first group is host and process.
-_TELLING = re.compile(
-    r"(?:\S+:\d+:\d+ \[\d+\] )?(?:.*?(NCCL WARN .*)|(\w+(?:\.\w+)*(?:Error|Exception)\b.*))"
-)
 
 
 @dataclass(frozen=True)
@@ -86,36 +76,42 @@ class Collective:
         return self.trials[-1].variables if self.trials[-1].works else ()
 
 
-@collector(timeout=(LIMIT + _GRACE) * (1 + len(REMEDIES)) + 10)
+@collector(timeout=(LIMIT + GRACE) * (1 + len(REMEDIES)) + 10)
 def collective(
     machine: Machine,
     interpreter: Interpreter,
     gpus: Gpus,
     visible: VisibleDevices,
-    launch: Launch | Unknown,
+    variables: Variables,
+    job: JobVariables,
 ) -> Collective | Unknown:
     """Try it plain, and as long as that fails with one remedy after the other."""
+    from verl_doctor.toolkit.collective_trial import trial_of, try_collective  # noqa: PLC0415 - with --deep only
+
     mine = [device for device in gpus.sound if device.index in visible.devices]
     obstacle = _obstacle(mine, gpus)
     if obstacle is not None:
         return obstacle
     numbers = tuple(device.index for device in mine)
-    job = {
-        **_given_by(launch),
+    environ = {
+        **child_environ(machine, variables, job),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # NVML's
         VISIBLE_DEVICES: ",".join(map(str, numbers)),
         "NCCL_DEBUG": "WARN",
     }
+    plain = {name: value for name, value in environ.items() if name not in WORKAROUNDS}
     trials: list[Trial] = []
     version = ""
-    for variables in ((), *_remedies(mine, {**machine.environ, **job})):
-        told = try_collective(machine, interpreter.executable, "nccl", len(mine), {**job, **dict(variables)})
+    for remedy in ((), *_remedies(mine, plain)):
+        told = try_collective(
+            machine, interpreter.executable, "nccl", len(mine), {**plain, **dict(remedy)}, LIMIT
+        )
         if isinstance(told, Unknown):
+            if trials:
+                break
             return told
-        if why := _no_fault_of_nccl(told):
-            return Unknown(why)
-        version = version or next((rank["nccl"] for rank in told["ranks"] if "nccl" in rank), "")
-        trials.append(_trial(variables, told))
+        version = version or told["ranks"][0]["nccl"]
+        trials.append(trial_of(remedy, told))
         if trials[-1].works:
             break
     return Collective(numbers, version, tuple(trials))
@@ -138,81 +134,6 @@ def _remedies(mine: Sequence[Device], environ: Mapping[str, str]) -> Iterator[Re
     switches = any(device.fabric.state == "completed" for device in mine)
     for remedy in REMEDIES:
         needless = remedy[0][0] == "NCCL_NVLS_ENABLE" and not switches
-        has = all(name not in WORKAROUNDS and environ.get(name) == value for name, value in remedy)
+        has = all(environ.get(name) == value for name, value in remedy)
         if not needless and not has:
             yield remedy
-
-
-def _given_by(launch: Launch | Unknown) -> dict[str, str]:
-    """NCCL's variables that launch files set."""
-    settings = () if isinstance(launch, Unknown) else launch.settings
-    return {
-        one.name: one.value
-        for one in settings
-        if one.name.startswith("NCCL_") and one.value is not None and not one.conditional
-        if one.name not in WORKAROUNDS
-    }
-
-
-def try_collective(
-    machine: Machine,
-    python: str,
-    backend: str,
-    world: int,
-    variables: Mapping[str, str],
-    limit: float = LIMIT,
-) -> dict[str, Any] | Unknown:
-    """Run one trial; see `child_collective` for what it answers."""
-    from verl_doctor.toolkit import child_collective  # noqa: PLC0415
-
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    text = Path(child_collective.__file__).read_text("utf-8")
-    given = [f"{name}={value}" for name, value in variables.items()]
-    command = [python, "-c", text, token, backend, str(world), str(limit), ",".join(WORKAROUNDS), *given]
-    try:
-        answer = machine.run(command, timeout=limit + _GRACE)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        told = json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        return Unknown(f"a collective could not be tried: {answer.said[:_LONGEST_LINE]}")
-    return told
-
-
-def _no_fault_of_nccl(told: Mapping[str, Any]) -> str:
-    """Why a trial says nothing about NCCL: some rank did not get so far."""
-    for rank in told["ranks"]:
-        stage = rank.get("stage", "starting")
-        if stage in ("starting", "importing torch", "opening the GPU"):
-            how = "took too long" if rank["ended"] is None else "failed"
-            said = "".join(f": {line}" for line in list(_telling(rank["printed"]))[-1:])
-            return f"a collective could not be tried: {stage} {how}{said}"
-    return ""
-
-
-def _trial(variables: Remedy, told: Mapping[str, Any]) -> Trial:
-    ranks: Sequence[Mapping[str, Any]] = told["ranks"]
-    wrong = any(rank.get("wrong") for rank in ranks)
-    behind = [rank for rank in ranks if rank.get("stage") != "done"]
-    said = dict.fromkeys(line for rank in ranks for line in _telling(rank["printed"]))
-    return Trial(
-        variables,
-        works=not behind and not wrong,
-        wrong=wrong,
-        stuck=behind[0].get("stage", "starting") if behind else "",
-        ended=tuple(rank["ended"] for rank in ranks if rank["ended"] is not None),
-        said=tuple(said)[:_MOST_LINES] if behind or wrong else (),
-        first=round(max((rank.get("first", 0.0) for rank in ranks), default=0.0), 3),
-        bandwidth=round(min((rank.get("bandwidth", 0.0) for rank in ranks), default=0.0), 1),
-        seconds=round(float(told["seconds"]), 1),
-    )
-
-
-def _telling(printed: str) -> Iterator[str]:
-    for line in printed.splitlines():
-        if match := _TELLING.fullmatch(line.strip()):
-            yield (match[1] or match[2])[:_LONGEST_LINE]

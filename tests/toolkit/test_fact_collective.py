@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit import fact_collective
-from verl_doctor.toolkit.fact_collective import Collective, collective, try_collective
+from verl_doctor.toolkit.collective_trial import trial_of, try_collective
+from verl_doctor.toolkit.fact_collective import Collective, Trial, collective
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import Device, Fabric, Gpus, Memory
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -26,16 +28,18 @@ def box(wrong: str = "", **environ: str) -> Machine:
     return Machine(environ={"PYTHONPATH": str(MINIATURE), "PATH": "/usr/bin", "MINIATURE": wrong, **environ})
 
 
-def tried(wrong: str = "", *, limit: float = SHORT) -> fact_collective.Trial:
-    told = try_collective(box(wrong), sys.executable, "gloo", 2, {}, limit)
+def tried(wrong: str = "", *, limit: float = SHORT) -> Trial:
+    machine = box(wrong)
+    told = try_collective(machine, sys.executable, "gloo", 2, machine.environ, limit)
     assert not isinstance(told, Unknown)
-    return fact_collective._trial((), told)
+    return trial_of((), told)
 
 
-def on(machine: Machine, *devices: Device, launch: Launch | None = None) -> Collective | Unknown:
+def on(machine: Machine, *devices: Device, **job: str) -> Collective | Unknown:
     gpus = Gpus(devices or (Device(0, memory=FREE), Device(1, memory=FREE)))
     visible = VisibleDevices(tuple(device.index for device in gpus.devices))
-    found = collective.collect(machine, TARGET, gpus, visible, launch or Unknown("no script"))
+    script = JobVariables(job, dict.fromkeys(job, ("run.sh", 2)))
+    found = collective.collect(machine, TARGET, gpus, visible, Variables(), script)
     assert isinstance(found, (Collective, Unknown))
     return found
 
@@ -43,7 +47,6 @@ def on(machine: Machine, *devices: Device, launch: Launch | None = None) -> Coll
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fact_collective, "LIMIT", SHORT)
-    monkeypatch.setattr(fact_collective.try_collective, "__defaults__", (SHORT,))
 
 
 def test_it_works() -> None:
@@ -76,7 +79,8 @@ def test_a_rank_that_crashes() -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_floods_its_output() -> None:
-    told = try_collective(box("1:floods"), sys.executable, "gloo", 2, {}, SHORT)
+    machine = box("1:floods")
+    told = try_collective(machine, sys.executable, "gloo", 2, machine.environ, SHORT)
     assert not isinstance(told, Unknown)
     assert len(told["ranks"][1]["printed"]) == 256 * 1024
     assert told["ranks"][0]["stage"] == "the first all-reduce"
@@ -110,11 +114,11 @@ def test_what_the_user_has_set_is_no_part_of_the_plain_trial() -> None:
     assert not found.plain.works
 
 
-def test_variables_of_the_launch_script_are() -> None:
-    script = Launch(
-        (), (Setting("NCCL_ALGO", "Ring", "run.sh", 2), Setting("NCCL_P2P_DISABLE", "1", "run.sh", 3))
-    )
-    assert fact_collective._given_by(script) == {"NCCL_ALGO": "Ring"}
+@pytest.mark.slow
+def test_variables_of_the_launch_script_are_but_for_workarounds() -> None:
+    found = on(box(), MINIATURE="P2P:dies", NCCL_P2P_DISABLE="1")
+    assert isinstance(found, Collective)
+    assert [trial.works for trial in found.trials] == [False, False, True]
 
 
 @pytest.mark.slow
@@ -126,7 +130,7 @@ def test_nothing_helps() -> None:
 
 def test_remedies_that_can_change_nothing_are_not_tried() -> None:
     switched = Device(0, fabric=Fabric("completed"))
-    names = [remedy[0][0] for remedy in fact_collective._remedies([switched], {"NCCL_P2P_DISABLE": "1"})]
+    names = [remedy[0][0] for remedy in fact_collective._remedies([switched], {})]
     assert names == ["NCCL_NVLS_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"]
     for devices, environ in (([Device(0)], {}), ([switched], {"NCCL_NVLS_ENABLE": "0"})):
         assert next(fact_collective._remedies(devices, environ))[0][0] == "NCCL_CUMEM_HOST_ENABLE"
