@@ -27,7 +27,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.hydra_program import program_file
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
-from verl_doctor.toolkit.py_follow import SOME_TEXT, Place, Table
+from verl_doctor.toolkit.py_follow_values import SOME_TEXT, Place, Table
 from verl_doctor.toolkit.py_source import SourceTree
 from verl_doctor.toolkit.ray_environment import (
     address,
@@ -129,7 +129,8 @@ def told(parties: Parties) -> EffectiveEnvironment:
     rows = []
     for name in sorted(names):
         held = [worker.get(name) for worker in workers]
-        decided = next((one for one in held if one is not None), _Held(UNCLEAR, "nobody"))
+        lost = _Held(UNCLEAR, "nobody", driver.places.get(name, NOWHERE))
+        decided = next((one for one in held if one is not None), lost)
         dropped = name in defaults and name in driver and name not in begun.env_vars
         rows.append(
             Effective(
@@ -148,7 +149,8 @@ def told(parties: Parties) -> EffectiveEnvironment:
                     for one, base in zip(held, bases, strict=True)
                 ),
                 decided.by,
-                *decided.place,
+                path=decided.place[0],
+                line=decided.place[1],
                 dropped=_assigned(name, Given(name, defaults[name], defaults.places[name], WORKERS))
                 if dropped
                 else None,

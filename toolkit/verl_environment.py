@@ -16,16 +16,8 @@ from typing import Any
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.hydra_lookup import UNTOLD
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
-from verl_doctor.toolkit.py_follow import (
-    Arrived,
-    Class,
-    Follow,
-    Function,
-    Instance,
-    Module,
-    Place,
-    Table,
-)
+from verl_doctor.toolkit.py_follow import Arrived, Follow
+from verl_doctor.toolkit.py_follow_values import Class, Function, Instance, Module, Place, Table
 from verl_doctor.toolkit.py_source import SourceTree, parse, read, walk
 
 WORKERS, SERVERS = "training workers", "rollout servers"
@@ -208,9 +200,13 @@ def _selected(table: Any, key: Any) -> Any:
 def _merge(into: Table, other: Any, place: Place) -> None:
     """As `OmegaConf.merge` does: later ones win, and dictionaries are merged in depth."""
     if not isinstance(other, Table):
-        into.open = into.open or other is UNCLEAR
-        return
+        other = Table()
+        other.open = True
     into.open = into.open or other.open
+    for key, inner in into.items():
+        if other.open and isinstance(inner, Table):
+            into.put(key, Table(inner), into.places.get(key, place))
+            into[key].open = True
     for key, value in other.items():
         inner = into.get(key)
         if isinstance(inner, Table) and isinstance(value, Table):

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
-from verl_doctor.toolkit.py_follow import SOME_TEXT, Arrived, Follow, Table
+from verl_doctor.toolkit.py_follow import Arrived, Follow
+from verl_doctor.toolkit.py_follow_values import SOME_TEXT, Function, Table
 from verl_doctor.toolkit.py_source import SourceTree
 
 
@@ -182,9 +183,12 @@ def test_a_program_is_followed_until_a_hook_has_seen_enough(tmp_path: Path) -> N
     ],
 )
 def test_odd_code_ends_without_a_mistake(text: str, tmp_path: Path) -> None:
-    called(text, tmp_path, other="from job.main import f\n") if "other" not in text else Follow(
-        tree(tmp_path, main=text, other="from job.main import f\n"), Table(), lambda *_: UNCLEAR
-    ).module("job.main")
+    follow = Follow(tree(tmp_path, main=text, other="from job.main import f\n"), Table(), lambda *_: UNCLEAR)
+    module = follow.module("job.main")
+    assert module is not None
+    function = module.names["f"]
+    if isinstance(function, Function):
+        follow.call(function)
 
 
 def test_a_file_that_is_no_python_is_no_module(tmp_path: Path) -> None:
