@@ -24,6 +24,7 @@ from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_raylets import Raylet, Raylets, environ_of
 from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.hydra_lookup import MISSING
 from verl_doctor.toolkit.hydra_program import program_file
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
@@ -230,7 +231,9 @@ def _bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[_Base], s
     if parties.starts_ray:
         given = [one for one in parties.settings if one.by_raylet]
         return [_Base(_overlaid(parties.machine.environ, given), "the raylet")], ""
-    at = address(begun.address, _texts(begun.environ or shell), parties.machine)
+    at = "auto"  # a driver that the cluster starts is told its address
+    if not parties.submitted:
+        at = address(begun.address, _texts(begun.environ or shell), parties.machine)
     if not at:
         return [_Base(begun.environ, "the driver")], ""
     known = () if isinstance(parties.raylets, Unknown) else joined(at, parties.raylets.running)
@@ -242,7 +245,8 @@ def _bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[_Base], s
     if not bases:
         why = f"no raylet of {at} is seen here" if at != "auto" else "no raylet is seen here"
         bases.append(_Base(Table(), "the raylet", unknown=why))
-    return bases, at
+    cluster = bases[0].raylet.cluster if at == "auto" and bases[0].raylet else at
+    return bases, cluster
 
 
 def _worker(
@@ -254,12 +258,11 @@ def _worker(
         for name, value in base.environ.items()
     }
     texts = _texts(base.environ)
-    worker = {**inherited, **job_vars}
+    worker = {**inherited, **{name: _expanded(held, texts) for name, held in job_vars.items()}}
     for name, value in begun.env_vars.items():
         place = begun.env_vars.places.get(name, NOWHERE)
         by: Decider = "verl" if place[0].endswith(".py") else "the runtime_env"
-        given = expanded(value, texts) if isinstance(value, str) else value
-        worker[name] = _Held(given, by, place)
+        worker[name] = _expanded(_Held(value, by, place), texts)
     if job is not None:
         environ = Table({name: held.raw for name, held in worker.items()})
         for one in for_actors(job, environ):
@@ -270,6 +273,11 @@ def _worker(
         if not (one.only_if_unset and one.name in worker):
             worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY)
     return worker
+
+
+def _expanded(held: _Held, texts: Mapping[str, str]) -> _Held:
+    """A variable of a `runtime_env` as Ray sets it."""
+    return replace(held, raw=expanded(held.raw, texts)) if isinstance(held.raw, str) else held
 
 
 def _later(job: Job, worker: Mapping[str, _Held]) -> dict[str, list[Given]]:
@@ -328,14 +336,18 @@ def _job(parties: Parties, notes: list[str]) -> Job | None:
         notes.append(f"what depends on verl's configuration cannot be told: {reason}")
         return job
     known = configured(parties.configuration)
-    rollout = parties.configuration.get("actor_rollout_ref.rollout.name")
-    strategy = parties.configuration.get("actor_rollout_ref.actor.strategy")
     return replace(
         job,
         configuration=known,
-        rollout=rollout if isinstance(rollout, str) else "",
-        strategy=strategy if isinstance(strategy, str) else "",
+        rollout=_named(parties.configuration, "actor_rollout_ref.rollout.name", job.rollout),
+        strategy=_named(parties.configuration, "actor_rollout_ref.actor.strategy", job.strategy),
     )
+
+
+def _named(configuration: Configuration, key: str, default: str) -> str:
+    """A name in the configuration: verl's own default where there is no such key, "" when it cannot be told."""
+    value = configuration.get(key)
+    return default if value is MISSING else value if isinstance(value, str) else ""
 
 
 def _capability(parties: Parties) -> Any:

@@ -100,6 +100,8 @@ def for_actors(job: Job, environ: Table) -> Iterator[Given]:
     """
     base = f"{job.tree.name}.{_CREATES_WORKERS}"
     yield from _created_in(job, base, environ, WORKERS)
+    if not job.rollout:
+        return
     folder = f"{job.tree.name}.workers.rollout.{job.rollout}{_ROLLOUT_FOLDER}"
     for path in job.tree.files(folder):
         if "server" in path.stem and (name := job.tree.name_of(path)):
