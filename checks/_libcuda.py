@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from verl_doctor.toolkit.fact_cuda_init import CudaAnswer, CudaInit
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_libcuda import LibCuda, Library
 from verl_doctor.toolkit.fact_triton_build import TritonBuild
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Location
 
 DRIVER = "580.159.04"
 FOLDER = "/usr/local/nvidia/lib64"
@@ -49,6 +52,23 @@ def build(**told: Any) -> TritonBuild:
         "reads_variable": True,
     }
     return TritonBuild(**{**usual, **told})
+
+
+def way_out(library: Library) -> str:
+    """How the loader is kept from a library that it should not find."""
+    folder = library.entry or library.folder
+    if library.how == "ld.so.cache":
+        return f"as root: take {folder} out of /etc/ld.so.conf.d and run ldconfig"
+    if library.how in {"LD_LIBRARY_PATH", "LD_PRELOAD", "/etc/ld.so.preload"}:
+        return f"take {folder} out of {library.how}"
+    return f"remove {library.path}: {library.how} leads there"
+
+
+def set_at(library: Library, job: JobVariables | Unknown) -> Location | None:
+    """Where a launch file sets the variable that leads to a library."""
+    if isinstance(job, Unknown) or library.how not in job.places:
+        return None
+    return Location(*job.places[library.how])
 
 
 def is_older(version: str, than: str) -> bool:

@@ -19,6 +19,7 @@ _CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or director
         Example("the linker finds no libcuda, which is another matter", (build(link_error="cannot find -lcuda"),)),
         Example("none is installed", (build(compiler="", compiler_error=_NONE),), "finds no C compiler"),
         Example("CC names one that is not there", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
+        Example("CC with arguments", (build(compiler="ccache gcc", compiler_error="[Errno 2] No such file or directory: 'ccache gcc'"),), "ccache gcc"),
         Example("half of it is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
     ],
 )  # fmt: skip
@@ -46,10 +47,17 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
         if build.compiler
         else "Triton finds no C compiler: neither CC is set, nor are gcc or clang on the PATH",
         Evidence(said, "a C compiler", "Triton's own search"),
-        remedy="apt install gcc libc6-dev, or set CC to a compiler"
-        + ("; CC is set now" if build.compiler and "/" not in build.compiler else ""),
+        remedy=_remedy(build.compiler),
         stops=(EVERY_JOB,),
         phase="start",
+    )
+
+
+def _remedy(compiler: str) -> str:
+    if " " in compiler:
+        return "Triton takes CC as the name of one program: set it to a compiler, without arguments"
+    return (
+        "set CC to a compiler that works, or unset it" if compiler else "apt install gcc libc6-dev, or set CC"
     )
 
 

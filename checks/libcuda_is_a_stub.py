@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._libcuda import OWN, STUB, STUBS, machine
+from verl_doctor.checks._libcuda import OWN, STUB, STUBS, machine, set_at, way_out
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_libcuda import SONAME, LibCuda
-from verl_doctor.toolkit.fact_library_path import LibraryPath, StubFolder
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
-_SCRIPT = LibraryPath((StubFolder(STUBS, "/home/me/run.sh", 4, loadable=True),))
+_SHELL = JobVariables()
+_SCRIPT = JobVariables({"LD_LIBRARY_PATH": STUBS}, {"LD_LIBRARY_PATH": ("/home/me/run.sh", 4)})
 
 
 @check(
     "CUDA102",
     requires={"CUDA101"},
     examples=[
-        Example("the driver's library", (machine(OWN), LibraryPath())),
-        Example("a stub comes after it", (machine(OWN, STUB), LibraryPath())),
-        Example("a stub comes first", (machine(STUB, OWN), LibraryPath()), f"{STUBS}/libcuda.so.1 is a stub"),
+        Example("the driver's library", (machine(OWN), _SHELL)),
+        Example("a stub comes after it", (machine(OWN, STUB), _SHELL)),
+        Example("a stub comes first", (machine(STUB, OWN), _SHELL), f"{STUBS}/libcuda.so.1 is a stub"),
         Example("a launch script puts it there", (machine(STUB, OWN), _SCRIPT), "is a stub"),
     ],
 )
-def libcuda_is_a_stub(libcuda: LibCuda, library_path: LibraryPath | Unknown) -> Iterator[Finding]:
+def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator[Finding]:
     """A stub would be loaded in place of the driver's library.
 
     ## Why it matters
@@ -40,11 +41,6 @@ def libcuda_is_a_stub(libcuda: LibCuda, library_path: LibraryPath | Unknown) -> 
     if loaded is None or not loaded.stub:
         return
     own = libcuda.drivers_own
-    set_by = [
-        Location(stub.path, stub.line)
-        for stub in (() if isinstance(library_path, Unknown) else library_path.stubs)
-        if stub.path and stub.folder.rstrip("/") == loaded.folder
-    ]
     yield Finding(
         f"{loaded.path} is a stub, and processes load it as {SONAME} in place of the driver's",
         Evidence(
@@ -52,8 +48,8 @@ def libcuda_is_a_stub(libcuda: LibCuda, library_path: LibraryPath | Unknown) -> 
             own.real if own else "the driver's library",
             "the loader's search, and the file's symbols",
         ),
-        location=next(iter(set_by), None),
-        remedy=f"take {loaded.entry or loaded.folder} out of {loaded.how}; for the linker use LIBRARY_PATH",
+        location=set_at(loaded, job),
+        remedy=f"{way_out(loaded)}; for the linker use LIBRARY_PATH",
         stops=(EVERY_JOB,),
         phase="start",
         fix="driver-before-stub" if own else None,

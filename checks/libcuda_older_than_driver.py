@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks._libcuda import COMPAT, COMPAT_FOLDER, DRIVER, OWN, WORKS, is_older, machine
+from verl_doctor.checks._libcuda import (
+    COMPAT,
+    COMPAT_FOLDER,
+    DRIVER,
+    OWN,
+    WORKS,
+    is_older,
+    machine,
+    set_at,
+    way_out,
+)
 from verl_doctor.toolkit.fact_cuda_init import CudaInit
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_libcuda import LibCuda, Library
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
@@ -25,10 +36,13 @@ _NEWER = replace(COMPAT, version="590.44.01", real="/usr/local/cuda/compat/libcu
         Example("it is older and works all the same", (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real)))),
         Example("the kernel does not tell its version", (machine(COMPAT, driver=""), _UNASKED)),
         Example("compat first", (machine(COMPAT, OWN), _UNASKED), f"libcuda 580.95.05 would be loaded with driver {DRIVER}"),
+        Example("an image's ld.so.conf leads to compat", (machine(replace(COMPAT, how="ld.so.cache"), OWN), _UNASKED), "580.95.05"),
         Example("compat second does no harm", (machine(OWN, COMPAT), CudaInit(WORKS)), f"{COMPAT_FOLDER} is searched"),
     ],
 )  # fmt: skip
-def libcuda_older_than_driver(libcuda: LibCuda, init: CudaInit | Unknown) -> Iterator[Finding]:
+def libcuda_older_than_driver(
+    libcuda: LibCuda, init: CudaInit | Unknown, job: JobVariables | Unknown
+) -> Iterator[Finding]:
     """A libcuda older than the kernel's driver would be loaded.
 
     ## Why it matters
@@ -54,7 +68,8 @@ def libcuda_older_than_driver(libcuda: LibCuda, init: CudaInit | Unknown) -> Ite
             yield Finding(
                 f"libcuda {loaded.version} would be loaded with driver {libcuda.driver} in the kernel: error 803",
                 Evidence(f"{loaded.real} by {loaded.how}", f"libcuda {libcuda.driver}", "the loader's search and /proc/driver/nvidia/version"),
-                remedy=f"take {loaded.entry or loaded.folder} out of {loaded.how}",
+                location=set_at(loaded, job),
+                remedy=way_out(loaded),
                 stops=(EVERY_JOB,),
                 phase="start",
                 fix="driver-before-compat" if libcuda.drivers_own else None,
@@ -66,7 +81,8 @@ def libcuda_older_than_driver(libcuda: LibCuda, init: CudaInit | Unknown) -> Ite
                 f"{later.entry} is searched for libraries: its libcuda {later.version} is older than driver "
                 f"{libcuda.driver}, and only the order keeps it from being loaded",
                 Evidence(later.real, f"libcuda {libcuda.driver}", later.how),
-                remedy=f"take {later.entry} out of {later.how}",
+                location=set_at(later, job),
+                remedy=way_out(later),
                 severity="info",
             )
 

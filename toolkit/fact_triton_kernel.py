@@ -72,7 +72,11 @@ def triton_kernel(
         told = None
     if not isinstance(told, dict):
         return Unknown(f"no kernel could be tried: {answer.said[:200]}")
-    ended = f"it did not end within {_LIMIT:.0f} s" if answer.code is None else answer.said[:300]
+    ended = answer.said[:300]
+    if answer.code is None:
+        ended = f"it did not end within {_LIMIT:.0f} s"
+    elif answer.code < 0:
+        ended = f"the process was ended by signal {-answer.code}"
     step = str(told.get("step", ""))
     return TritonKernel(
         step=step,
