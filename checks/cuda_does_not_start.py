@@ -10,7 +10,7 @@ from verl_doctor.toolkit.fact_cuda_init import VISIBLE, CudaAnswer, CudaInit
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
 _UVM = (("/dev/nvidia-uvm", "Operation not permitted"),)
-_HUNG = CudaInit(CudaAnswer(OWN.real, said="it did not answer within 15 s"))
+_HUNG = CudaInit(CudaAnswer(OWN.real, said="it did not end within 15 s"))
 _EMPTY = CudaInit(CudaAnswer(OWN.real, 100), "", all_devices=WORKS)
 _NO_SUCH = CudaInit(CudaAnswer(OWN.real, 0, devices=0), "9", all_devices=WORKS)
 _BY_LIBRARY = CudaInit(CudaAnswer(COMPAT.real, 804), own_file=WORKS)
@@ -30,7 +30,7 @@ _UNLOADABLE = CudaInit(CudaAnswer(said="libcuda.so.1: undefined symbol: x"))
         Example("the variable hides all GPUs", (_EMPTY,), "CUDA_VISIBLE_DEVICES is set to nothing"),
         Example("the variable names a GPU that is not there", (_NO_SUCH,), "CUDA_VISIBLE_DEVICES=9 leaves no GPU"),
         Example("another libcuda works", (_BY_LIBRARY,), f"with the driver's own {OWN.real} it does"),
-        Example("it hangs", (_HUNG,), "it did not answer within 15 s"),
+        Example("it hangs", (_HUNG,), "it did not end within 15 s"),
         Example("the library cannot be loaded", (_UNLOADABLE,), "undefined symbol"),
     ],
 )  # fmt: skip

@@ -11,6 +11,15 @@ from typing import Any
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Answer, Machine
 
+_LONGEST = 300  # characters of a complaint
+
+
+def ending(answer: Answer, timeout: float) -> str:
+    """In words how a child ended that told less than it should."""
+    if answer.code is None:
+        return f"it did not end within {timeout:.0f} s"
+    return f"the process was ended by signal {-answer.code}" if answer.code < 0 else answer.said[:_LONGEST]
+
 
 def ask_child(
     machine: Machine, python: str, script: ModuleType, *arguments: str, timeout: float

@@ -40,12 +40,13 @@ def refusal(path: str) -> str:
 
 def main(token: str, name: str) -> None:
     """Load the library, start it, count devices."""
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"file": ""}
 
     def tell(**more: Any) -> None:
         told.update(more)
         print(f"\n{token}{json.dumps(told)}", flush=True)
 
+    tell()
     try:
         library = ctypes.CDLL(name)
     except OSError as error:

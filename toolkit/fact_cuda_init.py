@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import child_cuda_init
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import has_device_nodes
@@ -91,24 +89,13 @@ def cuda_init(
 
 
 def _ask(machine: Machine, environ: Mapping[str, str], python: str, library: str) -> CudaAnswer | Unknown:
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    text = Path(child_cuda_init.__file__).read_text("utf-8")
-    try:
-        answer = replace(machine, environ=environ).run([python, "-c", text, token, library], timeout=_LIMIT)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        told = json.loads(rest.partition("\n")[0]) if found else {}
-    except ValueError:
-        told = {}
-    if answer.code is None:
-        return _understood(told, f"it did not answer within {_LIMIT:.0f} s")
-    if answer.code < 0:
-        return _understood(told, f"the process was ended by signal {-answer.code}")
-    if not told:
-        return Unknown(f"{python} could not ask the driver's library: {answer.said[:200]}")
-    return _understood(told, str(told.get("refused", "")) or answer.said[:200])
+    heard = ask_child(replace(machine, environ=environ), python, child_cuda_init, library, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, dict):
+        return Unknown(f"{python} could not ask the driver's library: {ending(answer, _LIMIT)}")
+    return _understood(told, str(told.get("refused", "")) or ending(answer, _LIMIT))
 
 
 def _understood(told: Mapping[str, Any], otherwise: str) -> CudaAnswer:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import child_data
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_data_files import DataFile, DataFiles, Role
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -86,21 +84,12 @@ def data_tables(
 
 
 def _ask(machine: Machine, python: str, source: str, paths: list[str]) -> list[dict[str, Any]] | Unknown:
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    text = Path(child_data.__file__).read_text("utf-8")
-    try:
-        answer = machine.run([python, "-c", text, token, source, *paths], timeout=_LIMIT)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
-    if answer.code is None:
-        return Unknown(f"the data files could not be described within {_LIMIT:.0f} s")
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        told = json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
-        told = None
+    heard = ask_child(machine, python, child_data, source, *paths, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
     if not isinstance(told, list) or len(told) != len(paths):
-        return Unknown(f"the data files could not be described: {answer.said[:200]}")
+        return Unknown(f"the data files could not be described: {ending(answer, _LIMIT)}")
     return told
 
 

@@ -6,13 +6,11 @@ it asks for `-lcuda` or `-l:libcuda.so.1` has changed with its releases, so the 
 
 from __future__ import annotations
 
-import json
-import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from verl_doctor.toolkit import child_triton_build
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import has_device_nodes
@@ -67,9 +65,15 @@ def triton_build(
     if folder is None:
         return Absent("Triton is not installed")
     environ = child_environ(machine, variables, job, rollout)
-    told = _ask(replace(machine, environ=environ), interpreter, folder)
-    if isinstance(told, Unknown):
-        return told
+    child = replace(machine, environ=environ)
+    heard = ask_child(child, interpreter.executable, child_triton_build, str(folder), timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, dict):
+        return Unknown(f"what Triton would compile could not be tried: {ending(answer, _LIMIT)}")
+    if "unknown" in told:
+        return Unknown(str(told["unknown"]))
     return TritonBuild(
         folder=str(folder),
         folders=tuple(map(str, told.get("folders", ()))),
@@ -83,26 +87,6 @@ def triton_build(
         linked=str(told.get("linked", "")),
         link_error=_end(told.get("link_error")),
     )
-
-
-def _ask(machine: Machine, interpreter: Interpreter, folder: Path) -> dict[str, Any] | Unknown:
-    python = interpreter.executable
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    text = Path(child_triton_build.__file__).read_text("utf-8")
-    try:
-        answer = machine.run([python, "-c", text, token, str(folder)], timeout=_LIMIT)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
-    if answer.code is None:
-        return Unknown(f"Triton's compiler did not end within {_LIMIT:.0f} s")
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        told = json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        return Unknown(f"what Triton would compile could not be tried: {answer.said[:200]}")
-    return Unknown(str(told["unknown"])) if "unknown" in told else told
 
 
 def _end(text: object) -> str:

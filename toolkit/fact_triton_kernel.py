@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from verl_doctor.toolkit import child_triton_kernel
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import has_device_nodes
@@ -57,30 +55,17 @@ def triton_kernel(
     for package in ("torch", "triton"):
         if not is_on_path(package, interpreter.sys_path):
             return Absent(f"{package} is not installed")
-    python = interpreter.executable
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    text = Path(child_triton_kernel.__file__).read_text("utf-8")
-    environ = child_environ(machine, variables, job, rollout)
-    try:
-        answer = replace(machine, environ=environ).run([python, "-c", text, token], timeout=_LIMIT)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        told = json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
-        told = None
+    child = replace(machine, environ=child_environ(machine, variables, job, rollout))
+    heard = ask_child(child, interpreter.executable, child_triton_kernel, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
     if not isinstance(told, dict):
-        return Unknown(f"no kernel could be tried: {answer.said[:200]}")
-    ended = answer.said[:300]
-    if answer.code is None:
-        ended = f"it did not end within {_LIMIT:.0f} s"
-    elif answer.code < 0:
-        ended = f"the process was ended by signal {-answer.code}"
+        return Unknown(f"no kernel could be tried: {ending(answer, _LIMIT)}")
     step = str(told.get("step", ""))
     return TritonKernel(
         step=step,
-        said=ended if step else "",
+        said=ending(answer, _LIMIT) if step else "",
         right=bool(told.get("right")),
         device=str(told.get("device", "")),
         seconds={str(name): float(value) for name, value in told.get("seconds", {}).items()},
