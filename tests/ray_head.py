@@ -1,0 +1,100 @@
+"""A real Ray of a test's own: in its own environment, folder and ports, and every process of it ended by number."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+VERSION = "2.60.0"
+
+
+def environment(cache: Path) -> Path:
+    """A virtual environment with Ray and nothing else, made once. Raises CalledProcessError when it cannot be had."""
+    folder = cache / "environments" / f"ray-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
+        try:
+            pip = [str(folder / "bin" / "pip"), "install", "-q", f"ray=={VERSION}"]
+            subprocess.run(pip, check=True, capture_output=True, timeout=600)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            folder.rename(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    return folder
+
+
+@dataclass(frozen=True)
+class Head:
+    """A running head: the raylet's number, and the environment it was started in."""
+
+    raylet: int
+    python: Path
+    folder: Path
+
+
+@contextlib.contextmanager
+def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
+    """Start a head behind the shell commands `before` (`ulimit -n 240;`), and end all that it started."""
+    folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
+    environ = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
+    start = f"{python.parent}/ray start --head --block --port={_free_port()} --include-dashboard=false"
+    start += " --disable-usage-stats --object-store-memory=100000000"
+    process = subprocess.Popen(
+        ["bash", "-c", f"{before} exec {start} {' '.join(options)}"],
+        env=environ,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        yield Head(_raylet_of(process, folder), python, folder)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        for one in [*_below(folder)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        process.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _raylet_of(process: subprocess.Popen[bytes], folder: Path) -> int:
+    for _ in range(300):
+        for one in _below(folder):
+            if one.name() == "raylet":
+                return one.pid
+        if process.poll() is not None:
+            break
+        time.sleep(0.2)
+    raise AssertionError("no raylet came up")
+
+
+def _below(folder: Path) -> Iterator[psutil.Process]:
+    """The processes that have this folder, which nobody else has, in their command line or environment."""
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if one.pid != os.getpid() and (
+                any(str(folder) in word for word in one.cmdline())
+                or one.environ().get("RAY_TMPDIR") == str(folder)
+            ):
+                yield one
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
