@@ -1,4 +1,4 @@
-"""What the rules about limits share: where a job runs, how many CPUs it may use, and what Ray and vLLM need of threads and files.
+"""What the rules about limits share: how many CPUs it may use, and what Ray and vLLM need of threads and files.
 
 Measured on 2026-11-21 with Ray 2.60.0, Python 3.11 on a machine with 2 cores, and with a library loaded before all others that
 makes sysconf and sched_getaffinity answer 16, 64 and 192. Threads of `ray start --head` with its dashboard: 175, 348,
@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import ControlGroups, Group, HostLimits, Limit, Limits
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Severity
 
 WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 GPUS = "trainer.n_gpus_per_node"
@@ -39,11 +41,13 @@ class Bound:
     by: str
 
 
-def where_a_job_runs(resources: Resources, limits: HostLimits) -> str | None:
-    """Why limits do not matter here; None where a job may run: a GPU is seen, or Ray is up."""
-    if resources.gpus or limits.raylets:
-        return None
-    return "this machine has no GPU that is seen and no Ray of this user, so the job runs elsewhere"
+HERE = JobHere("a GPU is here")
+PERHAPS_HERE = JobHere("run.sh would start it here", certain=False)
+
+
+def hint(here: JobHere) -> Severity | None:
+    """The severity of what matters only if the job runs here, and that is not certain; None where it is."""
+    return None if here.certain else "info"
 
 
 def cpus_of(limits: Limits, variables: Variables) -> Bound | None:

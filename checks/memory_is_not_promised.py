@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._limits import an_h200_node, gpus, where_a_job_runs
+from verl_doctor.checks._limits import HERE, hint
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import in_bytes
@@ -12,8 +13,8 @@ from verl_doctor.toolkit.text import in_bytes
 _GIB = 1 << 30
 
 
-def _example(memory: HostMemory, number: int = 8) -> tuple[object, ...]:
-    return memory, gpus(number), an_h200_node()
+def _example(memory: HostMemory) -> tuple[object, ...]:
+    return memory, HERE
 
 
 def _strict(limit: int, committed: int) -> HostMemory:
@@ -23,14 +24,12 @@ def _strict(limit: int, committed: int) -> HostMemory:
 @check(
     "HOST113",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("Linux's default", _example(HostMemory(250 * _GIB, 240 * _GIB, 0, 0, 125 * _GIB, 1 * _GIB))),
-        Example("no GPU here", _example(_strict(125, 1), 0)),
         Example("strict, with half of the memory", _example(_strict(125, 20)), "promises at most 105 GiB more"),
     ],
 )  # fmt: skip
-def memory_is_not_promised(memory: HostMemory) -> Iterator[Finding]:
+def memory_is_not_promised(memory: HostMemory, here: JobHere) -> Iterator[Finding]:
     """The kernel promises no more memory than there is.
 
     ## Why it matters
@@ -54,4 +53,5 @@ def memory_is_not_promised(memory: HostMemory) -> Iterator[Finding]:
             read_from="/proc/meminfo",
         ),
         remedy="as root: sysctl vm.overcommit_memory=0",
+        severity=hint(here),
     )

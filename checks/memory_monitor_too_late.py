@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._limits import an_h200_node, gpus, healthy, where_a_job_runs
+from verl_doctor.checks._limits import HERE, an_h200_node, healthy, hint
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -18,10 +19,10 @@ _READ_BY_RAY = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
 _GIB = 1 << 30
 
 
-def _example(folder: str = "", gib: int = 0, number: int = 8, threshold: str = "") -> tuple[object, ...]:
+def _example(folder: str = "", gib: int = 0, threshold: str = "") -> tuple[object, ...]:
     groups = (Group(folder, memory=gib * _GIB, memory_used=0),) if folder else ()
     memory = HostMemory(1000 * _GIB, 990 * _GIB)
-    return an_h200_node(healthy(groups=groups)), memory, Variables({_VARIABLE: threshold}), gpus(number)
+    return an_h200_node(healthy(groups=groups)), memory, Variables({_VARIABLE: threshold}), HERE
 
 
 _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
@@ -30,18 +31,16 @@ _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
 @check(
     "HOST112",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("no limit", _example()),
         Example("a container, as Ray sees it", _example("/sys/fs/cgroup", 128)),
         Example("a threshold that fits", _example("/sys/fs/cgroup", 128, threshold="0.9")),
-        Example("no GPU here", _example(_JOB, 128, 0)),
         Example("switched off by a threshold", _example("/sys/fs/cgroup", 128, threshold="1"), "the kernel kills first"),
         Example("a Slurm job, whose limit Ray does not read", _example(_JOB, 128), "acts at 950 GiB"),
     ],
 )  # fmt: skip
 def memory_monitor_too_late(
-    limits: HostLimits, memory: HostMemory, variables: Variables
+    limits: HostLimits, memory: HostMemory, variables: Variables, here: JobHere
 ) -> Iterator[Finding]:
     """Ray's memory monitor acts later than the kernel.
 
@@ -79,5 +78,5 @@ def memory_monitor_too_late(
         ),
         remedy=f"set {_VARIABLE}={right:g} before Ray starts"
         + ("" if known == limit else ", if no other job runs on this machine"),
-        severity=None if told else "info",
+        severity=hint(here) or (None if told else "info"),
     )

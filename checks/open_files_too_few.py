@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._limits import (
     GPUS,
+    HERE,
     actors,
     an_h200_node,
     files_needed,
     gpus,
     healthy,
+    hint,
     number_of,
     told_cpus,
-    where_a_job_runs,
 )
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit
 from verl_doctor.toolkit.fact_ray_cpus import RayCpus
 from verl_doctor.toolkit.fact_resources import Resources
@@ -24,8 +26,8 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 
-def _example(limits: HostLimits, cpus: int, number: int = 8) -> tuple[object, ...]:
-    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(number), asked()[0]
+def _example(limits: HostLimits, cpus: int, here: JobHere = HERE) -> tuple[object, ...]:
+    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(8), asked()[0], here
 
 
 _LOW = Limit(1024, 524288)
@@ -34,11 +36,9 @@ _LOW = Limit(1024, 524288)
 @check(
     "HOST103",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("many", _example(an_h200_node(), 512)),
         Example("the usual 1024 and 32 CPUs", _example(an_h200_node(healthy(files=_LOW)), 32)),
-        Example("no GPU here", _example(an_h200_node(healthy(files=_LOW)), 512, 0)),
         Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW)), 512), "may have 1024 files open"),
         Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW)), 512), "the raylet (process 7) may have 1024 files open"),
         Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may have 256 files open"),
@@ -49,6 +49,7 @@ def open_files_too_few(
     ray: RayCpus | Unknown,
     resources: Resources,
     configuration: Configuration | Unknown,
+    here: JobHere,
 ) -> Iterator[Finding]:
     """Fewer files may be open than Ray needs.
 
@@ -85,4 +86,5 @@ def open_files_too_few(
                 else f"ask for a hard limit of {target} open files; this user may not raise it"
             )
             + (", and start Ray anew" if subject.pid else ""),
+            severity=hint(here),
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._limits import an_h200_node, gpus, healthy, where_a_job_runs
+from verl_doctor.checks._limits import HERE, an_h200_node, healthy, hint
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted, in_bytes
@@ -13,13 +14,12 @@ _JOB = "/sys/fs/cgroup/system.slice/job_7"
 
 
 def _example(*groups: Group) -> tuple[object, ...]:
-    return an_h200_node(healthy(groups=groups)), gpus(8)
+    return an_h200_node(healthy(groups=groups)), HERE
 
 
 @check(
     "HOST114",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("none", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=0))),
         Example("it is not told", _example()),
@@ -27,7 +27,7 @@ def _example(*groups: Group) -> tuple[object, ...]:
         Example("without a limit of its own", _example(Group(_JOB, oom_kills=1)), "killed 1 process"),
     ],
 )  # fmt: skip
-def processes_were_killed_for_memory(limits: HostLimits) -> Iterator[Finding]:
+def processes_were_killed_for_memory(limits: HostLimits, here: JobHere) -> Iterator[Finding]:
     """The kernel has killed processes for want of memory.
 
     ## Why it matters
@@ -52,4 +52,5 @@ def processes_were_killed_for_memory(limits: HostLimits) -> Iterator[Finding]:
             " for want of memory",
             Evidence(found=f"oom_kill {group.oom_kills}, {limit}{used}", wanted="0", read_from=group.folder),
             remedy="give it more memory, or let the job need less: fewer agent workers, smaller batches, less offload",
+            severity=hint(here),
         )

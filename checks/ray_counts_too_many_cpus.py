@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._limits import (
+    HERE,
     NUM_CPUS,
     Bound,
     an_h200_node,
@@ -14,12 +15,13 @@ from verl_doctor.checks._limits import (
     cpus_to_tell,
     gpus,
     healthy,
+    hint,
     num_cpus_key,
     told_cpus,
-    where_a_job_runs,
 )
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
 from verl_doctor.toolkit.fact_ray_cpus import RayCpus
 from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
@@ -37,10 +39,10 @@ _FEW = healthy(cpus=8)
 _POD = healthy(cpus=128, groups=(Group("/sys/fs/cgroup/kubepods.slice/pod1", cpus=16.0),))
 
 
-def _irrelevant(resources: Resources, limits: HostLimits, ray: RayCpus | Unknown) -> str | None:
+def _irrelevant(limits: HostLimits, ray: RayCpus | Unknown) -> str | None:
     if not limits.raylets and isinstance(ray, Unknown):
         return f"what Ray would count cannot be told: {ray.reason}"
-    return where_a_job_runs(resources, limits)
+    return None
 
 
 def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int = 8) -> tuple[object, ...]:
@@ -49,6 +51,7 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
         limits,
         ray,
         gpus(number),
+        HERE,
         given.get(Variables, Variables()),
         given.get(Configuration, asked()[0]),
         given.get(RayStarts, RayStarts()),
@@ -61,7 +64,6 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
     applies=_irrelevant,
     examples=[
         Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
-        Example("a login node", _example(an_h200_node(_FEW), number=0)),
         Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *asked(f"{NUM_CPUS[0]}=8"))),
         Example("Ray is told when it is started", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
         Example("a raylet that was told", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
@@ -80,6 +82,7 @@ def ray_counts_too_many_cpus(
     configuration: Configuration | Unknown,
     starts: RayStarts | Unknown,
     resources: Resources,
+    here: JobHere,
 ) -> Iterator[Finding]:
     """Ray counts more CPUs than the job may use.
 
@@ -110,7 +113,7 @@ def ray_counts_too_many_cpus(
                     read_from=bound.by,
                 ),
                 remedy=f"stop this Ray, and start it with ray start --num-cpus={right}",
-                severity=None if subject.told >= _HARMFUL * right else "info",
+                severity=hint(here) or (None if subject.told >= _HARMFUL * right else "info"),
             )
     told = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
     bound = cpus_of(limits.shell, variables)
@@ -128,7 +131,7 @@ def ray_counts_too_many_cpus(
             ),
             remedy=f"add {num_cpus_key(configuration)}={right} to the launch command,"
             f" or start Ray with ray start --num-cpus={right}",
-            severity="info" if 0 < ray.counted < _HARMFUL * right else None,
+            severity=hint(here) or ("info" if 0 < ray.counted < _HARMFUL * right else None),
         )
 
 

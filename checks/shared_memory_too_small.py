@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import GPUS, an_h200_node, gpus, number_of, where_a_job_runs
+from verl_doctor.checks._limits import GPUS, HERE, gpus, hint, number_of
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
@@ -24,7 +25,7 @@ _WORTH_A_HINT = 0.25
 
 
 def _example(shm: SharedMemory, number: int = 8, *start: RayStart) -> tuple[object, ...]:
-    return shm, gpus(number), asked()[0], RayStarts(start), an_h200_node()
+    return shm, gpus(number), asked()[0], RayStarts(start), HERE
 
 
 _DOCKER = SharedMemory(64 << 20, 64 << 20)
@@ -33,10 +34,8 @@ _DOCKER = SharedMemory(64 << 20, 64 << 20)
 @check(
     "HOST105",
     severity="error",
-    applies=where_a_job_runs,
     examples=[
         Example("half of the memory, as Linux makes it", _example(SharedMemory(125 << 30, 125 << 30))),
-        Example("no GPU here", _example(_DOCKER, 0)),
         Example("room for all but a huge store", _example(SharedMemory(16 << 30, 16 << 30))),
         Example("the store is told to be small", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
         Example("Docker's default", _example(_DOCKER), "has 64.0 MiB left"),
@@ -49,6 +48,7 @@ def shared_memory_too_small(
     resources: Resources,
     configuration: Configuration | Unknown,
     starts: RayStarts | Unknown,
+    here: JobHere,
 ) -> Iterator[Finding]:
     """There is too little shared memory.
 
@@ -85,13 +85,14 @@ def shared_memory_too_small(
             f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}{stale}",
             evidence,
             remedy=larger,
+            severity=hint(here),
         )
     elif shm.free < store:
         yield Finding(
             f"Ray's object store does not fit into /dev/shm and goes to a disk{stale}",
             evidence,
             remedy=larger,
-            severity="warning",
+            severity=hint(here) or "warning",
         )
     elif shm.stale and (shm.stale_bytes or 0) > _WORTH_A_HINT * shm.size:
         yield Finding(

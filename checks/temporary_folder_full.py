@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import GIB, file_systems, named, roomy
-from verl_doctor.checks._limits import an_h200_node, gpus, where_a_job_runs
+from verl_doctor.checks._limits import HERE, gpus, hint
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_folders import Folder, Folders
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import in_bytes
@@ -20,8 +21,8 @@ _NEARLY = 0.9
 _FEW_INODES, _FEW_OF_ALL = 100_000, 0.02
 
 
-def _example(*folders: Folder, number: int = 8, **variables: str) -> tuple[object, ...]:
-    return Folders(folders), gpus(number), Variables(variables), an_h200_node()
+def _example(*folders: Folder, **variables: str) -> tuple[object, ...]:
+    return Folders(folders), gpus(8), Variables(variables), HERE
 
 
 def _left(free: float, size: float = 1758) -> Folder:
@@ -31,10 +32,8 @@ def _left(free: float, size: float = 1758) -> Folder:
 @check(
     "HOST106",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("room", _example(roomy())),
-        Example("no GPU here", _example(_left(0.1), number=0)),
         Example("a small disk that is half empty", _example(_left(20, 40))),
         Example("Ray is told to go on", _example(_left(80, 2000), RAY_local_fs_capacity_threshold="0.99")),
         Example("95 % of a large disk", _example(_left(300, 7000)), "Ray will not spill into"),
@@ -44,7 +43,9 @@ def _left(free: float, size: float = 1758) -> Folder:
         Example("no inodes", _example(roomy(inodes=6_000_000, inodes_free=900)), "has room for 900 more files"),
     ],
 )  # fmt: skip
-def temporary_folder_full(folders: Folders, resources: Resources, variables: Variables) -> Iterator[Finding]:
+def temporary_folder_full(
+    folders: Folders, resources: Resources, variables: Variables, here: JobHere
+) -> Iterator[Finding]:
     """The disk of Ray's sessions or of temporary files is nearly full.
 
     ## Why it matters
@@ -76,7 +77,7 @@ def temporary_folder_full(folders: Folders, resources: Resources, variables: Var
                 f"{named(folder)} has {in_bytes(folder.free)} left",
                 evidence,
                 remedy="remove what ended jobs left there, or set RAY_TMPDIR to a short path on a larger local disk",
-                severity="error" if folder.free < GIB else None,
+                severity=hint(here) or ("error" if folder.free < GIB else None),
             )
         elif folder.full > threshold and folder.use == "Ray's sessions":
             enough = min(0.999, 1 - max(spilled, GIB) / folder.size)
@@ -100,4 +101,5 @@ def temporary_folder_full(folders: Folders, resources: Resources, variables: Var
                     read_from=f"{folder.path}, {folder.kind}",
                 ),
                 remedy="remove small files there: df -i, and caches of package managers and compilers",
+                severity=hint(here),
             )

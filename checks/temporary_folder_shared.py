@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import named, roomy
-from verl_doctor.checks._limits import an_h200_node, gpus, where_a_job_runs
+from verl_doctor.checks._limits import HERE, hint
 from verl_doctor.toolkit.fact_folders import Folder, Folders
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 
-def _example(folder: Folder, number: int = 8) -> tuple[object, ...]:
-    return Folders((folder,)), gpus(number), an_h200_node()
+def _example(folder: Folder) -> tuple[object, ...]:
+    return Folders((folder,)), HERE
 
 
 @check(
     "HOST107",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("a local disk", _example(roomy())),
         Example("temporary files of others there", _example(roomy("temporary files", "/home/me/tmp", kind="nfs4", shared=True))),
-        Example("no GPU here", _example(roomy(path="/home/me/ray", kind="nfs4", shared=True), 0)),
         Example("NFS", _example(roomy(path="/home/me/tmp/ray", given_by="TMPDIR of this shell", kind="nfs4", shared=True)), "lies on nfs4"),
     ],
 )  # fmt: skip
-def temporary_folder_shared(folders: Folders) -> Iterator[Finding]:
+def temporary_folder_shared(folders: Folders, here: JobHere) -> Iterator[Finding]:
     """Ray's sessions lie on a file system that other machines share.
 
     ## Why it matters
@@ -46,5 +45,6 @@ def temporary_folder_shared(folders: Folders) -> Iterator[Finding]:
                     found=folder.kind, wanted="a disk of this machine", read_from="/proc/self/mountinfo"
                 ),
                 remedy="set RAY_TMPDIR to a short path on a local disk, before Ray starts",
+                severity=hint(here),
                 fix="short-ray-folder",
             )

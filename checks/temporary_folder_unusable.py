@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import named, roomy
-from verl_doctor.checks._limits import an_h200_node, gpus, where_a_job_runs
+from verl_doctor.checks._limits import HERE, hint
 from verl_doctor.toolkit.fact_folders import Folder, Folders
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 
-def _example(*folders: Folder, number: int = 8) -> tuple[object, ...]:
-    return Folders(folders), gpus(number), an_h200_node()
+def _example(*folders: Folder) -> tuple[object, ...]:
+    return Folders(folders), HERE
 
 
 @check(
     "HOST109",
     severity="error",
-    applies=where_a_job_runs,
     examples=[
         Example("writable", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("Ray runs nothing from its sessions", _example(roomy(runnable=False))),
@@ -25,7 +25,7 @@ def _example(*folders: Folder, number: int = 8) -> tuple[object, ...]:
         Example("noexec", _example(roomy("temporary files", "/tmp", runnable=False)), "noexec"),
     ],
 )  # fmt: skip
-def temporary_folder_unusable(folders: Folders) -> Iterator[Finding]:
+def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Finding]:
     """A temporary folder cannot be written, or nothing in it can be run.
 
     ## Why it matters
@@ -47,6 +47,7 @@ def temporary_folder_unusable(folders: Folders) -> Iterator[Finding]:
                     read_from=folder.path,
                 ),
                 remedy="set RAY_TMPDIR to a short path of your own, before Ray starts",
+                severity=hint(here),
                 fix="short-ray-folder" if folder.use == "Ray's sessions" else None,
             )
         elif not folder.runnable and folder.use == "temporary files":
@@ -54,5 +55,5 @@ def temporary_folder_unusable(folders: Folders) -> Iterator[Finding]:
                 f"{named(folder)} is mounted with noexec: compiled kernels there cannot be loaded",
                 Evidence(found="noexec", wanted="a mount without it", read_from="/proc/self/mountinfo"),
                 remedy="set TMPDIR to a folder on another local disk",
-                severity="warning",
+                severity=hint(here) or "warning",
             )

@@ -6,25 +6,25 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._effective import decided_at, own, row
-from verl_doctor.checks._limits import an_h200_node, gpus, healthy, where_a_job_runs
+from verl_doctor.checks._limits import HERE, an_h200_node, gpus, healthy, hint
 from verl_doctor.checks._threads import too_large
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import HostLimits
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 
-def _example(*rows: Effective, cpus: int = 128, number: int = 8) -> tuple[object, ...]:
-    return own(*rows), an_h200_node(healthy(cpus=cpus)), gpus(number), Variables(), asked()[0]
+def _example(*rows: Effective, cpus: int = 128) -> tuple[object, ...]:
+    return own(*rows), an_h200_node(healthy(cpus=cpus)), gpus(8), Variables(), asked()[0], HERE
 
 
 @check(
     "HOST115",
     severity="warning",
-    applies=where_a_job_runs,
     examples=[
         Example("not set: Ray gives each worker one", _example()),
         Example("one", _example(row("OMP_NUM_THREADS", "1", "1", "1"), cpus=8)),
@@ -40,6 +40,7 @@ def threads_oversubscribe(
     resources: Resources,
     variables: Variables,
     configuration: Configuration | Unknown,
+    here: JobHere,
 ) -> Iterator[Finding]:
     """Every process of the job gets many threads, together far more than there are CPUs.
 
@@ -65,5 +66,6 @@ def threads_oversubscribe(
             ),
             location=decided_at(pool.row),
             remedy=f"set {name}={pool.right}",
+            severity=hint(here),
             fix="thread-variables",
         )

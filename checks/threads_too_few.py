@@ -8,6 +8,7 @@ from dataclasses import replace
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._limits import (
     GPUS,
+    HERE,
     Bound,
     actors,
     an_h200_node,
@@ -15,15 +16,16 @@ from verl_doctor.checks._limits import (
     cpus_to_tell,
     gpus,
     healthy,
+    hint,
     num_cpus_key,
     number_of,
     threads_needed,
     told_cpus,
-    where_a_job_runs,
 )
 from verl_doctor.checks._threads import LEAN
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_limits import Group, HostLimits, Limit, Limits
 from verl_doctor.toolkit.fact_ray_cpus import RayCpus
@@ -37,10 +39,8 @@ _WORTH_IT = 0.9
 _RAY = RayCpus(32, "/sys/devices/system/cpu/online")
 
 
-def _example(
-    limits: HostLimits, ray: RayCpus = _RAY, number: int = 8, **variables: str
-) -> tuple[object, ...]:
-    return limits, ray, gpus(number), Variables(), asked()[0], JobVariables(variables), Absent("no raylet")
+def _example(limits: HostLimits, ray: RayCpus = _RAY, **variables: str) -> tuple[object, ...]:
+    return limits, ray, gpus(8), Variables(), asked()[0], JobVariables(variables), HERE, Absent("no raylet")
 
 
 def _pids(most: int, used: int) -> tuple[Group, ...]:
@@ -50,12 +50,10 @@ def _pids(most: int, used: int) -> tuple[Group, ...]:
 @check(
     "HOST102",
     severity="error",
-    applies=where_a_job_runs,
     examples=[
         Example("without limits", _example(an_h200_node())),
         Example("enough", _example(an_h200_node(healthy(groups=_pids(16384, 200))))),
         Example("root is not held to ulimit -u", _example(an_h200_node(replace(healthy(processes=Limit(1024, 1024)), exempt=True)))),
-        Example("no GPU here", _example(an_h200_node(healthy(groups=_pids(512, 200))), number=0)),
         Example("enough for lean workers", _example(an_h200_node(healthy(groups=_pids(3400, 200))), RAY_worker_num_grpc_internal_threads="1")),
         Example("a group above the container's", _example(an_h200_node(healthy(groups=_pids(2048, 300)))), f"{_POD}/pids.max"),
         Example("a user's limit", _example(an_h200_node(healthy(processes=Limit(1024, 4096)))), "its ulimit -u"),
@@ -71,6 +69,7 @@ def threads_too_few(
     configuration: Configuration | Unknown,
     job: JobVariables,
     raylets: Raylets | Unknown,
+    here: JobHere,
 ) -> Iterator[Finding]:
     """Fewer threads may be started than the job needs.
 
@@ -116,7 +115,7 @@ def threads_too_few(
                 else ""
             ),
             fix=None if lean else "fewer-threads",
-            severity=None if room.amount < need / 2 else "warning",
+            severity=hint(here) or (None if room.amount < need / 2 else "warning"),
         )
 
 
