@@ -18,6 +18,8 @@ _ALL = VisibleDevices(tuple(range(8)))
 _PART = MigDevice("NVIDIA H200 MIG 3g.71gb", "MIG-0123abcd", 72_000)
 _DIVIDED = healthy(mig=True, mig_devices=(_PART, _PART))
 
+_NO_SCRIPT = (Configuration, Unknown("no launch script"))
+
 
 @check(
     "CUDA145",
@@ -26,7 +28,7 @@ _DIVIDED = healthy(mig=True, mig_devices=(_PART, _PART))
         Example("none is divided", (node(), _ALL, *asked())),
         Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{_GPUS}=1"))),
         Example("parts for a job on several", (node(_DIVIDED), _ALL, *asked(f"{_GPUS}=2")), "cannot work together"),
-        Example("divided into nothing", (node(healthy(mig=True)), _ALL, Unknown("no script")), "no part of it can be used"),
+        Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "no part of it can be used"),
     ],
 )  # fmt: skip
 def gpu_divided(

@@ -25,12 +25,15 @@ def _used(amount: int, *holders: Holder, index: int = 0) -> Device:
     return healthy(index, memory=Memory(143771, amount, 143155 - amount, 616), holders=holders)
 
 
+_NO_SCRIPT = (Configuration, Unknown("no launch script"))
+
+
 @check(
     "CUDA141",
     severity="warning",
     examples=[
         Example("an idle node", (node(), _ALL, *asked())),
-        Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, Unknown("no script"))),
+        Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, _NO_SCRIPT)),
         Example("in use, and yet enough is free", (node(_used(20_000, _LEFT)), _ALL, *asked())),
         Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *asked())),
         Example("left over by a run that was killed", (node(_used(130_000, _LEFT)), _ALL, *asked()), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
@@ -38,7 +41,7 @@ def _used(amount: int, *holders: Holder, index: int = 0) -> Device:
         Example("of another container", (node(_used(130_000)), _ALL, *asked()), "held by no process that NVML names here"),
         Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *asked()), "these have a GPU open: python (process 8)"),
         Example("a display's remainder", (node(_used(76)), _ALL, *asked(f"{_UTILISATION}=1.0")), "0.1 GiB of it are missing"),
-        Example("left over, whatever the job is to be", (node(_used(130_000, _LEFT)), _ALL, Unknown("no script")), "left over"),
+        Example("left over, whatever the job is to be", (node(_used(130_000, _LEFT)), _ALL, _NO_SCRIPT), "left over"),
     ],
 )  # fmt: skip
 def gpu_memory_taken(

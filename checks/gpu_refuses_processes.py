@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
-from verl_doctor.toolkit.fact_gpus import Gpus
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpu_holders import Holder
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -21,12 +23,16 @@ _EFFECTS = {
 @check(
     "CUDA146",
     examples=[
-        Example("open to all", (node(), _ALL)),
-        Example("one at a time", (node(healthy(compute_mode="exclusive process")), _ALL), "GPU 0 lets in one process at a time"),
-        Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL), "GPU 0 lets in no process"),
+        Example("open to all", (node(), _ALL, Variables())),
+        Example("shared out by MPS", (node(healthy(compute_mode="exclusive process", holders=(Holder(5, 30, title="nvidia-cuda-mps-server"),))), _ALL, Variables())),
+        Example("a client of MPS", (node(healthy(compute_mode="exclusive process")), _ALL, Variables({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}))),
+        Example("one at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 lets in one process at a time"),
+        Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()), "GPU 0 lets in no process"),
     ],
 )  # fmt: skip
-def gpu_refuses_processes(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+def gpu_refuses_processes(
+    gpus: Gpus, visible: VisibleDevices | Unknown, variables: Variables
+) -> Iterator[Finding]:
     """A GPU lets one process in, or none.
 
     ## Why it matters
@@ -36,10 +42,15 @@ def gpu_refuses_processes(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iter
 
     ## How to fix
 
-    Set the default mode, as administrator: `nvidia-smi -i N -c DEFAULT`. A scheduler may set it again for each job.
+    Set the default mode, as administrator: `nvidia-smi -i N -c DEFAULT`. A scheduler may set it again for each job. With
+    NVIDIA's MPS the one process is its server, which lets many in: then it is right as it is.
     """
     for mode, effect in _EFFECTS.items():
-        closed = [device for device in of_job(gpus, visible) if device.compute_mode == mode]
+        closed = [
+            device
+            for device in of_job(gpus, visible)
+            if device.compute_mode == mode and (mode == "prohibited" or not _is_shared(device, variables))
+        ]
         if closed:
             yield Finding(
                 f"{named(closed)} let{'s' if len(closed) == 1 else ''} in {effect}",
@@ -50,3 +61,10 @@ def gpu_refuses_processes(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iter
                 ),
                 remedy="as administrator: nvidia-smi -c DEFAULT",
             )
+
+
+def _is_shared(device: Device, variables: Variables) -> bool:
+    """Whether the one process is the server of NVIDIA's MPS, which shares the GPU out."""
+    return bool(variables.get("CUDA_MPS_PIPE_DIRECTORY")) or any(
+        "nvidia-cuda-mps" in holder.title for holder in device.holders
+    )

@@ -40,12 +40,13 @@ def nccl_slow(collective: Collective, gpus: Gpus) -> Iterator[Finding]:
 
     ## How to fix
 
-    See whether NCCL_P2P_LEVEL, NCCL_ALGO, NCCL_PROTO or another of NCCL's variables is set, whether another job uses these
-    GPUs at this moment, and what NCCL_DEBUG=INFO says about its channels (`via P2P` is right, `via SHM` and `via NET` are not).
+    See whether NCCL_P2P_LEVEL, NCCL_ALGO, NCCL_PROTO or another of NCCL's variables is set, whether another job used these
+    GPUs at that moment, and what NCCL_DEBUG=INFO says about its channels (`via P2P` is right, `via SHM` and `via NET` are not).
     """
     linked = {(pair.first, pair.second) for pair in gpus.peers if pair.nvlink}
     if not set(combinations(sorted(collective.gpus), 2)) <= linked:
         return
+    busy = any(device.holders for device in gpus.devices if device.index in collective.gpus)
     if collective.plain.works and collective.plain.bandwidth < _LEAST_OVER_NVLINK:
         yield Finding(
             f"an all-reduce of 16 MiB goes at {collective.plain.bandwidth:g} GB/s over GPUs that are linked by NVLink",
@@ -54,5 +55,7 @@ def nccl_slow(collective: Collective, gpus: Gpus) -> Iterator[Finding]:
                 wanted=f"more than {_LEAST_OVER_NVLINK:g} GB/s",
                 read_from=f"NCCL {collective.nccl}, with the torch of this environment",
             ),
-            remedy="look for NCCL's variables in the environment, and for another job on these GPUs",
+            remedy="look for NCCL's variables in the environment"
+            + (", and ask again when these GPUs are idle: other processes use them" if busy else ""),
+            severity="info" if busy else None,
         )

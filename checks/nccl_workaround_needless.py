@@ -17,6 +17,8 @@ _FAST = Collective((0, 1), "2.28.9", (Trial(works=True, bandwidth=213.3),))
 _BROKEN = Collective((0, 1), "2.28.9", (Trial(), Trial((("NCCL_P2P_DISABLE", "1"),), works=True)))
 _SCRIPT = Launch((("run.sh", "shell script"),), (Setting("NCCL_P2P_DISABLE", "1", "run.sh", 4),))
 
+_NO_SCRIPT = (Launch, Unknown("no launch script"))
+
 
 @check(
     "NET132",
@@ -24,11 +26,11 @@ _SCRIPT = Launch((("run.sh", "shell script"),), (Setting("NCCL_P2P_DISABLE", "1"
     cost="gpu",
     requires={"NET130"},
     examples=[
-        Example("nothing is set", (_FAST, Variables(), Unknown("no script"))),
-        Example("set to be on", (_FAST, Variables({"NCCL_P2P_DISABLE": "0"}), Unknown("no script"))),
-        Example("needed", (_BROKEN, Variables({"NCCL_P2P_DISABLE": "1"}), Unknown("no script"))),
+        Example("nothing is set", (_FAST, Variables(), _NO_SCRIPT)),
+        Example("set to be on", (_FAST, Variables({"NCCL_P2P_DISABLE": "0"}), _NO_SCRIPT)),
+        Example("needed", (_BROKEN, Variables({"NCCL_P2P_DISABLE": "1"}), _NO_SCRIPT)),
         Example("in a script", (_FAST, Variables(), _SCRIPT), "NCCL_P2P_DISABLE=1 slows NCCL down"),
-        Example("in the shell", (_FAST, Variables({"NCCL_SHM_DISABLE": "1"}), Unknown("no script")), "in this shell"),
+        Example("in the shell", (_FAST, Variables({"NCCL_SHM_DISABLE": "1"}), _NO_SCRIPT), "in this shell"),
     ],
 )  # fmt: skip
 def nccl_workaround_needless(

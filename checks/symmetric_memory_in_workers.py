@@ -21,7 +21,7 @@ _CAUGHT = SymmetricMemory(on=True, stops=False, in_workers=True, read_from=_FROM
 _OWN_PROCESSES = SymmetricMemory(on=True, stops=True, in_workers=False, read_from=_FROM)
 _OFF = SymmetricMemory(on=False, stops=True, in_workers=True, read_from=_FROM)
 _OLDER_GPU = node(healthy(capability="8.0"))
-_NO_JOB = Unknown("no launch script")
+_NO_JOB = (Configuration, Unknown("no launch script"))
 
 
 @check(

@@ -27,6 +27,8 @@ def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
         Example("what a scheduler without GPUs sets", (_FOUR, _set("NoDevFiles", stops_at="NoDevFiles")), "CUDA shows no GPU"),
         Example("a GPU of another machine", (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")), "names no GPU of this machine"),
         Example("one twice", (_FOUR, _set("0,0", repeated="0")), "'0' stands there twice"),
+        Example("spaces in place of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "of '0 1' CUDA reads the number at its beginning: CUDA shows 1 GPU"),
+        Example("the word that containers know", (_FOUR, _set("all", stops_at="all")), "'all' names no GPU"),
         Example("empty", (_FOUR, _set("")), "is empty: CUDA shows no GPU"),
         Example("in a script", (_FOUR, VisibleDevices((0,), Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4))), "CUDA shows 1 GPU"),
         Example("in a raylet", (_FOUR, VisibleDevices((0, 1, 2, 3), raylets=(Choice("8", (), stops_at="8", raylet=77),))), "the raylet (process 77)"),
@@ -70,6 +72,8 @@ def _wrong(choice: Choice) -> str:
         return f"'{choice.stops_at}' names no GPU of this machine"
     if choice.repeated is not None:
         return f"'{choice.repeated}' stands there twice"
+    if choice.cut is not None:
+        return f"of '{choice.cut}' CUDA reads the number at its beginning"
     return "" if choice.value.strip() else "it is empty"
 
 

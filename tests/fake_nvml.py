@@ -41,6 +41,7 @@ HEALTHY: dict[str, Any] = {
     ),
     "nvmlDeviceGetPciInfo": SimpleNamespace(busId=b"00000000:C6:00.0"),
     "nvmlDeviceGetComputeRunningProcesses": [],
+    "nvmlDeviceGetGraphicsRunningProcesses": [],
     "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=0))],
     "nvmlDeviceGetTemperature": 39,
     "nvmlDeviceGetTotalEccErrors": 0,

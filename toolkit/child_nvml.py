@@ -60,8 +60,12 @@ def pci(nvml: Any, device: Any) -> Any:
 
 
 def processes(nvml: Any, device: Any) -> list[list[int | None]]:
-    """Numbers of processes that compute on it, and the bytes that each holds, None where NVML does not say."""
-    return [[one.pid, one.usedGpuMemory] for one in nvml.nvmlDeviceGetComputeRunningProcesses(device)]
+    """Numbers of processes that compute or draw on it, and the bytes that each holds, None where NVML does not say."""
+    found: dict[int, int | None] = {}
+    for call in ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetComputeRunningProcesses"):
+        with contextlib.suppress(nvml.NVMLError):  # the one or the other is not supported
+            found.update((one.pid, one.usedGpuMemory) for one in getattr(nvml, call)(device))
+    return [[pid, size] for pid, size in found.items()]
 
 
 def recovery(nvml: Any, device: Any) -> int | None:

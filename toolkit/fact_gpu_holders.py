@@ -21,7 +21,7 @@ _A_GPU = re.compile(r"/dev/(?:nvidia\d+|dxg)")
 
 @dataclass(frozen=True)
 class Holder:
-    """One process that computes on a GPU.
+    """One process that has memory of a GPU.
 
     `memory` is in MiB, None when NVML does not say. `role` is what it is to a job (`fact_processes.Role`), empty when it is
     nothing known. `title` is the first word of its command line, empty when the process is not seen from here: another

@@ -83,7 +83,7 @@ class Device:
     that on the PCI bus as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons
     for which its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature` in degrees
     Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and `links_active` count NVLinks.
-    `holders` are the processes that compute on it, `mig_devices` the parts it is divided into while `mig` is on.
+    `holders` are the processes that have memory of it, `mig_devices` the parts it is divided into while `mig` is on.
     """
 
     index: int

@@ -27,7 +27,7 @@ class Choice:
     """One value of the variable and the GPUs that it leaves, by their numbers and in its order.
 
     `stops_at` is the first entry that names no GPU of this machine; it and what follows is not seen. `repeated` is an
-    entry that stands there twice. `path` and `line` are where a launch file sets it, `raylet` is the number of the raylet that
+    entry that stands there twice, `cut` one of which CUDA takes the number at its beginning only ("0 1"). `path` and `line` are where a launch file sets it, `raylet` is the number of the raylet that
     has it; neither is given for the shell. UUIDs are shortened.
     """
 
@@ -35,6 +35,7 @@ class Choice:
     devices: tuple[int, ...] = ()
     stops_at: str | None = None
     repeated: str | None = None
+    cut: str | None = None
     path: str = ""
     line: int = 0
     raylet: int = 0
@@ -42,7 +43,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class VisibleDevices:
-    """`devices` are the numbers of the GPUs that a job started from here would see, by `choice`, None when nothing is set.
+    """`devices` are the numbers of the GPUs that a job started from here would see, by `choice`.
+
+    There is none when the variable is not set, or to something that reading the launch files cannot tell.
 
     `raylets` are the choices of the raylets that run here: Ray shares those GPUs out among the workers that it starts.
     """
@@ -62,10 +65,9 @@ def visible_devices(
         own = chosen(machine.environ[VISIBLE_DEVICES], gpus.devices)
     for setting in () if isinstance(launch, Unknown) else launch.settings:
         if setting.name == VISIBLE_DEVICES and not setting.conditional:
+            own = None
             if setting.value is not None:
                 own = replace(chosen(setting.value, gpus.devices), path=setting.path, line=setting.line)
-            elif setting.removed:
-                own = None
     running = () if isinstance(raylets, Unknown) else raylets.running
     return VisibleDevices(
         own.devices if own else tuple(device.index for device in gpus.devices),
@@ -82,6 +84,7 @@ def chosen(value: str, devices: Sequence[Device]) -> Choice:
     """What CUDA would make of a value here. Of a divided GPU it shows one part to a process, however many are named."""
     shown = _UUID.sub(r"\1", value)
     found: dict[str, int] = {}
+    cut = None
     for entry in value.split(",") if value.strip() else ():
         index = _named(entry, devices)
         word = entry.strip() if entry.strip().startswith(("GPU-", "MIG-")) else str(index)
@@ -90,7 +93,9 @@ def chosen(value: str, devices: Sequence[Device]) -> Choice:
         if word in found:
             return Choice(shown, (), repeated=_UUID.sub(r"\1", entry.strip()))
         found[word] = index
-    return Choice(shown, _once(found.values()))
+        number = _NUMBER.match(entry)
+        cut = entry.strip() if number and entry[number.end() :].strip() else cut
+    return Choice(shown, _once(found.values()), cut=cut)
 
 
 def _named(entry: str, devices: Sequence[Device]) -> int | None:

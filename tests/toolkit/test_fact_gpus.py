@@ -163,6 +163,21 @@ def test_a_holder_is_looked_up_in_the_table_of_processes(tmp_path: Path) -> None
     assert device.unattributed == 50
 
 
+def test_what_draws_holds_memory_too(tmp_path: Path) -> None:
+    """One process may stand in both of NVML's lists."""
+    drawing = [
+        SimpleNamespace(pid=1 << 30, usedGpuMemory=5 << 20),
+        SimpleNamespace(pid=(1 << 30) + 1, usedGpuMemory=6 << 20),
+    ]
+    held = {
+        **HEALTHY,
+        "nvmlDeviceGetComputeRunningProcesses": drawing[:1],
+        "nvmlDeviceGetGraphicsRunningProcesses": drawing,
+    }
+    device = seen(tmp_path, Nvml(held)).devices[0]
+    assert [holder.memory for holder in device.holders] == [5, 6]
+
+
 def test_without_a_gpu_there_is_nothing_to_judge(tmp_path: Path) -> None:
     said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
     found = gpus.collect(machine(tmp_path, answer=Answer(0, f"TOKEN{said}", "", 0.1), nodes=0))

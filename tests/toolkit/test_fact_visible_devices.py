@@ -56,6 +56,11 @@ def test_what_follows_an_entry_that_names_nothing_is_not_seen(
     assert (found.devices, found.stops_at) == (left, stops_at)
 
 
+@pytest.mark.parametrize(("value", "cut"), [("0 1", "0 1"), ("0;1,2", "0;1"), ("1 , 2", None)])
+def test_what_stands_behind_a_number_is_not_read(value: str, cut: str | None) -> None:
+    assert chosen(value, FOUR).cut == cut
+
+
 @pytest.mark.parametrize("value", ["0,0", "1, 2, 1", "GPU-1abcdef1,GPU-1abcdef1"])
 def test_a_repeated_entry_hides_all(value: str) -> None:
     found = chosen(value, FOUR)
@@ -93,10 +98,11 @@ def test_a_script_that_takes_the_variable_away() -> None:
     assert collected(gone, CUDA_VISIBLE_DEVICES="3") == VisibleDevices((0, 1, 2, 3))
 
 
-def test_what_reading_the_script_cannot_tell_changes_nothing() -> None:
+def test_what_reading_the_script_cannot_tell_may_be_any() -> None:
     untold = Setting("CUDA_VISIBLE_DEVICES", None, "run.sh", 3)
     perhaps = Setting("CUDA_VISIBLE_DEVICES", "0", "run.sh", 4, conditional=True)
-    assert collected(untold, perhaps, CUDA_VISIBLE_DEVICES="3").devices == (3,)
+    assert collected(untold, perhaps, CUDA_VISIBLE_DEVICES="3") == VisibleDevices((0, 1, 2, 3))
+    assert collected(perhaps, CUDA_VISIBLE_DEVICES="3").devices == (3,)
 
 
 def test_a_raylet_keeps_the_value_that_it_was_started_with() -> None:
