@@ -269,9 +269,8 @@ def _worker(
             if one.to == WORKERS:
                 worker[one.name] = _Held(one.value, "verl", one.place, _PER_WORKER)
     ray = _ray(parties)
-    for one in for_workers(ray) if ray is not None else ():
-        if not (one.only_if_unset and one.name in worker):
-            worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY)
+    for one in for_workers(ray, tuple(worker)) if ray is not None else ():
+        worker[one.name] = _Held(one.value, "Ray", one.place, _BY_RAY)
     return worker
 
 

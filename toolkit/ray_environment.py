@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from verl_doctor.toolkit.environment_writes import writes
 from verl_doctor.toolkit.fact_raylets import Raylet
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
-from verl_doctor.toolkit.py_source import dotted, parse, read, walk
+from verl_doctor.toolkit.py_source import read
 from verl_doctor.toolkit.verl_environment import Given
 
 RAY = "Ray"
@@ -65,50 +63,17 @@ def expanded(value: str, environ: Mapping[str, str]) -> str:
     return _LEFT.sub("", known)
 
 
-def for_workers(ray: Path) -> Iterator[Given]:
-    """The variables that Ray's own code sets in a worker, as its sources tell. One that it sets in two ways is unclear."""
+def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
+    """The variables that Ray's own code sets in a worker which has those `names` already.
+
+    One that it sets in several ways is unclear.
+    """
     found: dict[str, Given] = {}
-    for one in _written(ray):
-        other = found.get(one.name)
-        found[one.name] = one if other is None else replace(one, value=UNCLEAR)
+    for one in writes(ray, _WRITERS):
+        if not (one.asked_first and one.name in names):
+            sure = one.value is not None and one.name not in found
+            found[one.name] = Given(one.name, one.value if sure else UNCLEAR, (one.path, one.line), RAY)
     yield from found.values()
-
-
-def _written(ray: Path) -> Iterator[Given]:
-    for name in _WRITERS:
-        path = ray / name
-        source = read(path)
-        tree = parse(source, path) if isinstance(source, bytes) else None
-        if isinstance(tree, ast.Module):
-            for function in walk(tree):
-                if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    yield from _set_in(function, path)
-
-
-def _set_in(function: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> Iterator[Given]:
-    for node in walk(function):
-        match node:
-            case ast.Assign(
-                targets=[
-                    ast.Subscript(
-                        value=ast.Attribute(value=ast.Name(id="os"), attr="environ"),
-                        slice=ast.Constant(value=str(name)),
-                    )
-                ],
-                value=value,
-            ):
-                text = value.value if isinstance(value, ast.Constant) else UNCLEAR
-                yield Given(name, text, (os.fspath(path), node.lineno), RAY, _asks_for(function, name))
-
-
-def _asks_for(function: ast.AST, name: str) -> bool:
-    """Whether a function looks at the variable before it sets it."""
-    return any(
-        isinstance(node, ast.Call)
-        and dotted(node.func) in ("os.environ.get", "os.getenv")
-        and any(isinstance(word, ast.Constant) and word.value == name for word in node.args)
-        for node in walk(function)
-    )
 
 
 def may_override(ray: Path) -> bool:

@@ -15,10 +15,11 @@ _HEAD = ("variable", "driver", "raylet", "worker", "who decides")
 _STYLES = {"SAME": "bold green", "DIFFERS": "bold yellow", "NOT TOLD": "bold magenta"}
 _GAP = 2
 _NARROWEST = 9
+_WIDEST = 48  # in a pipe; JSON and Markdown have every value whole
 
 
 def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: bool) -> Iterator[Text]:
-    """Yield the lines of the table. `width` is the terminal's, or None for a pipe, where nothing is shortened."""
+    """Yield the lines of the table. `width` is the terminal's, or None for a pipe."""
     word, sentence = words.headline(environment)
     yield Text.assemble((word, _STYLES[word]), f"  {sentence}")
     for said in words.circumstances(environment):
@@ -60,8 +61,7 @@ def _cells(row: Effective) -> tuple[str, ...]:
 def _table(rows: list[Effective], environment: EffectiveEnvironment, width: int | None) -> Iterator[Text]:
     table = [_HEAD, *map(_cells, rows)]
     sizes = [max(len(line[place]) for line in table) for place in range(len(_HEAD))]
-    if width is not None:
-        sizes = _fitting(sizes, width - 2)
+    sizes = [min(size, _WIDEST) for size in sizes] if width is None else _fitting(sizes, width - 2)
     yield Text(_line(_HEAD, sizes), style="dim")
     for row, cells in zip(rows, table[1:], strict=True):
         yield Text(_line(cells, sizes), style="bold" if row.differs else "")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_doctor.toolkit.environment_writes import writes
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.hydra_lookup import UNTOLD
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
@@ -56,7 +57,6 @@ class Given:
     value: Any
     place: Place
     to: str
-    only_if_unset: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,12 @@ def for_actors(job: Job, environ: Table) -> Iterator[Given]:
 
 def while_running(job: Job) -> Iterator[Given]:
     """What verl's workers set in their own environment while they run, as far as a constant name tells."""
-    for top in _OF_THE_JOB:
-        for path in job.tree.files(f"{job.tree.name}.{top}"):
-            source = read(path)
-            if _concerns(path.relative_to(job.tree.folder), job) and isinstance(source, bytes):
-                tree = parse(source, path) if b"environ" in source else None
-                if isinstance(tree, ast.Module):
-                    yield from _assignments(
-                        tree, path, ".".join(path.relative_to(job.tree.folder).with_suffix("").parts)
-                    )
+    for one in writes(job.tree.folder, _OF_THE_JOB):
+        path = Path(one.path).relative_to(job.tree.folder)
+        if _concerns(path, job):
+            value = None if one.removed else UNCLEAR if one.value is None else one.value
+            to = ".".join(filter(None, (*path.with_suffix("").parts, one.within)))
+            yield Given(one.name, value, (one.path, one.line), to)
 
 
 def configured(configuration: Configuration) -> Table:
@@ -298,49 +295,3 @@ def _concerns(path: Path, job: Job) -> bool:
         if named and job.strategy and not job.strategy.startswith(tuple(named)):
             return False
     return True
-
-
-def _assignments(tree: ast.Module, path: Path, module: str) -> Iterator[Given]:
-    for node, inside in _with_function(tree.body, ""):
-        to = f"{module}.{inside}" if inside else module
-        place = str(path), getattr(node, "lineno", 0)
-        match node:
-            case ast.Assign(
-                targets=[ast.Subscript(value=owner, slice=ast.Constant(value=str(name)))], value=value
-            ):
-                if _is_environ(owner):
-                    yield Given(name, _constant(value), place, to)
-            case ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(value=owner, attr="setdefault"),
-                    args=[ast.Constant(value=str(name)), *_],
-                )
-            ) if _is_environ(owner):
-                yield Given(name, UNCLEAR, place, to)
-            case ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(value=owner, attr="pop"), args=[ast.Constant(value=str(name)), *_]
-                )
-            ) if _is_environ(owner):
-                yield Given(name, None, place, to)
-
-
-def _with_function(body: Iterable[ast.stmt], inside: str) -> Iterator[tuple[ast.stmt, str]]:
-    """Every statement, with the name of the function or class around it."""
-    for node in body:
-        yield node, inside
-        within = inside
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            within = f"{inside}.{node.name}".lstrip(".")
-        for name in ("body", "orelse", "finalbody"):
-            yield from _with_function(getattr(node, name, ()), within)
-        for handler in getattr(node, "handlers", ()):
-            yield from _with_function(handler.body, within)
-
-
-def _is_environ(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "environ"
-
-
-def _constant(node: ast.expr) -> Any:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else UNCLEAR
