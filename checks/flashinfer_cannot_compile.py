@@ -14,6 +14,7 @@ from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE, VllmSampler
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import listed
 
 
 @check(
@@ -30,6 +31,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, chec
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), PACKAGES, TOOLKIT(gcc=16)), "refuses gcc 16"),
         Example("nvcc does not know the GPU", (H200(), SAMPLER(), PACKAGES, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
         Example("the CUDA of another torch", (H200(), SAMPLER(), PACKAGES, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
+        Example("a toolkit for nvcc alone", (H200(), SAMPLER(), PACKAGES, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
         Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="/usr/local", runtime=False)), "holds no libcudart.so"),
     ],
 )  # fmt: skip
@@ -102,6 +104,12 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         wanted = f"CUDA_HOME={toolkit.candidate}" if toolkit.candidate else "a whole toolkit"
         absent = f"{toolkit.home} holds no libcudart.so to link with"
         yield _Problem(absent, f"told by {toolkit.told_by or 'nothing'}", wanted)
+
+    if toolkit.lacks:
+        lacks = f"{toolkit.home}/include has no {listed(toolkit.lacks, 3)}"
+        yield _Problem(
+            lacks, "FlashInfer's sources include it", "the packages of the toolkit for developers (curand)"
+        )
 
 
 def _missing(toolkit: CudaToolkit) -> Iterator[_Problem]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -30,6 +31,9 @@ _RUNTIMES = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib
 _LINKER = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 
 
+_INCLUDED = ("/usr/include", "/usr/local/include")
+
+
 @dataclass(frozen=True)
 class CudaToolkit:
     """`home` is the folder that is taken, "" when there is none, and `told_by` what names it: a variable, PATH, or nothing.
@@ -38,6 +42,7 @@ class CudaToolkit:
     `runtime` says that the library which a kernel is linked with is in it, or where the linker looks anyway. `on_path` is the first nvcc on PATH, "" without one.
     `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it, `cxx` the one that links. They are "" when
     they are not there. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
+    `lacks` are headers that FlashInfer's sampler includes and that are nowhere to be found.
     """
 
     home: str
@@ -55,10 +60,13 @@ class CudaToolkit:
     cxx_told_by: str = ""
     gcc: int = 0
     newest_gcc: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 @collector(timeout=15)
-def cuda_toolkit(machine: Machine, variables: JobVariables, resources: Resources) -> CudaToolkit | Unknown:
+def cuda_toolkit(
+    machine: Machine, variables: JobVariables, resources: Resources, flashinfer: FlashInfer | Unknown
+) -> CudaToolkit | Unknown:
     """Look where FlashInfer and torch look, and ask the compilers for their versions."""
     if not resources.gpus:
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
@@ -97,12 +105,31 @@ def cuda_toolkit(machine: Machine, variables: JobVariables, resources: Resources
         cxx_told_by="CXX" if variables.get("CXX") else "",
         gcc=int(gcc[1]) if gcc else 0,
         newest_gcc=int(newest[1]) if newest else 0,
+        lacks=()
+        if isinstance(flashinfer, Unknown)
+        else _lacking(machine, home, variables, flashinfer.headers),
     )
 
 
 def _has_runtime(machine: Machine, home: str, library_path: str) -> bool:
     folders = (*(f"{home}/{name}" for name in _RUNTIMES), *_LINKER, *library_path.split(os.pathsep))
     return any(machine.at(f"{folder}/libcudart.so").exists() for folder in folders if folder)
+
+
+def _lacking(
+    machine: Machine, home: str, variables: JobVariables, headers: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The headers that no include folder has. A wrapper of nvcc alone does not say where those of its toolkit are."""
+    if (
+        variables.has("FLASHINFER_EXTRA_CUDAFLAGS")
+        or not machine.at(f"{home}/include/cuda_runtime.h").is_file()
+    ):
+        return ()
+    named = os.pathsep.join(variables.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
+    places = [
+        machine.at(folder) for folder in (f"{home}/include", *_INCLUDED, *named.split(os.pathsep)) if folder
+    ]
+    return tuple(header for header in headers if not any((place / header).is_file() for place in places))
 
 
 def _candidate(machine: Machine, home: str, on_path: str) -> str:

@@ -16,6 +16,7 @@ _NAMES = frozenset(
         "CC",
         "CONDA_PREFIX",
         "CPATH",
+        "CPLUS_INCLUDE_PATH",
         "CXX",
         "HOSTNAME",
         "LD_LIBRARY_PATH",

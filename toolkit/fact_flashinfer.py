@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.flashinfer_sources import cuda_headers
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import Unreadable, parse, read, statements
 
@@ -31,7 +32,7 @@ class FlashInfer:
 
     `capability` is that of the GPUs ("9.0"). `built` are the kernels that are there for them, by name ("sampling"), from a
     wheel or from an earlier run, `cache` is the folder in which it would keep those that it compiles. `refuses_others` says
-    that it raises when one of its wheels has another version; if not, it goes on without that wheel.
+    that it raises when one of its wheels has another version; if not, it goes on without that wheel. `headers` are those of the CUDA toolkit that its sampler includes.
     """
 
     version: str
@@ -42,6 +43,7 @@ class FlashInfer:
     cubin: str = ""
     jit_cache: str = ""
     refuses_others: bool = False
+    headers: tuple[str, ...] = ()
 
 
 @collector()
@@ -83,6 +85,7 @@ def flashinfer(
         cubin=cubin.version if cubin else "",
         jit_cache=jit_cache.version if jit_cache else "",
         refuses_others=_refuses_others(folder) and not variables.get("FLASHINFER_DISABLE_VERSION_CHECK"),
+        headers=cuda_headers(folder / "data"),
     )
 
 

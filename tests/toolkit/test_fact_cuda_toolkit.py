@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.checks._flashinfer_examples import H200
 from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit, cuda_toolkit
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -23,6 +25,7 @@ SAID = {
     "--list-gpu-arch": {"nvcc": "compute_75\ncompute_90\ncompute_120\n"},
 }
 HEADER = "#if __GNUC__ > 15\n\n#error -- unsupported GNU version!\n"
+NO_FLASHINFER = Absent("FlashInfer is not installed in this environment")
 GPU = Resources((Gpu("NVIDIA H200", 143_771, "9.0"),), 16.0, 1)
 PATH = "/usr/bin:/usr/local/cuda/bin"
 
@@ -50,12 +53,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(root: Path, **variables: str) -> CudaToolkit:
+def look(root: Path, flashinfer: FlashInfer | Unknown = NO_FLASHINFER, **variables: str) -> CudaToolkit:
     def answer(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Answer:
         return Answer(0, SAID[argv[1]].get(Path(argv[0]).name, ""), "", 0.0)
 
     found = cuda_toolkit.collect(
-        Machine(environ={}, runner=answer, root=root), JobVariables({"PATH": PATH, **variables}), GPU
+        Machine(environ={}, runner=answer, root=root),
+        JobVariables({"PATH": PATH, **variables}),
+        GPU,
+        flashinfer,
     )
     assert isinstance(found, CudaToolkit)
     return found
@@ -130,6 +136,17 @@ def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
 
 
 def test_without_gpus_nothing_is_compiled_and_what_is_not_told_stays_open() -> None:
-    here = Machine(environ={})
-    assert isinstance(cuda_toolkit.collect(here, JobVariables(), Resources((), 1.0, 1)), Absent)
-    assert type(cuda_toolkit.collect(here, JobVariables(untold=("CUDA_HOME",)), GPU)) is Unknown
+    here, none = Machine(environ={}), Resources((), 1.0, 1)
+    untold = JobVariables(untold=("CUDA_HOME",))
+    assert isinstance(cuda_toolkit.collect(here, JobVariables(), none, NO_FLASHINFER), Absent)
+    assert type(cuda_toolkit.collect(here, untold, GPU, NO_FLASHINFER)) is Unknown
+
+
+def test_headers_that_a_toolkit_for_nvcc_alone_does_not_have(root: Path) -> None:
+    wants = H200(headers=("cuda_runtime.h", "curand.h"))
+    assert look(root, wants).lacks == ()  # the folder of a wrapper says nothing
+    program(root, "/usr/local/cuda/include/cuda_runtime.h")
+    assert look(root, wants).lacks == ("curand.h",)
+    assert look(root, wants, FLASHINFER_EXTRA_CUDAFLAGS="-I/else").lacks == ()
+    program(root, "/else/curand.h")
+    assert look(root, wants, CPATH="/else").lacks == ()

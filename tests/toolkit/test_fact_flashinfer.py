@@ -142,6 +142,21 @@ def test_a_wheel_belongs_to_exactly_one_release() -> None:
     assert not belongs("0.6.12", "0.6.1")
 
 
+def test_the_headers_of_cuda_that_the_sampler_includes(site: Path) -> None:
+    sources = {
+        "csrc/sampling.cu": '#include <flashinfer/math.cuh>\n#include "local.h"\n#include <vector>\n',
+        "csrc/local.h": "#pragma once\n#include <cuda.h>\n#if NEW\n#include <cuda_fp4.h>\n#endif\n",
+        "include/flashinfer/math.cuh": "#ifndef A_\n#define A_\n#include <curand_kernel.h>\n#include <cub/cub.cuh>\n#endif\n",
+    }
+    for name, text in sources.items():
+        path = site / "flashinfer/data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = look(site)
+    assert isinstance(found, FlashInfer)
+    assert found.headers == ("cuda.h", "curand_kernel.h")
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("release", ["0.5.3", "0.6.12"])
 def test_the_real_wheel(wheel_tree: Callable[[str, str], Path], release: str, tmp_path: Path) -> None:
@@ -156,3 +171,5 @@ def test_the_real_wheel(wheel_tree: Callable[[str, str], Path], release: str, tm
     )
     assert isinstance(found, FlashInfer)
     assert (found.version, found.built, found.refuses_others) == (release, (), True)
+    assert {"cuda_runtime.h", "curand_kernel.h"} <= set(found.headers)
+    assert "cuda_fp4.h" not in found.headers  # for CUDA 12.8 and later only
