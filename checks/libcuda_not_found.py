@@ -21,6 +21,7 @@ _CUT_OFF = replace(OWN, how="LD_LIBRARY_PATH", trouble="damaged")
         Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's lies"),
         Example("the container was given devices and no library", (machine(),), "there are NVIDIA devices and no libcuda.so.1"),
         Example("only a stub lies around", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),
+        Example("the link leads nowhere", (machine(replace(OWN, trouble="dangling link")),), "no libcuda.so.1 of the driver"),
         Example("a file that was cut off", (machine(_CUT_OFF, OWN),), "is damaged"),
     ],
 )  # fmt: skip
@@ -65,7 +66,10 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
             fix="driver-on-path",
         )
     else:
-        there = ", ".join(f"{one.path}{' (a stub)' if one.stub else ''}" for one in libcuda.elsewhere)
+        there = ", ".join(
+            f"{one.path} ({one.trouble or ('a stub' if one.stub else 'of compat')})"
+            for one in (*libcuda.candidates, *libcuda.elsewhere)
+        )
         yield Finding(
             f"there are NVIDIA devices and no {SONAME}" + (" of the driver" if there else ""),
             Evidence(there or "no such file", "the driver's library"),

@@ -26,7 +26,8 @@ class CudaAnswer:
     """What one process got to hear.
 
     `file` is the library that it loaded, `code` what `cuInit` or `cuDeviceGetCount` returned, `name` the driver's word for
-    it, `cuda` the newest CUDA that the driver can do (13000 is 13.0). `said` says why there is no code. `refused` are the
+    it, `cuda` the newest CUDA that the driver can do (13000 is 13.0). `said` says why there is no code, `hangs` that none came
+    within the time limit. `refused` are the
     driver's device files that could not be opened, each with the reason.
     """
 
@@ -36,6 +37,7 @@ class CudaAnswer:
     cuda: int | None = None
     devices: int | None = None
     said: str = ""
+    hangs: bool = False
     refused: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -58,7 +60,7 @@ class CudaInit:
     own_file: CudaAnswer | None = None
 
 
-@collector(timeout=3 * _LIMIT + 5)
+@collector(timeout=2 * _LIMIT + 15)
 def cuda_init(
     machine: Machine,
     interpreter: Interpreter,
@@ -75,7 +77,7 @@ def cuda_init(
     if isinstance(as_job, Unknown):
         return as_job
     visible = environ.pop(VISIBLE, None)
-    if as_job.works:
+    if as_job.works or as_job.hangs:  # a driver that hangs is not made to wait for once more
         return CudaInit(as_job, visible)
     all_devices = _ask(machine, environ, python, SONAME) if visible is not None else None
     own = None if isinstance(libcuda, Unknown) else libcuda.drivers_own
@@ -95,7 +97,8 @@ def _ask(machine: Machine, environ: Mapping[str, str], python: str, library: str
     answer, told = heard
     if not isinstance(told, dict):
         return Unknown(f"{python} could not ask the driver's library: {ending(answer, _LIMIT)}")
-    return _understood(told, str(told.get("refused", "")) or ending(answer, _LIMIT))
+    understood = _understood(told, str(told.get("refused", "")) or ending(answer, _LIMIT))
+    return replace(understood, hangs=answer.code is None and understood.code is None)
 
 
 def _understood(told: Mapping[str, Any], otherwise: str) -> CudaAnswer:

@@ -90,17 +90,22 @@ def test_without_the_variable_that_hides_the_gpus(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("here", "said"),
-    [("for (;;);", "did not end within 1 s"), ("__builtin_trap();", "ended by signal")],
+    ("here", "said", "hangs"),
+    [
+        ("for (;;);", "did not end within 1 s", True),
+        ("__builtin_trap();", "ended by signal", False),
+    ],
     ids=["hangs", "crashes"],
 )
 def test_a_library_that_never_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, said: str, hangs: bool
 ) -> None:
     monkeypatch.setattr(fact_cuda_init, "_LIMIT", 1.0)
     file = library(tmp_path / "a", here)
-    answer = ask(tmp_path, file.parent).as_job
-    assert (answer.file, answer.code, answer.cuda) == (str(file), None, 13000)
+    found = ask(tmp_path, file.parent, CUDA_VISIBLE_DEVICES="0")
+    answer = found.as_job
+    assert (answer.file, answer.code, answer.cuda, answer.hangs) == (str(file), None, 13000, hangs)
+    assert (found.all_devices is None) == hangs
     assert said in answer.said
 
 

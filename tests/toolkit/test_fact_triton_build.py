@@ -129,6 +129,14 @@ def test_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_python_without_its_headers(tmp_path: Path) -> None:
+    folder = driver(tmp_path / "driver")
+    build_py = write_triton(tmp_path, library=NAME) / "runtime/build.py"
+    build_py.write_text(build_py.read_text().replace('sysconfig.get_paths()["include"]', '"/nowhere"'))
+    assert found(tmp_path, tmp_path, TRITON_LIBCUDA_PATH=str(folder)).missing_headers == ("Python.h",)
+
+
+@pytest.mark.slow
 def test_what_has_none_of_tritons_functions(tmp_path: Path) -> None:
     (write_triton(tmp_path) / "runtime/build.py").write_text("")
     seen = look(tmp_path, tmp_path)
