@@ -160,7 +160,7 @@ def fix(
         collection = (run if job is None else run.started_anew(job.as_found)).look()
         report = run.check(collection, progress.say)
         if apply_them:
-            report = repair.carry_out(run, report, unsafe=unsafe, job=job)
+            report = repair.carry_out(run, collection, report, unsafe=unsafe, job=job)
         else:
             report = repair.show(run, collection, report, job)
     render.show(report, view.form, view.output, verbose=view.verbose)

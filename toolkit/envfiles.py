@@ -25,8 +25,9 @@ _HEAD = re.compile(
     r"# Written by verl-doctor, format (?P<format>[0-9]+), checksum (?P<checksum>[0-9a-f]{16})\.\n"
 )
 _ABOUT_SHELL = """\
-# Variables of the job, each with its reason. Source this file in the shell that starts Ray, on every node, and in the one
-# that starts the job. Do not edit it: verl-doctor fix --apply --output-env writes it anew, verl-doctor undo takes it back.
+# Variables of the job, each with its reason. Source this file in the shell that starts the job, and in the one that starts Ray:
+# on every node, as far as nothing here is of one node only.
+# Do not edit it: verl-doctor fix --apply --output-env writes it anew, verl-doctor undo takes it back.
 """
 _ABOUT_RAY = f"""\
 # What {SHELL_FILE} sets, for the workers of a Ray cluster that runs already. Hand it in with the job, or add its env_vars to

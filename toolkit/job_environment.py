@@ -118,6 +118,7 @@ class JobEnvironment:
             "name": one.name,
             "value": one.value,
             "prepend": one.prepend,
+            "node_only": one.node_only,
             "ray": envfile_ray.value_for_ray(one, self.found) if held else None,
             "reasons": [str(reason) for reason in one.reasons],
         }

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Repair, Report
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.text import counted, harmless, wrapped
+from verl_doctor.toolkit.text import counted, harmless, listed, wrapped
 
 _STYLES: Final = {
     "failures": "bold red",
@@ -274,9 +274,8 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from _environment(report, width)
     yield from _steps(_for_target(_repair_steps(report, repairs), report), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
-    yield from _steps(
-        [(f"verl-doctor undo {shlex.quote(name)}", "takes it back") for name in undoable if name], width
-    )
+    names = [shlex.quote(name) for name in reversed(undoable) if name]
+    yield from _steps([(f"verl-doctor undo {name}", "takes it back") for name in names], width)
 
 
 def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
@@ -313,7 +312,9 @@ def _environment(report: Report, width: int | None) -> Iterator[Text]:
     if report.applied and files.variables:
         yield _line(f"{counted(len(files.variables), 'variable')} for the job:")
         source, ray = (shlex.quote(path) for path in (files.shell, files.runtime_env))
-        started = "in the shell that starts Ray, on every node, and in the one that starts the job"
+        here = listed((one["name"] for one in files.variables if one["node_only"]), 3)
+        nodes = f"; {here}: on this node only" if here else ", on every node"
+        started = f"in the shell that starts the job, and in the one that starts Ray{nodes}"
         steps = [(f"source {source}", started)]
         if any(one["ray"] is not None for one in files.variables):
             submit = f"ray job submit --runtime-env {ray} -- ..."

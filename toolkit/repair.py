@@ -26,18 +26,22 @@ _UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-d
 class _Work:
     """A run of repairs: what is examined, what may be done, and what the job's environment is to hold so far.
 
-    Without `job` no variable is set.
+    Without `job` no variable is set. `seen` is the last look, None when something was changed since.
     """
 
     session: Session
     unsafe: bool
     job: JobEnvironment | None
+    seen: tuple[Collection, Report] | None = None
 
-    def look(self) -> tuple[Collection, Report]:
-        """See everything anew, as a job would that has the variables set so far."""
+    def looked(self) -> tuple[_Work, Collection, Report]:
+        """See everything, as a job would that has the variables set so far: anew when something was changed."""
+        if self.seen is not None:
+            return self, *self.seen
         session = self.session if self.job is None else self.session.started_anew(self.job.as_started)
         collection = session.look()
-        return collection, session.check(collection)
+        seen = collection, session.check(collection)
+        return replace(self, seen=seen), *seen
 
     def may_do(self, plan: Plan) -> bool:
         """Whether the user asked for as much."""
@@ -72,14 +76,23 @@ def _shown(work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -
     return plan.ended("planned"), replace(work, job=job)
 
 
-def carry_out(session: Session, report: Report, *, unsafe: bool, job: JobEnvironment | None = None) -> Report:
+def carry_out(
+    session: Session,
+    collection: Collection,
+    report: Report,
+    *,
+    unsafe: bool,
+    job: JobEnvironment | None = None,
+) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
     A fix after which something fails that did not fail before is taken back, unless a safe fix is known for that too:
     one break hides the next. What comes to light so is repaired in turn. With `job`, variables are written to its files,
     and every look sees them as a job does that is started after they were sourced.
     """
-    work = _Work(session, unsafe, job and job.judged(report))
+    work = _Work(session, unsafe, job and job.judged(report), (collection, report))
+    if work.job is not None and work.job.kept:
+        work = replace(work, seen=None)
     repairs: list[Repair] = []
     done: set[tuple[Fix, str]] = set()
     while waiting := [pair for pair in _wanted(session, report) if pair not in done]:
@@ -91,7 +104,7 @@ def carry_out(session: Session, report: Report, *, unsafe: bool, job: JobEnviron
             attempted, report, work = _attempt_all(work, fix, code)
             repairs += attempted
     repairs += _settle(work)
-    collection, report = work.look()
+    work, collection, report = work.looked()
     files = work.job.settled().as_planned(collection, applied=True) if work.job else None
     return with_repairs(report, repairs, applied=True, environment=files)
 
@@ -111,7 +124,7 @@ def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report
     """Plan, apply and look again until this fix has nothing new to do about this rule; the last report besides."""
     tried: dict[Plan, Repair] = {}
     while True:
-        collection, before = work.look()
+        work, collection, before = work.looked()
         planned = plans(work.session, collection, before)
         waiting = [plan for plan in planned if plan.fix is fix and plan.code == code and plan not in tried]
         if not waiting:
@@ -132,22 +145,20 @@ def _attempt(
         return plan.ended("not attempted", NO_FOLDER), work
     try:
         plan, job = _with_variables(work, plan, planned, seen)
-        after = replace(work, job=job)
         changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
         home = journal_home(work.session.target, _paths(changes), about_environment=bool(plan.variables))
         helpless = _helpless(work.session, seen, before)
         done = apply.apply(changes, home, fix=plan.fix.id, code=plan.code)
     except apply.Refused as error:
         return plan.ended("refused", str(error)), work
-    collection, report = after.look()
+    after, collection, report = replace(work, job=job, seen=None).looked()
     name = f"{home}/{done.id}" if done else None
     if worse := _worse(before, report, _helpless(work.session, collection, report) - helpless):
-        return _take_back(plan, home, done.id if done else None, worse), _giving_up(work, plan)
-    if why := _not_repaired(plan, before, report):
-        if plan.variables:
-            return _take_out(plan, home, done.id if done else None, why), _giving_up(work, plan)
-        return plan.ended("still failing", why, name), work
-    return plan.ended("repaired", "", name), after
+        return _take_back(plan, home, done.id if done else None, worse), _without(work, plan)
+    why = _not_repaired(plan, before, report)
+    if why and plan.variables:
+        return _take_out(plan, home, done.id if done else None, why), _without(work, plan)
+    return plan.ended("still failing" if why else "repaired", why, name), after
 
 
 def _with_variables(
@@ -160,11 +171,10 @@ def _with_variables(
     return job_environment.with_variables(work.job, plan, others, seen)
 
 
-def _giving_up(work: _Work, plan: Plan) -> _Work:
-    """Go on without the variables of a plan that did not help."""
-    if work.job is None:
-        return work
-    return replace(work, job=work.job.giving_up(one.name for one in plan.variables))
+def _without(work: _Work, plan: Plan) -> _Work:
+    """Go on without a plan that did not help."""
+    job = work.job and work.job.giving_up(one.name for one in plan.variables)
+    return replace(work, job=job, seen=None)
 
 
 def _settle(work: _Work) -> list[Repair]:

@@ -92,7 +92,8 @@ def session(folder: Path, plan: Planner, safety: str = "safe", select: tuple[str
 
 
 def carried_out(run: Session, *, unsafe: bool = False) -> Report:
-    return repair.carry_out(run, run.check(run.look()), unsafe=unsafe)
+    collection = run.look()
+    return repair.carry_out(run, collection, run.check(collection), unsafe=unsafe)
 
 
 def outcomes(report: Report) -> list[str]:

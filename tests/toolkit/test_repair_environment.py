@@ -40,11 +40,13 @@ class Shell:
 
 
 RAY: dict[str, str] = {}
+LOOKS: list[Mapping[str, str]] = []
 
 
 @collector()
 def shell(machine: Machine) -> Shell | Unknown:
     """Take them as they are."""
+    LOOKS.append(machine.environ)
     return Shell(machine.environ, machine.as_started(RAY))
 
 
@@ -144,7 +146,7 @@ class Job:
         collection = (session if job is None else session.started_anew(job.as_found)).look()
         report = session.check(collection)
         if applied:
-            return repair.carry_out(session, report, unsafe=self.unsafe, job=job)
+            return repair.carry_out(session, collection, report, unsafe=self.unsafe, job=job)
         return repair.show(session, collection, report, job)
 
     def sourced(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -282,6 +284,11 @@ def test_links_and_variables_are_one_transaction(job: Job) -> None:
     assert [change.kind for change in entry.changes] == ["new_link", "new_file", "new_file"]
     apply.undo(Path(home), number)
     assert tree(job.folder) == before
+
+
+def test_a_repair_costs_one_look(job: Job) -> None:
+    LOOKS.clear()
+    assert len(job.run({"COLOUR": "red", "SIZE": "1"}).repairs or ()) == len(LOOKS) - 1 == 2
 
 
 def test_undo_gives_back_what_the_files_held_before(job: Job) -> None:
@@ -426,6 +433,7 @@ def test_the_report_says_what_the_files_hold(job: Job) -> None:
             "name": "COLOUR",
             "value": "blue",
             "prepend": False,
+            "node_only": False,
             "ray": "blue",
             "reasons": ["ENV901 paint: red hurts; needed until somebody paints it"],
         },
@@ -433,6 +441,7 @@ def test_the_report_says_what_the_files_hold(job: Job) -> None:
             "name": "SIZE",
             "value": None,
             "prepend": False,
+            "node_only": False,
             "ray": None,
             "reasons": ["ENV902 shrink: it does not fit"],
         },
