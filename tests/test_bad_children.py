@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from running import doctor
+from tests.elf_files import place
+from tests.triton_miniature import write_triton
+
+from verl_doctor.checks._interpreter_examples import PYTHON
+from verl_doctor.toolkit import fact_triton_build
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_triton_build import TritonBuild, triton_build
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
 
 pytestmark = pytest.mark.slow
 
@@ -77,3 +89,35 @@ def test_an_nvidia_smi_that_never_answers_is_no_end_of_the_run(tmp_path: Path, n
     assert done.returncode in {0, 1, 3}, done.stderr
     assert "Traceback" not in done.stderr
     json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_compiler_that_never_answers_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """On a machine with a GPU, whose device file stands in a folder."""
+    compiler = planted(tmp_path, "cc", BAD[name])
+    place(tmp_path, "/dev/nvidia0", b"")
+    write_triton(tmp_path)
+    environ = {
+        "PATH": f"{compiler.parent}:{os.environ['PATH']}",
+        "CC": "cc",
+        "TRITON_LIBCUDA_PATH": "/a",
+        "PIDS": str(tmp_path / "pids"),
+    }
+    monkeypatch.setattr(fact_triton_build, "_LIMIT", 3)
+    started = time.monotonic()
+    seen = triton_build.collect(
+        Machine(environ=environ, root=tmp_path),
+        replace(PYTHON, executable=sys.executable, sys_path=(str(tmp_path),)),
+        Variables(environ),
+        JobVariables(environ),
+        Absent("no verl"),
+    )
+    ended_cleanly(tmp_path, started)
+    if name == "floods":
+        assert isinstance(seen, TritonBuild)
+        assert "no end in sight" in seen.compiler_error
+    else:
+        assert isinstance(seen, Unknown)
+        assert "did not end within 3 s" in seen.reason

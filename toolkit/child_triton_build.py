@@ -30,6 +30,7 @@ INCLUDING = (
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"](?!hip/)[\w./]+[>"])', re.MULTILINE)
 VARIABLE = "TRITON_LIBCUDA_PATH"
 PROGRAM = "int cuInit(unsigned int);\nint verl_doctor(void) { return cuInit(0); }\n"
+MOST_READ = 1_000_000  # bytes of what a compiler says
 NOT_TAKEN = ("triton", "torch", "setuptools")
 
 
@@ -75,17 +76,15 @@ class Knobs:
 
 
 def run(command: list[str]) -> tuple[int, str]:
-    """The exit code, and what was said."""
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        text=True,
-        errors="replace",
-    )
-    return done.returncode, done.stdout or f"it said nothing (exit code {done.returncode})"
+    """The exit code, and what was said. A program that never stops saying something is killed."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        out = process.stdout.read(MOST_READ) if process.stdout else b""
+        if len(out) == MOST_READ:
+            process.kill()
+    said = out.decode("utf-8", "replace")
+    return process.returncode, said or f"it said nothing (exit code {process.returncode})"
 
 
 def text_of(path: str) -> str:
