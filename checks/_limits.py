@@ -50,6 +50,16 @@ def hint(here: JobHere) -> Severity | None:
     return None if here.certain else "info"
 
 
+def at_most_warning(here: JobHere) -> Severity | None:
+    """The severity of what stops Ray on this machine whether or not GPUs are used here; None where a job runs for certain."""
+    return None if here.certain else "warning"
+
+
+def gpus_used(here: JobHere, resources: Resources, configuration: Configuration | Unknown) -> int:
+    """The GPUs of this machine that the job uses: none where it is not certain that it runs here, as on a head node."""
+    return (number_of(configuration, GPUS) or len(resources.gpus or ())) if here.certain else 0
+
+
 def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
     """The CPUs that a process may use, and what says so. Slurm does not always enforce what it gave."""
     quota, within = limits.groups.cpus, limits.groups.cpuset

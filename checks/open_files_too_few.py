@@ -6,15 +6,13 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._limits import (
-    GPUS,
     HERE,
     actors,
     an_h200_node,
     files_needed,
     gpus,
+    gpus_used,
     healthy,
-    hint,
-    number_of,
     told_cpus,
 )
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -64,7 +62,7 @@ def open_files_too_few(
     `ulimit -n N` in the launch script, before `ray start` or the job. Above the hard limit only root can raise it
     (/etc/security/limits.conf, LimitNOFILE of a service, `docker run --ulimit nofile=N`). Or tell Ray of fewer CPUs.
     """
-    number = len(resources.gpus or ()) or number_of(configuration, GPUS)
+    number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
         counted = 0 if isinstance(ray, Unknown) else ray.counted
         workers = max(int(subject.told or told_cpus(configuration) or counted), actors(configuration, number))
@@ -86,5 +84,4 @@ def open_files_too_few(
                 else f"ask for a hard limit of {target} open files; this user may not raise it"
             )
             + (", and start Ray anew" if subject.pid else ""),
-            severity=hint(here),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import GPUS, HERE, gpus, hint, number_of
+from verl_doctor.checks._limits import HERE, gpus, gpus_used
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
@@ -64,8 +64,8 @@ def shared_memory_too_small(
     `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. Files that crashed jobs
     left may be removed when nothing runs.
     """
-    number = number_of(configuration, GPUS) or len(resources.gpus or ())
-    need = _QUEUE + (_NCCL_A_GPU * number if number > 1 else 0)
+    number = gpus_used(here, resources, configuration)
+    need = (_QUEUE if number else 0) + (_NCCL_A_GPU * number if number > 1 else 0)
     store = 0
     if resources.memory and not (isinstance(starts, RayStarts) and starts.gives("object-store-memory")):
         store = int(min(resources.memory * _STORE_PART, _STORE_LARGE))
@@ -76,7 +76,8 @@ def shared_memory_too_small(
     )
     evidence = Evidence(
         found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}{stale}",
-        wanted=f"{in_bytes(need)} for {counted(number, 'GPU')}, and {in_bytes(store)} for Ray's object store",
+        wanted=(f"{in_bytes(need)} for {counted(number, 'GPU')}, and " if number else "")
+        + f"{in_bytes(store)} for Ray's object store",
         read_from="/dev/shm",
     )
     larger = f"give it {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or remount it"
@@ -85,14 +86,13 @@ def shared_memory_too_small(
             f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}{stale}",
             evidence,
             remedy=larger,
-            severity=hint(here),
         )
     elif shm.free < store:
         yield Finding(
             f"Ray's object store does not fit into /dev/shm and goes to a disk{stale}",
             evidence,
             remedy=larger,
-            severity=hint(here) or "warning",
+            severity="warning",
         )
     elif shm.stale and (shm.stale_bytes or 0) > _WORTH_A_HINT * shm.size:
         yield Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import GIB, file_systems, named, roomy
-from verl_doctor.checks._limits import HERE, gpus, hint
+from verl_doctor.checks._limits import HERE, at_most_warning, gpus, hint
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_folders import Folder, Folders
 from verl_doctor.toolkit.fact_job_here import JobHere
@@ -77,7 +77,7 @@ def temporary_folder_full(
                 f"{named(folder)} has {in_bytes(folder.free)} left",
                 evidence,
                 remedy="remove what ended jobs left there, or set RAY_TMPDIR to a short path on a larger local disk",
-                severity=hint(here) or ("error" if folder.free < GIB else None),
+                severity=at_most_warning(here) or ("error" if folder.free < GIB else None),
             )
         elif folder.full > threshold and folder.use == "Ray's sessions":
             enough = min(0.999, 1 - max(spilled, GIB) / folder.size)

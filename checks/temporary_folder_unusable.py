@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import named, roomy
-from verl_doctor.checks._limits import HERE, hint
+from verl_doctor.checks._limits import HERE, at_most_warning, hint
 from verl_doctor.toolkit.fact_folders import Folder, Folders
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -47,7 +47,7 @@ def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Findi
                     read_from=folder.path,
                 ),
                 remedy="set RAY_TMPDIR to a short path of your own, before Ray starts",
-                severity=hint(here),
+                severity=at_most_warning(here),
                 fix="short-ray-folder" if folder.use == "Ray's sessions" else None,
             )
         elif not folder.runnable and folder.use == "temporary files":

@@ -7,18 +7,17 @@ from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._limits import (
-    GPUS,
     HERE,
     Bound,
     actors,
     an_h200_node,
+    at_most_warning,
     cpus_of,
     cpus_to_tell,
     gpus,
+    gpus_used,
     healthy,
-    hint,
     num_cpus_key,
-    number_of,
     threads_needed,
     told_cpus,
 )
@@ -86,12 +85,12 @@ def threads_too_few(
     RAY_worker_num_grpc_internal_threads=1. The need is computed from measurements without GPUs and may be a third off.
     """
     cores = limits.online or 0
-    number = len(resources.gpus or ()) or number_of(configuration, GPUS)
+    number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
         bound = cpus_of(subject, variables)
         counted = 0 if isinstance(ray, Unknown) else ray.counted
         prestarted = int(subject.told or told_cpus(configuration) or counted)
-        needed = max(prestarted, actors(configuration, number))
+        needed = max(prestarted if here.certain else 0, actors(configuration, number))
         running, lean = bool(subject.pid), _is_lean(subject, job, raylets)
         need = threads_needed(cores, needed, number, running=running, lean=lean)
         room = _room(subject, limits)
@@ -115,7 +114,7 @@ def threads_too_few(
                 else ""
             ),
             fix=None if lean else "fewer-threads",
-            severity=hint(here) or (None if room.amount < need / 2 else "warning"),
+            severity=at_most_warning(here) or (None if room.amount < need / 2 else "warning"),
         )
 
 

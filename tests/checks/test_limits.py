@@ -162,13 +162,31 @@ def test_silent_on_a_laptop(tmp_path: Path, gpus: int) -> None:
     assert said(judged(there, gpus, ray=16, shm=16)) == []
 
 
-def test_a_job_that_may_run_elsewhere_gets_hints(tmp_path: Path) -> None:
-    there = machine(tmp_path, **{"sys/fs/cgroup/pids.max": "1024\n", "sys/fs/cgroup/pids.current": "20\n"})
+def test_what_stops_ray_is_a_warning_where_the_job_may_run_elsewhere(tmp_path: Path) -> None:
+    """A head node without GPUs, or a login node, with a launch script that is named."""
+    there = machine(
+        tmp_path, files=128, **{"sys/fs/cgroup/pids.max": "300\n", "sys/fs/cgroup/pids.current": "20\n"}
+    )
     found = judged(there, 0, PERHAPS_HERE, SharedMemory(64 << 20, 64 << 20))
-    assert {code: finding.severity for code, result in found.items() for finding in result.findings} == {
-        "HOST102": "info",
-        "HOST105": "info",
+    assert {code: result.status for code, result in found.items() if result.findings} == {
+        "HOST102": "warn",
+        "HOST103": "warn",
+        "HOST105": "warn",
     }
+
+
+def test_the_rest_is_a_hint_there(tmp_path: Path) -> None:
+    there = machine(tmp_path, **{"sys/fs/cgroup/cpu.max": "400000 100000\n"})
+    found = judged(there, 0, PERHAPS_HERE, ray=128)
+    (many,) = found["HOST101"].findings
+    assert many.severity == "info"
+    assert found["HOST101"].status == "pass"
+
+
+def test_a_login_node_allows_few_threads_and_files(tmp_path: Path) -> None:
+    there = machine(tmp_path, cpus="0-127", uid=1000, processes=4096, files=1024, locked=65536)
+    found = judged(there, 0, PERHAPS_HERE, ray=128)
+    assert said(found) == []
 
 
 def test_the_raylet_is_judged_and_not_the_shell(tmp_path: Path) -> None:
