@@ -17,7 +17,8 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _FIX = "compile-cache-on"
-_WORKAROUNDS = (NO_CACHE, "TORCHINDUCTOR_FORCE_DISABLE_CACHES")
+_FORCE = "TORCHINDUCTOR_FORCE_DISABLE_CACHES"
+_WORKAROUNDS = (NO_CACHE, _FORCE)
 # NovaSky-AI/SkyRL#2137, #2138; as of 2026-11.
 _COST = "measured elsewhere: an engine starts in 64 s without the cache, in 31 s with it"
 _EAGER = "actor_rollout_ref.rollout.enforce_eager"
@@ -27,6 +28,7 @@ _SOUND = CompileCache("2.11.0", "torch 2.11.0", "/env/torch/_inductor/standalone
 _READ = Reader("vllm", "/env/vllm/envs.py", 369)
 _ALONE = VariableReaders((Reading(NO_CACHE, "vllm", (_READ,)),))
 _UNREAD = VariableReaders((Reading(NO_CACHE, "vllm"),))
+_FORCED = VariableReaders((Reading(_FORCE, "torch", unclear="torch/_inductor/config.py names it"),))
 _SHELL = Variables()
 
 
@@ -56,6 +58,7 @@ def _job(eager: bool) -> Configuration:
         Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, _job(True))),
         Example("torch needs it no longer", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
         Example("vLLM takes care for an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
+        Example("torch's own switch, which its table of options names", (_FORCED, Variables({_FORCE: "1"}), _SOUND), "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 is no longer needed"),
         Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, _job(False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
     ],
 )  # fmt: skip
@@ -88,7 +91,7 @@ def workaround_needless(
     written = False
     for name in _WORKAROUNDS:
         reading = readers.get(name)
-        if reading is None or not reading.readers:
+        if reading is None or reading.dead:
             continue
         by_verl = next((setter for setter in reading.setters if setter.package == "verl"), None)
         for place in places(name, variables, launch):
@@ -99,7 +102,7 @@ def workaround_needless(
                     Evidence(
                         f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
                         f"verl would set it, too ({by_verl})" if by_verl else "",
-                        str(reading.readers[0]),
+                        str(reading.readers[0]) if reading.readers else cache.read_from,
                     ),
                     location=place.location,
                     remedy=f"write {NO_CACHE}=0: without it verl would set it"
