@@ -14,6 +14,7 @@ _SLOW = 1.0  # seconds; with persistence mode it is a few hundredths
 @check(
     "CUDA150",
     severity="info",
+    requires={"CUDA140"},
     examples=[
         Example("persistence mode", (node(seconds=0.03),)),
         Example("without it, while another program keeps the GPUs open", (node(healthy(persistence=False), seconds=0.04),)),

@@ -24,6 +24,7 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
 @check(
     "CUDA145",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("none is divided", (node(), _ALL, *asked())),
         Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{_GPUS}=1"))),

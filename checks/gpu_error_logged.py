@@ -41,6 +41,7 @@ _NODE = node(healthy(place="0000:c6:00"), healthy(1, place="0000:c7:00"))
 @check(
     "CUDA143",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("an empty log", (Xids(), _NODE, _ALL)),
         Example("a program's own mistake", (Xids((Xid(31, "0000:c6:00", 60.0), Xid(43, "0000:c6:00", 60.0))), _NODE, _ALL)),

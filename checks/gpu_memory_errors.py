@@ -17,6 +17,7 @@ _ALL = VisibleDevices(tuple(range(8)))
 @check(
     "CUDA142",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("a healthy node", (node(), _ALL)),
         Example("errors long ago, replaced since", (node(healthy(health=Health(True, 0, 7, remap_pending=False, remap_failed=False))), _ALL)),

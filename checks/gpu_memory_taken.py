@@ -31,6 +31,7 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
 @check(
     "CUDA141",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("an idle node", (node(), _ALL, *asked())),
         Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, _NO_SCRIPT)),

@@ -22,6 +22,7 @@ _EFFECTS = {
 
 @check(
     "CUDA146",
+    requires={"CUDA140"},
     examples=[
         Example("open to all", (node(), _ALL, Variables())),
         Example("shared out by MPS", (node(healthy(compute_mode="exclusive process", holders=(Holder(5, 30, title="nvidia-cuda-mps-server"),))), _ALL, Variables())),

@@ -17,6 +17,7 @@ _ALL = VisibleDevices(tuple(range(8)))
 @check(
     "CUDA144",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("idle", (node(), _ALL)),
         Example("a limit a little below the default", (node(healthy(power_limit=650)), _ALL)),

@@ -20,6 +20,7 @@ _BY_BUS = Variables({_ORDER: "PCI_BUS_ID"})
 @check(
     "CUDA154",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("eight of a kind", (node(), _ALL, Variables())),
         Example("the other one is hidden", (node(healthy(), _SMALL), VisibleDevices((0,)), Variables())),

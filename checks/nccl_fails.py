@@ -38,6 +38,7 @@ def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
 @check(
     "NET130",
     cost="gpu",
+    requires={"CUDA140"},
     examples=[
         Example("it works", _tried(_WORKS)),
         Example("what it needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),

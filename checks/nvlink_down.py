@@ -20,6 +20,7 @@ def _card(index: int) -> Device:
 @check(
     "CUDA148",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("all links are up", (node(), _ALL)),
         Example("cards without bridges", (node(_card(0), _card(1)), _ALL)),

@@ -15,6 +15,7 @@ _ALL = VisibleDevices(tuple(range(8)))
 
 @check(
     "CUDA147",
+    requires={"CUDA140"},
     examples=[
         Example("registered", (node(), _ALL)),
         Example("GPUs without NVSwitch", (node(healthy(fabric=Fabric())), _ALL)),

@@ -16,6 +16,7 @@ _ALL = VisibleDevices(tuple(range(8)))
 @check(
     "CUDA149",
     severity="info",
+    requires={"CUDA140"},
     examples=[
         Example("all lanes", (node(), _ALL)),
         Example("an idle link of a lower generation", (node(healthy(bus=Bus(16, 16, 1, 5))), _ALL)),

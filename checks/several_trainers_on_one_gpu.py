@@ -22,6 +22,7 @@ _FOREIGN = Holder(31, 50_000, "ray worker", "ray::WorkerDict.actor_update_actor"
 @check(
     "CUDA151",
     severity="warning",
+    requires={"CUDA140"},
     examples=[
         Example("an idle node", (node(),)),
         Example("a trainer and its engine", (node(healthy(holders=(_TRAINER, _ENGINE, _SERVER))),)),

@@ -26,6 +26,7 @@ _NO_JOB = (Configuration, Unknown("no launch script"))
 
 @check(
     "NET133",
+    requires={"CUDA140"},
     examples=[
         Example("verl turns it off", (_BAD, own(row(VARIABLE, None, None, "0", "verl")), node(), _NO_JOB)),
         Example("vLLM goes on without", (_CAUGHT, own(), node(), _NO_JOB)),

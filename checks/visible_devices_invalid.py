@@ -20,6 +20,7 @@ def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
 
 @check(
     "CUDA152",
+    requires={"CUDA140"},
     examples=[
         Example("not set", (_FOUR, VisibleDevices((0, 1, 2, 3)))),
         Example("two of four", (_FOUR, _set("2,3", 2, 3))),

@@ -22,6 +22,7 @@ def _has(name: str, value: str) -> EffectiveEnvironment:
 
 @check(
     "CUDA153",
+    requires={"CUDA140"},
     examples=[
         Example("neither is set", (node(), _VERL, own())),
         Example("set to nothing", (node(), _VERL, _has(_ROCR, ""))),

@@ -54,10 +54,18 @@ def test_a_machine_without_gpus(ask: Ask) -> None:
     assert set(ask(facts).values()) == {"not_applicable"}
 
 
+def test_a_driver_that_does_not_answer_lets_no_rule_pass(ask: Ask) -> None:
+    facts = recorded()
+    facts["facts"]["Gpus"] = {"is": {"refused": "Unknown Error"}}
+    states = ask(facts)
+    assert [code for code, state in states.items() if state == "fail"] == ["CUDA140"]
+    assert {state for code, state in states.items() if code.startswith("CUDA")} == {"fail", "skipped"}
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"trouble": "GPU is lost"}, "CUDA140"),
+        ({"trouble": "GPU is lost"}, "CUDA155"),
         ({"health": {"ecc": True, "uncorrected": 3}}, "CUDA142"),
         ({"slowdowns": ["hardware thermal slowdown"]}, "CUDA144"),
         ({"compute_mode": "exclusive process"}, "CUDA146"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from verl_doctor.toolkit import child_collective
-from verl_doctor.toolkit.child import ask_child
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_collective import GRACE, Remedy, Trial
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -37,7 +37,7 @@ def try_collective(
         return heard
     answer, told = heard
     if not isinstance(told, dict):
-        return Unknown(f"a collective could not be tried: {answer.said[:_LONGEST_LINE]}")
+        return Unknown(f"a collective could not be tried: {ending(answer, limit + GRACE)}")
     for rank in told["ranks"]:
         stage = rank.get("stage", "starting")
         if stage in _BEFORE_NCCL:

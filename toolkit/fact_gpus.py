@@ -154,6 +154,8 @@ def gpus(machine: Machine) -> Gpus | Unknown:
     from verl_doctor.toolkit.nvml import LIBRARY_NOT_FOUND, NO_DRIVER, ask_nvml, understood  # noqa: PLC0415
 
     told = ask_nvml(machine)
+    if isinstance(told, Unknown):
+        return told if has_device_nodes(machine) else Absent("there is no NVIDIA GPU here")
     code, refused = told.get("refused") or (None, "")
     if not refused:
         return understood(told)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import child_nvml
-from verl_doctor.toolkit.child import ask_child
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_gpu_holders import holders_of, openers
 from verl_doctor.toolkit.fact_gpus import CONTEXT, Bus, Device, Fabric, Gpus, Health, Memory, MigDevice, Peers
 from verl_doctor.toolkit.facts import Unknown
@@ -23,7 +23,7 @@ _LIMIT = 8.0  # seconds; the child gives its GPUs five
 _MIB = 1024 * 1024
 # nvmlReturn_t. Without a driver, or without NVML, a machine without device files has no GPU.
 LIBRARY_NOT_FOUND = 12
-NO_DRIVER = (9, LIBRARY_NOT_FOUND, None)
+NO_DRIVER = (9, LIBRARY_NOT_FOUND, 0)
 _FABRIC = ("not supported", "not started", "in progress", "completed")
 _COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
 _RECOVERY = (
@@ -64,24 +64,22 @@ _FABRIC_TROUBLES = {
 }
 
 
-def ask_nvml(machine: Machine) -> dict[str, Any]:
-    """What the child found. Under `refused`: the number of NVML's error, None when it is not NVML's, and words for it."""
+def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
+    """What the child found. Under `refused`: the number of NVML's error, or 0, and words for it."""
     bindings = find_spec("pynvml")
     if bindings is None or bindings.origin is None:
-        return {
-            "refused": (None, "NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
-        }
+        return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
     heard = ask_child(machine, sys.executable, child_nvml, str(Path(bindings.origin).parent), timeout=_LIMIT)
     if isinstance(heard, Unknown):
-        return {"refused": (None, heard.reason)}
+        return heard
     answer, told = heard
     if isinstance(told, dict):
         return told
-    if answer.code is None:
-        return {"refused": (None, f"NVML did not answer within {_LIMIT:.0f} s")}
-    if answer.code < 0:
-        return {"refused": (None, f"a process that asks NVML is ended by signal {-answer.code}")}
-    return {"refused": (None, f"NVML could not be asked: {answer.said[:200]}")}
+    if (
+        answer.code is None or answer.code < 0
+    ):  # the driver's doing: the script itself neither waits nor crashes
+        return {"refused": (0, f"NVML was asked, and {ending(answer, _LIMIT)}")}
+    return Unknown(f"NVML could not be asked: {ending(answer, _LIMIT)}")
 
 
 def understood(told: Mapping[str, Any]) -> Gpus:

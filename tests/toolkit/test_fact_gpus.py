@@ -196,19 +196,32 @@ def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> Non
     ("answer", "refused"),
     [
         (Answer(0, 'TOKEN{"refused": [18, "RM has detected an NVML/RM version mismatch."]}', "", 0.1), "version mismatch"),
-        (Answer(None, "", "", 8.0), "did not answer within 8 s"),
+        (Answer(None, "", "", 8.0), "did not end within 8 s"),
         (Answer(-11, "", "", 0.1), "ended by signal 11"),
-        (Answer(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
-        (FileNotFoundError(2, "No such file"), "cannot be started"),
     ],
 )  # fmt: skip
 def test_nvml_that_gives_no_answer_although_there_are_devices(
-    tmp_path: Path, answer: Answer | Exception, refused: str
+    tmp_path: Path, answer: Answer, refused: str
 ) -> None:
     found = gpus.collect(machine(tmp_path, answer=answer))
     assert isinstance(found, Gpus)
     assert refused in found.refused
     assert found.devices == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
+        (FileNotFoundError(2, "No such file"), "cannot be started"),
+    ],
+)
+def test_a_doctor_that_cannot_ask_does_not_blame_the_driver(
+    tmp_path: Path, answer: Answer | Exception, why: str
+) -> None:
+    found = gpus.collect(machine(tmp_path, answer=answer))
+    assert type(found) is Unknown
+    assert why in found.reason
 
 
 def test_the_child_really_runs(tmp_path: Path) -> None:
