@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from verl_doctor.toolkit.fact_resources import Capability
 from verl_doctor.toolkit.fact_trees import Tree
 from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE
-from verl_doctor.toolkit.py_evaluate import UNCLEAR, returned
+from verl_doctor.toolkit.py_evaluate import UNCLEAR, Call, returned
 from verl_doctor.toolkit.py_source import SourceTree, Unreadable, dotted, parse, read, statements, walk
 
 SAMPLER = "v1.sample.ops.topk_topp_sampler"
@@ -35,6 +35,7 @@ class SamplerReader:
         self._sources = SourceTree(Path(tree.folder), tree.module)
         self._capability = capability
         self._flashinfer = flashinfer
+        self._parsed: dict[str, ast.Module | None] = {}
         self._sampler = self._module(SAMPLER)
 
     @property
@@ -53,7 +54,7 @@ class SamplerReader:
             return None
         if self._supported() is False:
             return False
-        init = _method(self._sampler, "TopKTopPSampler", "__init__")
+        init = _function(self._sampler, "__init__", "TopKTopPSampler")
         if init is None:
             return None
         chosen = returned(_Chooses(processed).made_of(init), self._names(switch), self._call(switch))
@@ -69,17 +70,13 @@ class SamplerReader:
     def _switch(self, value: str | None) -> Any:
         """What `envs` makes of the variable: its entry in the table, evaluated."""
         if value is not None:
-            return bool(int(value)) if value.strip().isdigit() else UNCLEAR
-        envs = self._module("envs")
-        for node in walk(envs) if envs is not None else ():
-            if isinstance(node, ast.Dict):
-                for key, entry in zip(node.keys, node.values, strict=True):
-                    if (
-                        isinstance(key, ast.Constant)
-                        and key.value == VARIABLE
-                        and isinstance(entry, ast.Lambda)
-                    ):
-                        return returned(_returning(entry.body), {"os": _with(environ=())}, _default)
+            return bool(int(value)) if value.strip().isdecimal() else UNCLEAR
+        tables = (node for node in walk(self._module("envs") or ast.Pass()) if isinstance(node, ast.Dict))
+        for table in tables:
+            for key, entry in zip(table.keys, table.values, strict=True):
+                match key, entry:
+                    case ast.Constant(value=name), ast.Lambda(body=body) if name == VARIABLE:
+                        return returned(_returning(body), {"os": _with(environ=())}, _default)
         return UNCLEAR
 
     def _names(self, switch: object) -> dict[str, Any]:
@@ -90,11 +87,16 @@ class SamplerReader:
             "is_flashinfer_available": bool(self._flashinfer),
         }
 
-    def _call(self, switch: object) -> Any:
+    def _call(self, switch: object) -> Call:
+        """Answers what the constructor, and the function that it asks, call."""
+
         def call(name: str, arguments: tuple[Any, ...]) -> Any:
             owner, _, method = name.rpartition(".")
             if owner == "current_platform" and method.startswith("is_"):
                 return method == "is_cuda"
+            if method == _ASKS:
+                asked = self._sampler and _function(self._sampler, _ASKS)
+                return returned(asked, self._names(switch), call) if asked else UNCLEAR
             match method:
                 case "get_device_capability":
                     return self._capability
@@ -105,17 +107,7 @@ class SamplerReader:
                 case "_flashinfer_jit_unsupported_reason":
                     return None  # the compiler is judged by rules of its own
                 case "parse":
-                    return _version(str(arguments[0])) if arguments else UNCLEAR
-                case "flashinfer_sampler_supported" if self._sampler is not None:
-                    asked = next(
-                        (
-                            node
-                            for node in self._sampler.body
-                            if isinstance(node, ast.FunctionDef) and node.name == _ASKS
-                        ),
-                        None,
-                    )
-                    return UNCLEAR if asked is None else returned(asked, self._names(switch), call)
+                    return _version(arguments)
             return UNCLEAR
 
         return call
@@ -123,7 +115,7 @@ class SamplerReader:
     def _supported(self) -> Any:
         """What vLLM's own class says of these GPUs."""
         backend = self._module(_BACKEND)
-        method = backend and _method(backend, "FlashInferBackend", "supports_compute_capability")
+        method = backend and _function(backend, "supports_compute_capability", "FlashInferBackend")
         if not method:
             return UNCLEAR
 
@@ -133,7 +125,12 @@ class SamplerReader:
         return returned(method, {"capability": self._capability}, call)
 
     def _module(self, name: str) -> ast.Module | None:
-        found = self._sources.locate(f"{self._sources.name}.{name}")
+        if name not in self._parsed:
+            self._parsed[name] = self._read(f"{self._sources.name}.{name}")
+        return self._parsed[name]
+
+    def _read(self, name: str) -> ast.Module | None:
+        found = self._sources.locate(name)
         source = read(found.path) if found is not None else None
         if found is None or source is None or isinstance(source, Unreadable):
             return None
@@ -167,11 +164,13 @@ class _Chooses(ast.NodeTransformer):
         return node
 
 
-def _method(module: ast.Module, owner: str, name: str) -> ast.FunctionDef | None:
-    for node in module.body:
+def _function(module: ast.Module, name: str, owner: str = "") -> ast.FunctionDef | None:
+    """A function of a module, or a method of one of its classes."""
+    for node in statements(module):
         if isinstance(node, ast.ClassDef) and node.name == owner:
-            found = (part for part in statements(node) if isinstance(part, ast.FunctionDef))
-            return next((part for part in found if part.name == name), None)
+            return _function(ast.Module(node.body, []), name)
+        if isinstance(node, ast.FunctionDef) and node.name == name and not owner:
+            return node
     return None
 
 
@@ -195,8 +194,8 @@ def _with(**fields: object) -> Any:
     return SimpleNamespace(_fields=tuple(fields), **fields)
 
 
-def _version(text: str) -> Any:
+def _version(arguments: tuple[Any, ...]) -> Any:
     try:
-        return Version(text)
-    except InvalidVersion:
+        return Version(*arguments)
+    except (InvalidVersion, TypeError):
         return UNCLEAR
