@@ -28,6 +28,7 @@ def document(environment: EffectiveEnvironment) -> dict[str, Any]:
         "cluster": environment.standing or None,
         "raylets": [asdict(raylet) for raylet in environment.raylets],
         "program": environment.verl or None,
+        "uses_ray": environment.uses_ray,
         "unread": list(environment.unread),
         "variables": [_row(row) for row in environment.rows],
         "clashes": [asdict(clash) for clash in environment.clashes],
@@ -71,8 +72,12 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
         yield f"the job joins {environment.standing}; its workers inherit from the raylet{plural} here (pid {numbers})"
     elif environment.standing:
         yield f"the job joins {environment.standing}, none of whose raylets is seen here: what its workers inherit is not known"
-    else:
+    elif environment.by_script:
+        yield "the launch script starts Ray: its workers inherit what is set before ray start"
+    elif environment.uses_ray:
         yield "the job starts its own Ray: its workers inherit what the driver has"
+    else:
+        yield "the program starts no Ray: its processes inherit what the driver has"
     if environment.verl:
         yield f"what verl gives is read from {environment.verl}"
     yield from environment.unread

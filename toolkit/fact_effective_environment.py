@@ -119,7 +119,9 @@ class EffectiveEnvironment:
 
     `raylets` are those that the job would join here, none when it starts its own Ray (`standing` is empty) or when they
     cannot be read; `standing` says then which cluster it joins. `verl` is the file that gives variables to the workers. `unread`
-    are sentences about what could not be followed. `clashes` are variables over which Ray refuses the job.
+    are sentences about what could not be followed. Without `uses_ray` the program
+    starts no Ray, and `workers` are its own processes. `by_script`: the launch script starts Ray itself, so that the
+    workers inherit what it sets before that. `clashes` are variables over which Ray refuses the job.
     """
 
     rows: tuple[Effective, ...] = ()
@@ -127,6 +129,8 @@ class EffectiveEnvironment:
     standing: str = ""
     verl: str = ""
     unread: tuple[str, ...] = ()
+    uses_ray: bool = True
+    by_script: bool = False
     clashes: tuple[Clash, ...] = ()
 
     def get(self, name: str) -> Effective | None:
@@ -158,6 +162,7 @@ def effective_environment(
     gpus: Gpus | Unknown,
 ) -> EffectiveEnvironment | Unknown:
     """Follow the job from this shell to its workers. Nothing is run."""
-    from verl_doctor.toolkit.effective_environment import Parties, told  # noqa: PLC0415 - it reads verl's sources
+    from verl_doctor.toolkit.effective_environment import told  # noqa: PLC0415 - it reads verl's sources
+    from verl_doctor.toolkit.environment_job import Parties  # noqa: PLC0415 - see above
 
     return told(Parties(machine, launch, configuration, trees, torch, libraries, raylets, gpus))

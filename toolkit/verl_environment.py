@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,13 +64,14 @@ class Given:
 class Start:
     """What `ray.init` is called with, when the driver has come there with this environment.
 
-    `reached` is False when following the program did not lead there.
+    `reached` is False when following the program did not lead there; without `uses_ray` it does not even speak of Ray.
     """
 
     environ: Table
     env_vars: Table = field(default_factory=Table)
     address: Any = None
     reached: bool = True
+    uses_ray: bool = True
 
 
 def start(job: Job, environ: Mapping[str, Any]) -> Start:
@@ -90,7 +92,13 @@ def start(job: Job, environ: Mapping[str, Any]) -> Start:
     except Arrived:
         words, place = found[0]
         return Start(table, _env_vars(words.get("runtime_env"), place), words.get("address"))
-    return Start(table, reached=False)
+    return Start(table, reached=False, uses_ray=_speaks_of_ray(job.program))
+
+
+def _speaks_of_ray(program: Path) -> bool:
+    """Whether the word stands in the program: torchrun starts others, such as supervised fine-tuning."""
+    source = read(program)
+    return not isinstance(source, bytes) or re.search(rb"\bray\b|\brun_ppo\b", source) is not None
 
 
 def for_actors(job: Job, environ: Table) -> Iterator[Given]:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from small_verl import small_verl
 
-from verl_doctor.toolkit.effective_environment import Parties, told
+from verl_doctor.toolkit.effective_environment import told
+from verl_doctor.toolkit.environment_job import Parties
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import (
     WITHHELD,
@@ -186,6 +187,7 @@ def test_a_job_that_is_handed_in_starts_from_the_raylets_environment(job: Job) -
         f"export HF_HOME=/b\nray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
     )
     assert job.seen("HF_HOME") == ("/raylet", "/raylet", "/raylet", "the raylet")
+    assert told(job.parties).get("RAY_JOB_CONFIG_JSON_ENV_VAR") is None
     assert job.seen("NCCL_IB_HCA") == ("x", None, "x", "the runtime_env")
     assert job.seen("VLLM_LOGGING_LEVEL") == ("INFO", None, "INFO", "the runtime_env")
     (clash,) = told(job.parties).clashes
@@ -307,3 +309,23 @@ def test_no_verl_is_said_and_the_rest_is_told(job: Job) -> None:
 def test_a_program_that_is_not_there_is_said(job: Job) -> None:
     job.script("python -m verl.trainer.main_mine trainer.a=1\n")
     assert "main_mine was not found" in told(job.parties).unread[0]
+
+
+def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
+    """Supervised fine-tuning is started by torchrun; what its code sets itself is verl's."""
+    program = job.tree.folder / "trainer" / "sft_trainer.py"
+    program.write_text("import os\nos.environ['NCCL_DEBUG'] = 'WARN'\n")
+    job.raylet(HF_HOME="/old").ray(utils=RAY_SOURCE).shell(HF_HOME="/new", NCCL_DEBUG="INFO")
+    job.script("torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer data.x=1\n")
+    assert job.seen("HF_HOME") == ("/new", "/new", "/new", "the driver")
+    assert job.seen("NCCL_DEBUG") == ("INFO", "WARN", "WARN", "verl")
+    found = told(job.parties)
+    assert (found.uses_ray, found.standing, found.unread) == (False, "", ())
+    assert found.get("OMP_NUM_THREADS") is None
+
+
+def test_a_program_in_which_the_way_to_ray_is_not_found_is_said(job: Job) -> None:
+    program = job.tree.folder / "trainer" / "main_other.py"
+    program.write_text("import ray\n\nclass Main:\n    def run(self):\n        ray.init()\n")
+    job.script("python -m verl.trainer.main_other a.b=1\n")
+    assert "no way to ray.init" in told(job.parties).unread[0]
