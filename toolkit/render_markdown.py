@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.result import EnvironmentFiles, Report
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import harmless
 
@@ -52,11 +52,20 @@ def render(report: Report) -> Iterator[str]:
             yield escaped(repair.reason)
         if repair.diff:
             yield from fenced(repair.diff, "diff")
-    if report.environment is not None and report.environment.diff:
-        yield ""
-        yield "### The files of the job's environment"
-        yield ""
-        yield from fenced(report.environment.diff, "diff")
+    if report.environment is not None:
+        yield from _environment(report.environment)
+
+
+def _environment(files: EnvironmentFiles) -> Iterator[str]:
+    yield ""
+    yield "### The files of the job's environment"
+    yield ""
+    yield f"* to source: {code(files.shell)}"
+    yield f"* for Ray: {code(files.runtime_env)}"
+    for variable in files.variables:
+        yield f"* {code(variable['name'])}: {escaped('; '.join(variable['reasons']))}"
+    if files.diff:
+        yield from fenced(files.diff, "diff")
 
 
 def _finding(finding: Finding, report: Report) -> Iterator[str]:

@@ -17,7 +17,7 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import journal_home
 
-NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it there into files to source and to give to Ray"
+NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it into a file to source and one for Ray"
 _SETTLED = "environment-files"
 _UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 from crash.harness import tree
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from verl_doctor.toolkit import apply, repair
 from verl_doctor.toolkit.change import Change, Fix, NewLink, Refusal, SetVariable, fix
@@ -299,6 +302,40 @@ def test_undo_gives_back_what_the_files_held_before(job: Job) -> None:
     home, _, number = ((report.repairs or ())[-1].transaction or "").rpartition("/")
     apply.undo(Path(home), number)
     assert tree(job.env) == before
+
+
+mornings = st.fixed_dictionaries(
+    {},
+    optional={
+        "COLOUR": st.sampled_from(["red", "blue", "it's\n$HOME"]),
+        "SIZE": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5),
+    },
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(mornings, st.booleans(), st.booleans()), min_size=1, max_size=4))
+def test_whatever_was_done_on_several_days_undo_takes_it_all_back(
+    days: list[tuple[dict[str, str], bool, bool]],
+) -> None:
+    """Days with other environments, in a shell that has sourced the file or not, with a link that goes with a variable."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(Path(folder))
+        (job.folder / "venv/bin").mkdir(parents=True)
+        (job.folder / "venv/pyvenv.cfg").write_text("")
+        before = tree(job.folder)
+        for environ, with_link, after_sourcing in days:
+            link = NewLink(job.folder / "made/link", job.folder)
+            paint = fixing("paint", "ENV901", BLUE, *([link] if with_link else ()))
+            if after_sourcing and job.env.exists():
+                environ = job.sourced(environ)  # noqa: PLW2901
+            report = replace(job, fixes=(paint, SHRINK)).run(environ)
+            assert {outcome for _, outcome in outcomes(report)} <= {"repaired"}
+        home, _ = journal_homes(job.session({}).target)
+        if home.exists():
+            apply.undo(home, everything=True)
+        assert tree(job.folder) == before
 
 
 def test_fixes_that_disagree_are_both_refused_with_both_reasons(job: Job) -> None:
