@@ -73,7 +73,8 @@ def flashinfer(
     cache = Path(base, ".cache", "flashinfer", version)
     cubin, jit_cache = packages.get("flashinfer-cubin"), packages.get("flashinfer-jit-cache")
     number = capability.replace(".", "")
-    built = {*_compiled_before(cache, number), *_names(folder / "data" / "aot")}
+    compiled_for = variables.get("FLASHINFER_CUDA_ARCH_LIST") or capability
+    built = {*_compiled_before(cache, compiled_for), *_names(folder / "data" / "aot")}
     if jit_cache is not None and belongs(jit_cache.version, version):
         built.update(_from_wheels(sites, number))
     return FlashInfer(
@@ -103,11 +104,14 @@ def _own_version(folder: Path) -> str:
     return match[1] if match else ""
 
 
-def _compiled_before(cache: Path, number: str) -> Iterator[str]:
-    """The kernels of earlier runs: the folder is named after all architectures for which they were compiled ("90a")."""
+def _compiled_before(cache: Path, capabilities: str) -> Iterator[str]:
+    """The kernels of earlier runs: a folder is named after all architectures for which they were compiled ("80_90a")."""
+    wanted = {
+        match[1] for match in map(_ARCHITECTURE.fullmatch, capabilities.replace(".", "").split()) if match
+    }
     for architectures in _folders(cache):
-        parts = architectures.name.split("_")
-        if all((match := _ARCHITECTURE.fullmatch(part)) and match[1] == number for part in parts):
+        found = [_ARCHITECTURE.fullmatch(part) for part in architectures.name.split("_")]
+        if {match[1] if match else "" for match in found} == wanted:
             yield from _names(architectures / "cached_ops")
 
 

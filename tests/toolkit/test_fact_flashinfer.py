@@ -77,6 +77,12 @@ def test_what_an_earlier_run_compiled_for_these_gpus_is_there(
     assert ("sampling" in built(site)) is counts
 
 
+def test_architectures_that_are_named_are_those_of_the_folder(site: Path) -> None:
+    kernel(site / "home/.cache/flashinfer/0.6.12/80_90a/cached_ops")
+    assert built(site, FLASHINFER_CUDA_ARCH_LIST="8.0 9.0a") == ("sampling",)
+    assert built(site, FLASHINFER_CUDA_ARCH_LIST="8.0") == ()
+
+
 def test_what_another_release_compiled_is_not(site: Path) -> None:
     kernel(site / "home/.cache/flashinfer/0.6.11/90a/cached_ops")
     assert built(site) == ()
