@@ -28,8 +28,16 @@ _ROOTS = (
     "flash-attn-3",
     "flashinfer-python",
     "sgl-kernel",
+    "sglang-kernel",
 )
 _RELEASE = re.compile(r"\d+(?:\.\d+)+")
+# Where builds for each CUDA lie, as of 2026-11 (pytorch.org/get-started, docs.sglang.ai).
+_PYTORCH = "https://download.pytorch.org/whl"
+_SGLANG = "https://docs.sglang.ai/whl"
+_INDEXES = {
+    **dict.fromkeys(("torchvision", "torchaudio", "torchcodec", "xformers"), _PYTORCH),
+    **dict.fromkeys(("sgl-kernel", "sglang-kernel", "sgl-deep-gemm"), _SGLANG),
+}
 _FLASH_ATTENTION = "https://github.com/Dao-AILab/flash-attention/releases/download"
 
 
@@ -112,6 +120,10 @@ def what_fits(
             f"flash-attn=={plain}"
         )
     wanted = extension.built_for_torch
+    index = _INDEXES.get(package)
+    if index and torch.cuda and (not wanted or fits(wanted, torch.version)):
+        built = f"cu{torch.cuda.replace('.', '')}"
+        return f"pip install --force-reinstall --no-deps {package}=={plain} --index-url {index}/{built}"
     if wanted and not fits(wanted, torch.version):
         exact = f"torch=={wanted}" if wanted.count(".") > 1 else f"'torch=={wanted}.*'"
         return (

@@ -10,7 +10,6 @@ from verl_doctor.checks._extensions import (
     file_name,
     fits,
     lacking,
-    release,
     severity,
     what_fits,
 )
@@ -57,7 +56,7 @@ _NCCL = MissingSymbol(
         Example("every symbol is there", (PYTHON, TORCH, lacking())),
         Example("another file of the package is loaded instead", (PYTHON, TORCH, lacking(_GONE, instead="/env/b.so"))),
         Example("the other ABI of the C++ library", (PYTHON, TORCH, lacking(_OLD_ABI)), "the old ABI of the C++ library"),
-        Example("a function takes something else now", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, torch 2.8.0+cu128 is installed"),
+        Example("a function takes something else now", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, and torch 2.8.0+cu128 is installed"),
         Example("a function is gone", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for another torch than the 2.8.0+cu128"),
         Example("the same version, put there later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
         Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the libnccl.so.2 that is loaded does not have ncclCommWindowRegister"),
@@ -113,22 +112,18 @@ def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
         return f"{_counted(len(symbols))} are missing"
     if (library := older_library(symbols)) is not None:
         return f"the {library_name(library)} that is loaded does not have {library.name}"
-    built_for = _built_for(extension, torch)
     abi = next((symbol for symbol in symbols if is_other_abi(symbol)), None)
     if abi is not None:
         its, own = ("new", "old") if wants_new_abi(abi) else ("old", "new")
         which = f"it uses the {its} ABI of the C++ library (std::string), torch {torch.version} the {own} one"
-        return f"{which}; {built_for}" if extension.built_for_torch else which
-    return built_for
+        return f"{which}; it is built for torch {wanted}" if (wanted := extension.built_for_torch) else which
+    return _built_for(extension, torch)
 
 
 def _built_for(extension: Extension, torch: TorchBuild) -> str:
     wanted = extension.built_for_torch
     if wanted and not fits(wanted, torch.version):
-        later = " older" if release(wanted) < release(torch.version) else " newer"
-        return (
-            f"it is built for torch {wanted}, torch {torch.version} is installed: its torch is the{later} one"
-        )
+        return f"it is built for torch {wanted}, and torch {torch.version} is installed"
     if extension.before_torch:
         return f"it was built for another torch than the {torch.version} that is installed; torch was installed after it"
     return f"it was built for another torch than the {torch.version} that is installed"

@@ -55,7 +55,7 @@ def test_the_remedy_for_flash_attention_is_a_command() -> None:
 def test_a_package_that_pins_its_torch_names_it() -> None:
     finding = one(lacking(GONE, package="vllm", version="0.11.0", built_for_torch="2.9.1"))
     assert finding.message == (
-        "vllm 0.11.0 cannot be loaded: it is built for torch 2.9.1, torch 2.8.0+cu128 is installed: its torch is the newer one"
+        "vllm 0.11.0 cannot be loaded: it is built for torch 2.9.1, and torch 2.8.0+cu128 is installed"
     )
     assert finding.remedy.startswith(
         "pip install torch==2.9.1, or take the release of vllm that is made for torch 2.8.0"

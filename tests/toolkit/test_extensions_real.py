@@ -73,8 +73,8 @@ class Environment:
     ("version", "words"),
     [
         ("0.8.5", "it uses the old ABI of the C++ library (std::string), torch 2.13.0+cpu the new one"),
-        ("0.11.2", "it is built for torch 2.8.0, torch 2.13.0+cpu is installed"),
-        ("0.24.0", "it is built for torch 2.11.0, torch 2.13.0+cpu is installed"),
+        ("0.11.2", "it is built for torch 2.8.0, and torch 2.13.0+cpu is installed"),
+        ("0.24.0", "it is built for torch 2.11.0, and torch 2.13.0+cpu is installed"),
         ("0.31.0", ""),
     ],
 )
