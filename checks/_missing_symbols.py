@@ -8,6 +8,7 @@ from verl_doctor.checks._extensions import file_name
 from verl_doctor.toolkit.fact_extensions import MissingSymbol
 
 _STRING = re.compile(r"std::(?:__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>")
+_TORCH = re.compile(r"\b(?:c10|at|torch|caffe2)::|^(?:aoti_)?torch_")
 _LONGEST = 160  # characters of a function in a message
 
 
@@ -25,6 +26,11 @@ def wants_new_abi(symbol: MissingSymbol) -> bool:
 def is_of_python(symbol: MissingSymbol) -> bool:
     """Whether it is a function of Python's C API."""
     return symbol.name.lstrip("_").startswith("Py")
+
+
+def is_of_torch(symbol: MissingSymbol) -> bool:
+    """Whether it is one of torch's functions: of C++, or of the C interface that stays the same among releases."""
+    return _TORCH.search(symbol.words) is not None
 
 
 def in_torch(symbol: MissingSymbol) -> str:

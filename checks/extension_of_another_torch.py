@@ -17,9 +17,11 @@ from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.checks._missing_symbols import (
     in_torch,
     is_of_python,
+    is_of_torch,
     is_other_abi,
     library_name,
     older_library,
+    short,
     wants_new_abi,
 )
 from verl_doctor.toolkit.fact_extensions import Extension, Extensions, MissingSymbol
@@ -60,6 +62,7 @@ _NCCL = MissingSymbol(
         Example("a function is gone", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for another torch than the 2.8.0+cu128"),
         Example("the same version, put there later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
         Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the libnccl.so.2 that is loaded does not have ncclCommWindowRegister"),
+        Example("a symbol of nobody's", (PYTHON, TORCH, lacking(MissingSymbol("_ZN4nixl4FileC1Ev", "nixl::File::File()"))), "nothing here exports nixl::File::File()"),
         Example("another Python", (PYTHON, TORCH, lacking(MissingSymbol("_PyThing", "_PyThing"))), "another Python"),
     ],
 )  # fmt: skip
@@ -117,6 +120,8 @@ def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
         its, own = ("new", "old") if wants_new_abi(abi) else ("old", "new")
         which = f"it uses the {its} ABI of the C++ library (std::string), torch {torch.version} the {own} one"
         return f"{which}; it is built for torch {wanted}" if (wanted := extension.built_for_torch) else which
+    if not any(map(is_of_torch, symbols)):
+        return f"nothing here exports {short(symbols[0].words)}"
     return _built_for(extension, torch)
 
 
@@ -136,10 +141,12 @@ def _remedy(
     if any(map(is_of_python, symbols)):
         return f"install {package} with this Python ({interpreter.version}): pip install --force-reinstall --no-deps {package}=={version}"
     if (library := older_library(symbols)) is not None:
-        return (
-            f"take {library.expected_of} out of the way: LD_LIBRARY_PATH leads to it, or a wheel of another version lies there; "
-            f"`pip check` says which version {package} requires"
-        )
+        if "/nvidia/" in library.expected_of:
+            return (
+                f"install the release of {package} that goes with this torch; or a newer wheel of what lies in "
+                f"{library.expected_of}, as far as torch allows: `pip check` names what does not fit"
+            )
+        return f"keep the loader from {library.expected_of}: look at LD_LIBRARY_PATH, so that torch's own is found first"
     return what_fits(package, version, extension, torch, interpreter)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,12 +128,7 @@ class ElfFile:
         """Exported symbols whose names begin like this: what resembles one that is missing."""
         if self._image is None:
             return ()
-        pattern = re.compile(
-            rb"\0(" + re.escape(prefix.encode("utf-8", "surrogateescape")) + rb"[^\0]{0,4000})(?=\0)"
-        )
-        names = (
-            match[1].decode("utf-8", "surrogateescape") for match in pattern.finditer(self._image.strings)
-        )
+        names = _strings_starting(self._image.strings, prefix.encode("utf-8", "surrogateescape"))
         return tuple(itertools.islice((name for name in names if self.exports(name)), most))
 
     def section(self, name: str) -> tuple[int, int] | None:
@@ -245,6 +239,14 @@ class ElfFile:
                 self._versions[index & _VERSION] = ("", version)
                 yield version
             where += following
+
+
+def _strings_starting(strings: bytes, prefix: bytes) -> Iterator[str]:
+    at = strings.find(b"\0" + prefix)
+    while at >= 0:
+        end = strings.find(b"\0", at + 1)
+        yield strings[at + 1 : end if end >= 0 else None].decode("utf-8", "surrogateescape")
+        at = strings.find(b"\0" + prefix, at + 1)
 
 
 def _reason(error: BaseException) -> str:

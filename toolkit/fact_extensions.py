@@ -35,6 +35,7 @@ _TELLING = re.compile(
     r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
     r"|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
 )
+_OF_TORCH = re.compile(r"/lib(?:torch|c10)[\w-]*\.so$")
 _CUDA = re.compile(r"lib(?:cu[a-z]|c10_cuda|torch_cuda|nccl|nvrtc|nvJitLink|nvshmem)")
 # The driver's own libraries: a machine without a GPU has none, and which one is loaded is the subject of other rules.
 _DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
@@ -46,7 +47,7 @@ _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
 # Files of one package that differ in nothing but these are made for several machines, and one is loaded.
 _VARIANT = re.compile(
-    r"_?(?:AVX\d*|AMX|cpu|cuda\d*|xpu|hip|rocm\d*)(?=[_.])|(?<=[a-z_])\d+(?=\.)", re.IGNORECASE
+    r"_?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[_.])|(?<=[a-z_])\d+(?=\.)", re.IGNORECASE
 )
 
 
@@ -220,13 +221,15 @@ class _Survey:
         missing = tuple(self._missing_libraries(closure))
         # A symbol of a version that its library lacks is told as that version.
         told_already = {version.version for version in versions}
-        symbols = () if missing else self._unresolved(path, closure)
+        symbols = () if missing else self._unresolved(path, distribution, closure)
         symbols = tuple(symbol for symbol in symbols if symbol.version not in told_already)
         return Extension(
             **told,
             missing_libraries=missing,
             missing_symbols=tuple(
-                MissingSymbol(symbol.name, symbol.name, expected_of=_expected_of(symbol, closure.paths))
+                MissingSymbol(
+                    symbol.name, symbol.name, expected_of=_expected_of(symbol, (*closure.paths, *self._torch))
+                )
                 for symbol in symbols[:_SHOWN]
             ),
             symbols_missing=len(symbols),
@@ -241,17 +244,31 @@ class _Survey:
             if all(_LATER.search(path) for path in there):
                 yield MissingLibrary(name, asker, there[0] if there else "")
 
-    def _unresolved(self, path: str, closure: Closure) -> tuple[Undefined, ...]:
-        """Symbols that are exported neither by what it needs, nor by torch, nor by other files of its package."""
-        folder = str(Path(path).parent)
-        siblings = [other for other in self._files if other.startswith(f"{folder}/") and other != path]
-        key = ("unresolved", (path, *self._process.everybody, *closure.paths, *self._torch, *siblings))
+    def _unresolved(self, path: str, distribution: Distribution, closure: Closure) -> tuple[Undefined, ...]:
+        """Symbols that are exported neither by what it needs, nor by torch, nor by what its package may load before it.
+
+        The driver's functions are left out, see `_DRIVER`.
+        """
+        more = (*self._torch, *self._may_be_loaded(path, distribution, closure))
+        key = ("unresolved", (path, *self._process.everybody, *closure.paths, *more))
         known = self._memory.recall(*key, lambda kept: tuple(Undefined(*symbol) for symbol in kept))
         if known is None:
-            known = self._process.unresolved(path, closure, (*self._torch, *siblings))
+            known = self._process.unresolved(path, closure, more)
             self._memory.keep(*key, [list(symbol) for symbol in known])
-        driver_missing = any(_DRIVER.match(name) for name, _ in closure.missing)
-        return tuple(symbol for symbol in known if not (driver_missing and _DRIVER_SYMBOL.match(symbol.name)))
+        return tuple(symbol for symbol in known if not _DRIVER_SYMBOL.match(symbol.name))
+
+    def _may_be_loaded(self, path: str, distribution: Distribution, closure: Closure) -> list[str]:
+        """Files that the package's own code may load before this one: its others, NVIDIA's, and those that it names."""
+        site = str(Path(distribution.location).parent)
+        top = path.removeprefix(f"{site}/").partition("/")[0]
+        family = _family(distribution.name)
+        found = [
+            other
+            for other, owner in self._files.items()
+            if other.startswith(f"{site}/{top}/") or _family(owner.name) == family or _LATER.search(other)
+        ]
+        named = (there for name, _ in closure.missing for there in self._by_name.get(name, ()))
+        return [other for other in dict.fromkeys((*found, *named)) if other != path]
 
     def _missing_versions(self, path: str) -> Iterator[MissingVersion]:
         for want in self._memory.header(path).wants:
@@ -294,37 +311,53 @@ class _Survey:
         """Say the missing symbols in words, and what torch has in their place."""
         found = list(every)
         similar = {
-            symbol.name: tuple(islice(self._similar(symbol.name), _SIMILAR))
+            symbol.name: self._similar(symbol.name)
             for extension in found
             for symbol in extension.missing_symbols
         }
         words = in_words(self._machine, [*similar, *(name for names in similar.values() for name in names)])
         for extension in found:
             symbols = tuple(
-                MissingSymbol(
-                    symbol.name, words[symbol.name], tuple(words[name] for name in similar[symbol.name])
+                replace(
+                    symbol,
+                    words=words[symbol.name],
+                    similar=tuple(words[name] for name in similar[symbol.name]),
                 )
                 for symbol in extension.missing_symbols
             )
             yield replace(extension, missing_symbols=symbols)
 
-    def _similar(self, name: str) -> Iterator[str]:
+    def _similar(self, name: str) -> tuple[str, ...]:
+        """What torch's own libraries export under the same name."""
         prefix = qualified_prefix(name)
-        if prefix:
-            for other, _ in self._process.exports_starting(prefix, self._torch):
-                if is_same_name(prefix, other):
-                    yield other
+        own = [path for path in self._torch if _OF_TORCH.search(path)]
+        if not prefix or not own:
+            return ()
+        known = self._memory.recall(f"similar to {name}", own, lambda kept: tuple(map(str, kept)))
+        if known is None:
+            others = (
+                other
+                for other, _ in self._process.exports_starting(prefix, own)
+                if is_same_name(prefix, other)
+            )
+            known = tuple(islice(others, _SIMILAR))
+            self._memory.keep(f"similar to {name}", own, list(known))
+        return known
+
+
+def _family(name: str) -> str:
+    """What distributions of one project have in common: transformer-engine-cu12 and transformer-engine-torch."""
+    return "-".join(name.split("-")[:2])
 
 
 def _expected_of(symbol: Undefined, libraries: Iterable[str]) -> str:
-    """The library that a C function seems to belong to: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
+    """The library of CUDA that a function seems to belong to: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
     plain = symbol.name.lstrip("_").lower()
     for path in libraries:
         name = os.path.basename(path)  # noqa: PTH119 - a name, no path
         stem = name.removeprefix("lib").partition(".so")[0].lower()
-        stem = {"cudart": "cuda", "cuda": "cu"}.get(stem, stem)
         if symbol.library == name or (
-            len(stem) > 1 and not symbol.name.startswith("_Z") and plain.startswith(stem)
+            _CUDA.match(name) and plain.startswith("cuda" if stem == "cudart" else stem)
         ):
             return path
     return ""

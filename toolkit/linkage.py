@@ -59,7 +59,9 @@ class Process:
         queue: list[tuple[str, tuple[Asker, ...]]] = [(path, ())]
         for current, above in queue:
             header = self.memory.header(current)
-            askers = (Asker(current, header.rpath, header.runpath), *above)
+            # Of a file that asks only its folder counts, so that those of one folder share what is found.
+            folder = os.path.dirname(current)  # noqa: PTH120 - thousands of names
+            askers = (Asker(f"{folder}/", header.rpath, header.runpath), *above)
             for name in header.needed:
                 there = known.get(name)
                 if there is None:
@@ -120,8 +122,9 @@ class Process:
             loaded.setdefault(soname, path)
 
     def _find(self, name: str, askers: tuple[Asker, ...]) -> str | None:
-        # Where an asker has no search path of its own, it does not matter who it is.
-        key = (name, tuple(asker for asker in askers if asker.rpath or asker.runpath))
+        searching = tuple(dict.fromkeys(asker for asker in askers if asker.rpath or asker.runpath))
+        # An RPATH counts only while the file that asks has no RUNPATH.
+        key = (name, searching[:1] if askers[0].runpath else searching)
         if key not in self._found:
             candidate = self.loader.find(name, askers)
             self._found[key] = candidate.path if candidate else self._fall_back(name)

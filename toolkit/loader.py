@@ -180,7 +180,8 @@ class Loader:
 
     def _file(self, path: str, how: How, entry: str) -> Iterator[Candidate]:
         """Nothing when there is no such file, else the candidate, with what keeps the loader from it."""
-        path = str(self._machine.cwd / path)
+        if not path.startswith("/"):
+            path = str(self._machine.cwd / path)
         if self._machine.root == Path("/") and not os.path.lexists(path):
             return  # as most do: to follow links that are not there would cost twenty times as much
         if ".." in path:  # behind a link it leads elsewhere than the text says

@@ -53,6 +53,11 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     build(folder, "weak.so", "extern void away(void) __attribute__((weak)); void PyInit_m(void){if (away) away();}", needs=["libc10.so"])  # fmt: skip
     build(folder, "runtime.so", using("cudaMalloc"), needs=["libcudart.so.12"])
+    build(folder, "driver.so", using("cuCtxGetDevice", "nvmlInit_v2"), needs=["libc10.so"])
+    build(folder, "libnccl.so.2", defining("ncclSend"), "-Wl,-soname,libnccl.so.2")
+    build(folder, "newer.so", using("ncclSend", "ncclCommWindowRegister"), needs=["libnccl.so.2"])
+    build(folder, "nvrtc.so", using("nvrtcCompileProgram"), needs=["libc10.so"])
+    build(folder, "libnvrtc.so.12", defining("nvrtcCompileProgram"), "-Wl,-soname,libnvrtc.so.12")
     build(folder, "libextra.so", defining("extra"), "-Wl,-soname,libextra.so")
     build(folder, "sibling.so", using("extra"), needs=["libc10.so"])
     return folder
@@ -292,3 +297,40 @@ def test_files_for_another_interpreter_are_none_of_this_ones_business(environmen
 def test_plug_ins_in_nvidias_wheels_are_left_alone(environment: Environment) -> None:
     environment.add("nvidia-nvshmem-cu12", "runtime.so", to="nvidia/nvshmem/lib/nvshmem_transport.so.3")
     assert [found for found in environment.look().extensions if found.package.startswith("nvidia-")] == []
+
+
+def test_the_drivers_functions_are_never_missing(environment: Environment) -> None:
+    environment.add("torch-memory-saver", "driver.so")
+    assert environment.of("torch-memory-saver").loads
+
+
+def test_a_library_of_cuda_that_is_older_than_was_meant(environment: Environment) -> None:
+    library = "nvidia/nccl/lib/libnccl.so.2"
+    environment.add("nvidia-nccl-cu12", "libnccl.so.2", to=library)
+    environment.add("deep-ep", "newer.so")
+    (symbol,) = environment.of("deep-ep").missing_symbols
+    assert (symbol.name, symbol.expected_of) == ("ncclCommWindowRegister", f"{environment.site}/{library}")
+
+
+def test_a_package_may_load_nvidias_libraries_by_itself(environment: Environment) -> None:
+    environment.add("transformer-engine-torch", "nvrtc.so")
+    assert environment.of("transformer-engine-torch").symbols_missing == 1
+    environment.add("nvidia-cuda-nvrtc-cu12", "libnvrtc.so.12", to="nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+    assert environment.of("transformer-engine-torch").loads
+
+
+def test_distributions_of_one_project_load_each_others_files(environment: Environment) -> None:
+    environment.add("transformer-engine-torch", "sibling.so", to="te_torch.so")
+    assert not environment.of("transformer-engine-torch").loads
+    environment.add("transformer-engine-cu12", "libextra.so", to="transformer_engine/libextra.so")
+    assert environment.of("transformer-engine-torch").loads
+
+
+def test_one_build_for_each_torch(environment: Environment) -> None:
+    files = {
+        f"nixl_ep/ep_torch{number}.so": (environment.parts / part).read_bytes()
+        for number, part in {"28": "fits.so", "213": "other.so"}.items()
+    }
+    install(environment.site, "nixl", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
+    instead = [found.instead for found in environment.look().extensions if not found.loads]
+    assert instead == [f"{environment.site}/nixl_ep/ep_torch28.so"]
