@@ -35,10 +35,11 @@ _PROCESSES_A_GPU = 3  # trainer, rollout server, rollout worker
 
 @dataclass(frozen=True)
 class Bound:
-    """An amount, and what sets it, in words."""
+    """An amount, what sets it in words, and where that was read."""
 
     amount: float
     by: str
+    read_from: str = ""
 
 
 HERE = JobHere("a GPU is here")

@@ -105,7 +105,7 @@ def threads_too_few(
                 found=f"{room.amount:g} left",
                 wanted=f"about {need} = {'' if subject.pid else 'those of Ray itself, '}"
                 f"those of {needed} workers and {number} GPUs on {cores} cores",
-                read_from=room.by,
+                read_from=room.read_from,
             ),
             remedy="raise it"
             + (
@@ -127,26 +127,23 @@ def _is_lean(subject: Limits, variables: JobVariables, raylets: Raylets | Unknow
 
 def _room(subject: Limits, limits: HostLimits) -> Bound | None:
     """How many more threads this process and its children may start, and what sets that limit."""
-    tasks, every = limits.tasks or 0, limits.all_tasks or 0
-    group = subject.groups.pids
-    own = subject.processes
-    bounds = [
-        Bound(
-            own.soft - tasks, f"its ulimit -u is {own.soft} (at most {own.hard}), and this user has {tasks}"
+    return min(_bounds(subject, limits), key=lambda bound: bound.amount, default=None)
+
+
+def _bounds(subject: Limits, limits: HostLimits) -> Iterator[Bound]:
+    group, own, tasks = subject.groups.pids, subject.processes, limits.tasks or 0
+    if own and own.soft is not None and not subject.exempt:
+        hard = "unlimited" if own.hard is None else own.hard
+        yield Bound(
+            max(0, own.soft - tasks),
+            f"its ulimit -u is {own.soft} (at most {hard}), and this user has {tasks}",
+            f"/proc/{subject.pid or 'self'}/limits",
         )
-        if own and own.soft is not None and not subject.exempt
-        else None,
-        Bound(group.pids_left, f"{group.folder}/pids.max is {group.pids}, and {group.pids_used} are taken")
-        if group
-        else None,
-        Bound(
-            limits.threads_max - every, f"kernel.threads-max is {limits.threads_max}, and {every} are taken"
-        )
-        if limits.threads_max
-        else None,
-        Bound(limits.pid_max - every, f"kernel.pid_max is {limits.pid_max}, and {every} are taken")
-        if limits.pid_max
-        else None,
-    ]
-    found = min(filter(None, bounds), key=lambda bound: bound.amount, default=None)
-    return found and Bound(max(0, found.amount), found.by)
+    if group:
+        file = f"{group.folder}/pids.max"
+        yield Bound(group.pids_left, f"{file} is {group.pids}, and {group.pids_used} are taken", file)
+    every = limits.all_tasks or 0
+    for name, most in (("kernel.threads-max", limits.threads_max), ("kernel.pid_max", limits.pid_max)):
+        if most:
+            file = f"/proc/sys/{name.replace('.', '/')}"
+            yield Bound(max(0, most - every), f"{name} is {most}, and {every} are taken", file)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,8 +14,11 @@ import pytest
 from recorded import recorded
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group, control_groups, count_of_list
+from verl_doctor.toolkit.file_systems import file_systems
+from verl_doctor.toolkit.machine import Machine
 
 CG = "/sys/fs/cgroup"
+GIB = 1 << 30
 V2 = f"35 24 0:30 / {CG} ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate\n"
 NO_LIMIT_V1 = "9223372036854771712"
 
@@ -147,3 +155,51 @@ def test_what_the_kernel_does_not_tell_is_not_guessed(tmp_path: Path, own: str) 
 )
 def test_lists_of_numbers(text: str, number: int | None) -> None:
     assert count_of_list(text) == number
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="makes control groups")
+def test_real_groups() -> None:
+    """A process in a group below one with limits, of the version that is mounted here."""
+    mounts = [mount for mount in file_systems(Machine()) if mount.kind in ("cgroup", "cgroup2")]
+    limited = [
+        (mount, name, limit)
+        for controller, name, limit in (
+            ("pids", "pids.max", "321"),
+            ("memory", "memory.limit_in_bytes", str(GIB)),
+            ("", "pids.max", "321"),
+            ("", "memory.max", str(GIB)),
+        )
+        for mount in mounts
+        if (controller in mount.options if controller else mount.kind == "cgroup2")
+    ]
+    with contextlib.ExitStack() as stack:
+        made = {}
+        for mount, name, limit in limited:
+            folder = Path(mount.mounted_on, f"vd-{os.getpid()}")
+            with contextlib.suppress(OSError):  # a controller of the other version
+                (folder / "inner").mkdir(parents=True, exist_ok=True)
+                stack.callback(_removed, folder)
+                (folder / name).write_text(limit)
+                made[name] = str(folder)
+        child = stack.enter_context(subprocess.Popen(["sleep", "60"]))
+        stack.callback(child.kill)
+        for folder in set(made.values()):
+            Path(folder, "inner", "cgroup.procs").write_text(str(child.pid))
+        if "pids.max" not in made:
+            pytest.skip("no control group with a limit can be made here")
+        found = control_groups(Machine(), str(child.pid))
+        assert found.pids
+        assert (found.pids.folder, found.pids.pids, found.pids.pids_used) == (made["pids.max"], 321, 1)
+        assert found.memory_limit == (GIB if len(made) > 1 else None)
+
+
+def _removed(folder: Path) -> None:
+    """The process in it is gone, or almost."""
+    for each in (folder / "inner", folder):
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                each.rmdir()
+            if not each.exists():
+                break
+            time.sleep(0.02)
