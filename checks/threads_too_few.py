@@ -96,9 +96,10 @@ def threads_too_few(
         room = _room(subject, limits)
         if room is None or room.amount >= need:
             continue
+        leaner = threads_needed(cores, needed, number, running=running, lean=True)
         fewer = cpus_to_tell(configuration, number, bound.amount if bound else prestarted)
         fewest = max(fewer, actors(configuration, number))
-        less = threads_needed(cores, fewest, number, running=running, lean=True)
+        least = threads_needed(cores, fewest, number, running=running, lean=True)
         yield Finding(
             f"{subject.name} may start {room.amount:g} more threads, and the job needs about {need}: {room.by}",
             Evidence(
@@ -109,11 +110,11 @@ def threads_too_few(
             ),
             remedy="raise it"
             + (
-                f", or need about {less}: {LEAN}=1, and {num_cpus_key(configuration)}={fewer}"
-                if less < _WORTH_IT * need
+                f", or need about {least}: {LEAN}=1, and {num_cpus_key(configuration)}={fewer}"
+                if least < _WORTH_IT * need
                 else ""
             ),
-            fix=None if lean else "fewer-threads",
+            fix="fewer-threads" if leaner <= room.amount else None,
             severity=at_most_warning(here) or (None if room.amount < need / 2 else "warning"),
         )
 
