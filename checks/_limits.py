@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import ControlGroups, Group, HostLimits, Limit, Limits
+from verl_doctor.toolkit.fact_ray_tickets import RayTickets
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Severity
@@ -28,6 +29,7 @@ _SLURM = "SLURM_CPUS_ON_NODE"
 # Of verl's default configuration, as of 0.9.1: TaskRunner, reward workers, and the units and controller of its queue.
 _OTHER_ACTORS = 18
 _DEFAULT_WORKERS = 8
+_TICKETS = 3  # of verl 0.7 to 0.9, where its sources do not say
 _LEAN_WORKER = 26
 _THREADS_A_GPU = 100  # an estimate; the engine for CPUs has 60 in two processes
 _PROCESSES_A_GPU = 3  # trainer, rollout server, rollout worker
@@ -73,15 +75,21 @@ def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
     return min(filter(None, bounds), key=lambda bound: bound.amount, default=None)
 
 
-def cpus_to_tell(configuration: Configuration | Unknown, gpus: int, cpus: float) -> int:
-    """The number of CPUs to tell Ray of: those that there are, but no fewer than verl asks Ray for, or it waits for ever.
+def cpus_to_tell(
+    configuration: Configuration | Unknown, gpus: int, cpus: float, tickets: RayTickets | Unknown
+) -> int:
+    """The number of CPUs to tell Ray of: those that there are, but no fewer than verl asks Ray for, or it waits for ever."""
+    return max(int(cpus), tickets_for(configuration, number_of(configuration, GPUS) or gpus, tickets))
 
-    Ray's CPUs are tickets, not cores. verl takes three for each GPU (RayResourcePool in single_controller/ray/base.py),
-    one for its TaskRunner and one for each part of its queue.
-    """
-    units = number_of(configuration, _QUEUE)
-    tickets = 3 * (number_of(configuration, GPUS) or gpus) + 1 + (units + 1 if units else 0)
-    return max(int(cpus), tickets)
+
+def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayTickets | Unknown) -> int:
+    """The CPUs that verl asks Ray for on one machine: with each GPU, for its TaskRunner, and for each part of its queue."""
+    units = 0
+    if not isinstance(configuration, Unknown) and configuration.get("transfer_queue.enable") is not False:
+        units = number_of(configuration, _QUEUE)
+    each = _TICKETS if isinstance(tickets, Unknown) else tickets.of_each_gpu
+    # An actor that asks for none needs one while it is placed.
+    return each * gpus + 1 + (units + 1 if units else 0) + 1
 
 
 def number_of(configuration: Configuration | Unknown, key: str) -> int:

@@ -25,6 +25,7 @@ from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
 from verl_doctor.toolkit.fact_ray_cpus import RayCpus
 from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.fact_ray_tickets import RayTickets
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -52,6 +53,7 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
         ray,
         gpus(number),
         HERE,
+        (RayTickets, Unknown("no verl")),
         given.get(Variables, Variables()),
         given.get(Configuration, asked()[0]),
         given.get(RayStarts, RayStarts()),
@@ -83,6 +85,7 @@ def ray_counts_too_many_cpus(
     starts: RayStarts | Unknown,
     resources: Resources,
     here: JobHere,
+    tickets: RayTickets | Unknown,
 ) -> Iterator[Finding]:
     """Ray counts more CPUs than the job may use.
 
@@ -103,7 +106,7 @@ def ray_counts_too_many_cpus(
         bound = cpus_of(subject, variables)
         if bound is None or not subject.told:
             continue
-        right = cpus_to_tell(configuration, number, bound.amount)
+        right = cpus_to_tell(configuration, number, bound.amount, tickets)
         if subject.told > right + _HARMLESS:
             yield Finding(
                 f"{subject.name} hands out {subject.told:g} CPUs, and may use {bound.amount:g}",
@@ -119,7 +122,7 @@ def ray_counts_too_many_cpus(
     bound = cpus_of(limits.shell, variables)
     if limits.raylets or told or isinstance(ray, Unknown) or bound is None:
         return
-    right = cpus_to_tell(configuration, number, bound.amount)
+    right = cpus_to_tell(configuration, number, bound.amount, tickets)
     if ray.counted < 1 or ray.counted > right + _HARMLESS:
         yield Finding(
             f"Ray will count {counted(ray.counted, 'CPU') if ray.counted else 'no CPU'} here,"

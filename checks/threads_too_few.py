@@ -28,6 +28,7 @@ from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_limits import Group, HostLimits, Limit, Limits
 from verl_doctor.toolkit.fact_ray_cpus import RayCpus
+from verl_doctor.toolkit.fact_ray_tickets import RayTickets
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -39,7 +40,16 @@ _RAY = RayCpus(32, "/sys/devices/system/cpu/online")
 
 
 def _example(limits: HostLimits, ray: RayCpus = _RAY, **variables: str) -> tuple[object, ...]:
-    return limits, ray, gpus(8), Variables(), asked()[0], JobVariables(variables), HERE, Absent("no raylet")
+    return (
+        limits,
+        ray,
+        gpus(8),
+        Variables(),
+        asked()[0],
+        JobVariables(variables),
+        HERE,
+        (Raylets, Absent("no raylet runs here")),
+    )
 
 
 def _pids(most: int, used: int) -> tuple[Group, ...]:
@@ -69,6 +79,7 @@ def threads_too_few(
     job: JobVariables,
     raylets: Raylets | Unknown,
     here: JobHere,
+    tickets: RayTickets | Unknown,
 ) -> Iterator[Finding]:
     """Fewer threads may be started than the job needs.
 
@@ -97,7 +108,7 @@ def threads_too_few(
         if room is None or room.amount >= need:
             continue
         leaner = threads_needed(cores, needed, number, running=running, lean=True)
-        fewer = cpus_to_tell(configuration, number, bound.amount if bound else prestarted)
+        fewer = cpus_to_tell(configuration, number, bound.amount if bound else prestarted, tickets)
         fewest = max(fewer, actors(configuration, number))
         least = threads_needed(cores, fewest, number, running=running, lean=True)
         yield Finding(
