@@ -40,8 +40,8 @@ HEALTHY: dict[str, Any] = {
         total=143771 << 20, used=0, free=143155 << 20, reserved=616 << 20
     ),
     "nvmlDeviceGetPciInfo": SimpleNamespace(busId=b"00000000:C6:00.0"),
-    "nvmlDeviceGetComputeRunningProcesses": [],
-    "nvmlDeviceGetGraphicsRunningProcesses": [],
+    "nvmlDeviceGetComputeRunningProcesses_v3": [],
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": [],
     "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=0))],
     "nvmlDeviceGetTemperature": 39,
     "nvmlDeviceGetTotalEccErrors": 0,

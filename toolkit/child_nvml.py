@@ -62,9 +62,11 @@ def pci(nvml: Any, device: Any) -> Any:
 def processes(nvml: Any, device: Any) -> list[list[int | None]]:
     """Numbers of processes that compute or draw on it, and the bytes that each holds, None where NVML does not say."""
     found: dict[int, int | None] = {}
-    for call in ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetComputeRunningProcesses"):
-        with contextlib.suppress(nvml.NVMLError):  # the one or the other is not supported
-            found.update((one.pid, one.usedGpuMemory) for one in getattr(nvml, call)(device))
+    for kind in ("Graphics", "Compute"):
+        for version in ("v2", "v3"):  # the newer one counts; drivers before 510 have the older one
+            with contextlib.suppress(nvml.NVMLError, AttributeError):
+                ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}")
+                found.update((one.pid, one.usedGpuMemory) for one in ask(device))
     return [[pid, size] for pid, size in found.items()]
 
 
@@ -168,6 +170,8 @@ def keep(nvml: Any, into: dict[str, Any], name: str, call: str | Callable[..., A
             into.setdefault("errors", {})[name] = [getattr(error, "value", None), str(error)]
     except AttributeError:  # these bindings are older than the function
         pass
+    except Exception as error:  # noqa: BLE001 - one question that breaks must not take the answers to others
+        into.setdefault("errors", {})[name] = [None, f"{type(error).__name__}: {error}"]
 
 
 def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
@@ -194,17 +198,17 @@ def survey(nvml: Any, patience: float = PATIENCE) -> dict[str, Any]:
     devices: dict[int, Any] = {}
 
     def one(index: int) -> None:
-        mine: dict[str, Any] = {}
+        mine = told[index]
         keep(nvml, mine, "device", "nvmlDeviceGetHandleByIndex", index)
         device = mine.pop("device", None)
         if device is not None:
             describe(nvml, device, mine)
             devices[index] = device
-        told[index] = mine
+        mine["answers"] = True
 
     deadline = started + patience
     side_by_side(one, range(count), deadline)
-    found["gpus"] = list(told)
+    found["gpus"] = [dict(mine) for mine in told]
     answering = dict(devices)
     side_by_side(lambda _: found.update(peers=list(peers(nvml, answering))), range(1), deadline)
     return found

@@ -104,10 +104,12 @@ def _held_by_nobody(device: Device) -> bool:
 
 
 def _device(index: int, told: Mapping[str, Any]) -> Device:
-    complaints: Mapping[str, tuple[int, str]] = told.get("errors", {})
+    complaints: Mapping[str, tuple[int | None, str]] = told.get("errors", {})
     lost = [words for code, words in complaints.values() if "name" not in told or code in _LOST]
-    if lost or "name" not in told:
-        return Device(index, str(told.get("name", "")), trouble=lost[0] if lost else "it does not answer")
+    if lost or "name" not in told or "answers" not in told:
+        return Device(
+            index, str(told.get("name", "")), trouble=lost[0] if lost else "it hangs when it is asked"
+        )
     limit, default = told.get("power_limit"), told.get("power_default")
     links = told.get("links") or []
     return Device(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 from fake_nvml import HEALTHY, LOST, Nvml, NVMLError
 
@@ -139,7 +140,23 @@ def test_a_gpu_that_is_lost_while_it_is_asked(tmp_path: Path) -> None:
 
 def test_one_gpu_that_hangs_hides_no_other(tmp_path: Path) -> None:
     found = seen(tmp_path, Nvml(HEALTHY, {**HEALTHY, "nvmlDeviceGetEccMode": "hangs"}), patience=0.2)
-    assert [device.trouble for device in found.devices] == ["", "it does not answer"]
+    assert [device.trouble for device in found.devices] == ["", "it hangs when it is asked"]
+
+
+def test_bindings_that_break_over_one_question(tmp_path: Path) -> None:
+    """pynvml raises other exceptions, too, when the driver is older than it."""
+    odd = {**HEALTHY, "nvmlDeviceGetEccMode": RuntimeError("library mismatch")}
+    device = seen(tmp_path, Nvml(odd)).devices[0]
+    assert (device.trouble, device.health.ecc, device.temperature) == ("", None, 39)
+
+
+def test_processes_of_an_older_driver(tmp_path: Path) -> None:
+    older = {
+        **HEALTHY,
+        "nvmlDeviceGetComputeRunningProcesses_v2": [SimpleNamespace(pid=1 << 30, usedGpuMemory=5 << 20)],
+    }
+    del older["nvmlDeviceGetComputeRunningProcesses_v3"]
+    assert [holder.memory for holder in seen(tmp_path, Nvml(older)).devices[0].holders] == [5]
 
 
 def test_peers_that_do_not_reach_each_other(tmp_path: Path) -> None:
@@ -154,7 +171,7 @@ def test_a_holder_is_looked_up_in_the_table_of_processes(tmp_path: Path) -> None
         SimpleNamespace(pid=os.getpid(), usedGpuMemory=10 << 20),
         SimpleNamespace(pid=1 << 30, usedGpuMemory=None),
     ]
-    held = {**HEALTHY, "nvmlDeviceGetMemoryInfo": used, "nvmlDeviceGetComputeRunningProcesses": processes}
+    held = {**HEALTHY, "nvmlDeviceGetMemoryInfo": used, "nvmlDeviceGetComputeRunningProcesses_v3": processes}
     device = seen(tmp_path, Nvml(held)).devices[0]
     assert [(holder.pid, holder.memory, holder.seen) for holder in device.holders] == [
         (os.getpid(), 10, False),
@@ -171,8 +188,8 @@ def test_what_draws_holds_memory_too(tmp_path: Path) -> None:
     ]
     held = {
         **HEALTHY,
-        "nvmlDeviceGetComputeRunningProcesses": drawing[:1],
-        "nvmlDeviceGetGraphicsRunningProcesses": drawing,
+        "nvmlDeviceGetComputeRunningProcesses_v3": drawing[:1],
+        "nvmlDeviceGetGraphicsRunningProcesses_v3": drawing,
     }
     device = seen(tmp_path, Nvml(held)).devices[0]
     assert [holder.memory for holder in device.holders] == [5, 6]
@@ -228,3 +245,42 @@ def test_the_child_really_runs(tmp_path: Path) -> None:
     """Whatever machine this is: an answer, and none about a missing word or module."""
     found = gpus.collect(Machine(root=tmp_path))
     assert isinstance(found, (Absent, Gpus))
+
+
+class OldDriver:
+    """The functions of a driver of 2021 under NVIDIA's own bindings; the many that came later are missing."""
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:
+        count._obj.value = 1
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, _index: Any, _handle: Any) -> int:
+        return 0
+
+    def nvmlSystemGetDriverVersion(self, text: Any, _length: Any) -> int:
+        text.value = b"470.57.02"
+        return 0
+
+    def nvmlDeviceGetName(self, _device: Any, text: Any, _length: Any) -> int:
+        text.value = b"NVIDIA A100-SXM4-80GB"
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, _device: Any, memory: Any) -> int:
+        memory._obj.total, memory._obj.used, memory._obj.free = 81920 << 20, 500 << 20, 81420 << 20
+        return 0
+
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, _device: Any, count: Any, _processes: Any) -> int:
+        count._obj.value = 0
+        return 0
+
+
+def test_the_bindings_of_today_over_an_old_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlLib", OldDriver())
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    found = seen(tmp_path, pynvml)
+    (device,) = found.devices
+    assert (found.driver, device.trouble) == ("470.57.02", "")
+    assert device.name == "NVIDIA A100-SXM4-80GB"
+    assert device.memory == Memory(81920, 500, 81420, 0)
+    assert (device.health, device.fabric, device.holders) == (Health(), Fabric(), ())
