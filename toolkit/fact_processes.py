@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
 
 Role = Literal["raylet", "gcs_server", "ray agent", "ray worker", "engine", "trainer"]
 
@@ -15,12 +16,26 @@ Role = Literal["raylet", "gcs_server", "ray agent", "ray worker", "engine", "tra
 _ROLES: tuple[tuple[Role, re.Pattern[str]], ...] = (
     ("raylet", re.compile(r"(?:\S*/)?raylet(?: .*)?")),
     ("gcs_server", re.compile(r"(?:\S*/)?gcs_server(?: .*)?")),
-    ("ray agent", re.compile(r"ray::(?:DashboardAgent|RuntimeEnvAgent)\b.*|ray-dashboard.*")),
+    (
+        "ray agent",
+        re.compile(
+            r"ray::(?:DashboardAgent|RuntimeEnvAgent)\b.*|ray-dashboard.*"
+            r"|\S*python\S* (?:-\w+ )*\S*/ray/(?:_private|autoscaler|dashboard)/(?:\w+/)*\w+\.py(?: .*)?"
+        ),
+    ),
     ("ray worker", re.compile(r"ray::.*")),
     ("engine", re.compile(r"VLLM::.*|sglang::.*")),
-    ("trainer", re.compile(r"\S*python\S* .*\bverl[./]\S*main_\w+.*")),
+    (
+        "trainer",
+        re.compile(
+            r"\S*python\S* (?:.* )?\S*(?:\bverl|\brecipe)[./](?:\S*[./])?(?:main_\w+|\w*sft_trainer)\b.*"
+        ),
+    ),
 )
 _LONGEST = 60
+_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
+_PARENT, _STARTED = 4, 22  # fields of /proc/PID/stat
 
 
 @dataclass(frozen=True)
@@ -51,23 +66,35 @@ class Processes:
 
 
 @collector()
-def processes() -> Processes | Unknown:
+def processes(machine: Machine) -> Processes | Unknown:
     """Look through the table of processes. One that ends meanwhile is left out."""
-    import psutil  # noqa: PLC0415 - ten milliseconds
+    booted = _BOOTED.search(machine.read("/proc/stat") or "")
+    if booted is None:
+        return Unknown("there is no table of processes under /proc")
+    try:
+        names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
+        numbers = sorted(int(name) for name in names if name.isdecimal())
+    except OSError as error:
+        return Unknown(f"/proc cannot be read: {error.strerror}")
+    found = (_process(pid, int(booted[1]), machine) for pid in numbers)
+    return Processes(tuple(filter(None, found)))
 
-    found = []
-    user = os.geteuid() if hasattr(os, "geteuid") else None
-    for each in psutil.process_iter(["pid", "ppid", "uids", "cmdline", "create_time"]):
-        about = each.info
-        words: list[str] = about["cmdline"] or []
-        role = role_of(" ".join(words))
-        if role is not None:
-            mine = about["uids"] is not None and about["uids"].effective == user
-            title = words[0].split(" ")[0][-_LONGEST:]
-            found.append(
-                Process(about["pid"], about["ppid"] or 0, role, title, mine, about["create_time"] or 0.0)
-            )
-    return Processes(tuple(found))
+
+def _process(pid: int, booted: int, machine: Machine) -> Process | None:
+    """A process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
+    # setproctitle(3) leaves the rest of the old command line as zero bytes.
+    command = (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0").replace("\0", " ")
+    role = role_of(command)
+    if role is None:
+        return None
+    user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
+    # The name, in brackets, may hold anything; the fields behind it are numbers, counted in proc(5) from 3.
+    fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if user is None or len(fields) < _STARTED:
+        return None
+    started = booted + int(fields[_STARTED - 3]) / os.sysconf("SC_CLK_TCK")
+    mine = int(user[1]) == os.geteuid()
+    return Process(pid, int(fields[_PARENT - 3]), role, command.partition(" ")[0][-_LONGEST:], mine, started)
 
 
 def role_of(command: str) -> Role | None:
