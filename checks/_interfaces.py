@@ -12,7 +12,8 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Interface, Network
-from verl_doctor.toolkit.fact_rdma import Rdma
+from verl_doctor.toolkit.fact_rdma import Port, Rdma
+from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 
 GLOO = "GLOO_SOCKET_IFNAME"
@@ -51,6 +52,17 @@ def selection(value: str) -> Selection:
     exact = rest.startswith("=")
     words = rest.removeprefix("=").split(",")
     return Selection(tuple(name for word in words if (name := word.partition(":")[0])), exclude, exact)
+
+
+def takes_port(value: str, port: Port) -> bool:
+    """Whether NCCL_IB_HCA selects a port: by its adapter, and where a number follows a colon by that."""
+    wanted = selection(value)
+    for word in value.lstrip("^=").split(","):
+        name, _, number = word.partition(":")
+        fits = port.adapter == name if wanted.exact else port.adapter.startswith(name)
+        if name and fits and (not number or number == str(port.number)):
+            return not wanted.exclude
+    return wanted.exclude or not wanted.names
 
 
 def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple[Interface, str]]:
@@ -103,6 +115,14 @@ def leads_nowhere(interface: Interface, address: str, nodes: JobNodes) -> str:
     return ""
 
 
+def is_outside(address: str, network: Network, nodes: JobNodes) -> str:
+    """The private address towards the other nodes, when this one is in the public internet instead; else ""."""
+    towards = network.interface(nodes.interface)
+    if towards is None or address in towards.addresses or not ipaddress.ip_address(address).is_global:
+        return ""
+    return next((each for each in towards.addresses if ipaddress.ip_address(each).is_private), "")
+
+
 def one_machine(nodes: JobNodes) -> str | None:
     """Why a rule about several machines does not apply."""
     return None if nodes.several else "nothing says that the job runs on more than one machine"
@@ -115,6 +135,11 @@ def bad_ones(
     carried = not isinstance(rdma, Unknown) and bool(rdma.active)
     used = taken[:1] if carried else taken
     return [(each, why) for each, address in used if (why := leads_nowhere(each, address, nodes))]
+
+
+def has_gpus(resources: Resources | Unknown) -> bool:
+    """Whether the job's models run here. A head without GPUs takes no part in what gloo and NCCL do."""
+    return not isinstance(resources, Unknown) and bool(resources.gpus)
 
 
 def chosen(

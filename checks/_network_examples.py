@@ -79,3 +79,12 @@ def script(name: str, value: str, *, workers: bool = False) -> tuple[Any, ...]:
 
 
 ACTIVE = adapters("ACTIVE")
+PUBLIC = Network(
+    Resolved("node1", ("8.8.4.4",)),
+    (
+        LO,
+        Interface("eth0", "ethernet", up=True, addresses=("10.0.0.5",)),
+        Interface("eth1", "ethernet", up=True, addresses=("8.8.4.4",)),
+    ),
+    "eth1",
+)

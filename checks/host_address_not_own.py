@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks._interfaces import has_gpus
 from verl_doctor.checks._network_examples import (
     DOCKER0,
     ETH0,
@@ -63,7 +64,6 @@ def host_address_not_own(
     Leave the variable away: vLLM finds the address by its route. If it must be set, set it on each node before Ray is
     started, never in a `runtime_env`.
     """
-    gpus = not isinstance(resources, Unknown) and bool(resources.gpus)
     everywhere = (
         set()
         if isinstance(launch, Unknown)
@@ -76,7 +76,7 @@ def host_address_not_own(
             continue
         if nodes.several and value in everywhere:
             why = "the workers of all nodes get it, and each node needs its own"
-        elif owner is None and gpus:
+        elif owner is None and has_gpus(resources):
             why = "no interface of this machine has it"
         elif owner is not None and owner.kind == "loopback" and nodes.several:
             why = "this is loopback, and the job spans several nodes"

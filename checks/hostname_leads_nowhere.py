@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import GLOO, chosen, gloo_chooses, remedy
+from verl_doctor.checks._interfaces import GLOO, chosen, gloo_chooses, has_gpus, remedy
 from verl_doctor.checks._network_examples import ONE, TWO, named, shell
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
@@ -30,6 +31,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 def hostname_leads_nowhere(
     network: Network,
     nodes: JobNodes,
+    resources: Resources | Unknown,
     variables: Variables,
     launch: Launch | Unknown,
     environment: EffectiveEnvironment | Unknown,
@@ -73,5 +75,6 @@ def hostname_leads_nowhere(
         ),
         location=line,
         remedy=remedy(GLOO, network, nodes),
+        severity=None if has_gpus(resources) else "warning",
         fix="gloo-interface-for-lost-name",
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import one_machine, selection
+from verl_doctor.checks._interfaces import has_gpus, one_machine, selection, takes_port
 from verl_doctor.checks._network_examples import GPUS, NO_GPUS, ONE, TWO, adapters, shell
 from verl_doctor.checks._worker_values import worker_places
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_rdma import Port, Rdma
+from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -54,13 +54,13 @@ def infiniband_adapter_unknown(
 
     Leave the variable away unless adapters must be excluded: NCCL takes all active ports, nearest to each GPU first.
     """
-    if isinstance(resources, Unknown) or not resources.gpus or not rdma.active:
+    if not has_gpus(resources) or not rdma.active:
         return
     there = sorted({port.adapter for port in rdma.active})
     for place in worker_places(_NAME, variables, launch, environment):
         value = place.value or ""
         wanted = selection(value)
-        taken = [port for port in rdma.active if _takes(value, port)]
+        taken = [port for port in rdma.active if takes_port(value, port)]
         missing = [name for name in wanted.names if not any(adapter.startswith(name) for adapter in there)]
         if not value or (taken and (wanted.exclude or not missing)):
             continue
@@ -75,15 +75,3 @@ def infiniband_adapter_unknown(
             location=place.location,
             remedy=f"take {_NAME} away, or name some of {', '.join(there)}",
         )
-
-
-def _takes(value: str, port: Port) -> bool:
-    """Whether NCCL selects this port: as for interfaces, and a number after a colon must be that of the port."""
-    wanted = selection(value)
-    words = value.lstrip("^=").split(",")
-    for word in words:
-        name, _, number = word.partition(":")
-        fits = port.adapter == name if wanted.exact else port.adapter.startswith(name)
-        if name and fits and (not number or number == str(port.number)):
-            return not wanted.exclude
-    return wanted.exclude or not wanted.names

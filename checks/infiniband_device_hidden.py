@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import one_machine
+from verl_doctor.checks._interfaces import has_gpus, one_machine
 from verl_doctor.checks._network_examples import GPUS, NO_GPUS, ONE, TWO, adapters
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_rdma import Rdma
@@ -42,7 +42,7 @@ def infiniband_device_hidden(
     Start the container with the devices: `docker run --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1`; in
     Kubernetes ask for the adapter's resource, such as `rdma/hca`.
     """
-    if not rdma.active or isinstance(resources, Unknown) or not resources.gpus:
+    if not rdma.active or not has_gpus(resources):
         return
     if rdma.devices and len(rdma.closed) < len(rdma.devices):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import one_machine, selection
+from verl_doctor.checks._interfaces import one_machine, takes_port
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, shell
 from verl_doctor.checks._worker_values import worker_places
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
@@ -28,6 +28,7 @@ _HCA = "NCCL_IB_HCA"
         Example("none is cabled", (adapters("DOWN", "DOWN"), TWO, *shell())),
         Example("the subnet manager is gone", (adapters("ACTIVE", "INIT"), TWO, *shell()), "mlx5_1:1 is INIT"),
         Example("one rail of four is dead", (adapters("ACTIVE", "ACTIVE", "DOWN", "ACTIVE"), TWO, *shell()), "mlx5_2:1 is DOWN"),
+        Example("it is excluded", (adapters("ACTIVE", "INIT"), TWO, *shell(NCCL_IB_HCA="^mlx5_1"))),
         Example("it is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
     ],
 )  # fmt: skip
@@ -50,14 +51,9 @@ def infiniband_port_down(
     DOWN: the cable, its transceiver or the switch port; `ibstat` shows it. INIT: ask the fabric's administrator for the
     subnet manager. Until then leave this node out, or name the good ports in NCCL_IB_HCA on all nodes.
     """
-    wanted = [
-        selection(place.value) for place in worker_places(_HCA, variables, launch, environment) if place.value
-    ]
-    bad = [
-        port
-        for port in rdma.ports
-        if not port.active and _meant(port, rdma, wanted[0].names if wanted else ())
-    ]
+    places = worker_places(_HCA, variables, launch, environment)
+    asked = next((place.value for place in places if place.value), "")
+    bad = [port for port in rdma.ports if not port.active and _meant(port, rdma, asked)]
     if bad:
         said = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)
         yield Finding(
@@ -68,14 +64,21 @@ def infiniband_port_down(
                 "/sys/class/infiniband/*/ports/*/state",
             ),
             remedy="look at the cable and the switch port (ibstat), and ask for the subnet manager where the state is INIT",
-            severity="info" if all(port.state == "DOWN" and not wanted for port in bad) else None,
+            severity=None if _named(asked) or any(port.state != "DOWN" for port in bad) else "info",
         )
 
 
-def _meant(port: Port, rdma: Rdma, named: tuple[str, ...]) -> bool:
+def _named(asked: str) -> bool:
+    """Whether NCCL_IB_HCA names what is wanted, rather than what is not."""
+    return bool(asked) and not asked.startswith("^")
+
+
+def _meant(port: Port, rdma: Rdma, asked: str) -> bool:
     """Whether the job would use this port: it is named, it waits for its subnet manager, or the others like it are in use."""
-    if named:
-        return port.adapter in named
+    if not takes_port(asked, port):
+        return False
+    if _named(asked):
+        return True
     like = [each for each in rdma.ports if each.link == port.link and each.rate == port.rate]
     return port.link == "InfiniBand" and (
         port.state != "DOWN" or 2 * sum(each.active for each in like) > len(like)

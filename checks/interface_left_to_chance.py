@@ -10,6 +10,7 @@ from verl_doctor.checks._interfaces import (
     bad_ones,
     chosen,
     gloo_chooses,
+    is_outside,
     leads_nowhere,
     nccl_chooses,
     one_machine,
@@ -23,6 +24,7 @@ from verl_doctor.checks._network_examples import (
     LO,
     NO_RDMA,
     ONE,
+    PUBLIC,
     TWO,
     UNSET_IB,
     VETH,
@@ -52,6 +54,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
         Example("a bridge comes first", (machine(LO, BRIDGE, ETH0), TWO, ACTIVE, *shell()), "br-3f2a, a bridge interface"),
         Example("a container's end is used for data too", (machine(LO, ETH0, DOCKER0, VETH), TWO, NO_RDMA, *shell()), "sends its data also over veth9, an interface that has only"),
         Example("InfiniBand without an IP address", (machine(LO, ETH0, UNSET_IB), TWO, ACTIVE, *shell()), "ibs1, an interface that has only the link-local address"),
+        Example("the name is the address in the internet", (PUBLIC, TWO, NO_RDMA, *shell()), "is in the public internet"),
         Example("the name is docker's bridge", (named("172.17.0.1"), TWO, NO_RDMA, *shell()), "gloo takes docker0"),
     ],
 )  # fmt: skip
@@ -99,7 +102,11 @@ def interface_left_to_chance(
     owner = network.owner_of(address)
     if owner is None or owner.kind == "loopback" or chosen(GLOO, variables, launch, environment):
         return
-    if why := leads_nowhere(owner, address, nodes):
+    why = leads_nowhere(owner, address, nodes)
+    inner = is_outside(address, network, nodes)
+    if inner:
+        why = f"whose address {address} is in the public internet; the other nodes are reached from {inner}"
+    if why:
         yield Finding(
             f"GLOO_SOCKET_IFNAME is not set, and gloo takes {owner.name}, {why}",
             Evidence(
@@ -108,5 +115,6 @@ def interface_left_to_chance(
                 "getaddrinfo(3) on this machine",
             ),
             remedy=remedy(GLOO, network, nodes),
+            severity="warning" if inner else None,
             fix="interface-that-is-chosen",
         )

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import GLOO, NCCL, TENSORPIPE, gloo_names, nccl_takes, selection, usable
+from verl_doctor.checks._interfaces import (
+    GLOO,
+    NCCL,
+    TENSORPIPE,
+    gloo_names,
+    has_gpus,
+    nccl_takes,
+    selection,
+    usable,
+)
 from verl_doctor.checks._network_examples import (
     DOCKER0,
     ETH0,
@@ -40,7 +49,7 @@ _HERE = machine(
         Example("NCCL takes prefixes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="eth,ib"))),
         Example("NCCL excludes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
         Example("whole names", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
-        Example("the nodes with GPUs may have it", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0", GLOO_SOCKET_IFNAME="ib0"))),
+        Example("the nodes with GPUs may have it: said in passing", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0")), "begins with ib0"),
         Example("gloo knows no ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo knows no '^'"),
         Example("gloo takes blanks for letters", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is no interface of this machine"),
         Example("of another cluster", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is no interface of this machine"),
@@ -72,16 +81,16 @@ def interface_unknown(
     Name an interface that `ip addr` shows as up with an address. Where the nodes call theirs differently, set the variable on
     each node before Ray is started, and not in a script or `runtime_env` that all of them get.
     """
-    gpus = not isinstance(resources, Unknown) and bool(resources.gpus)
     name = usable(network, nodes)
     for variable, judge in ((GLOO, _gloo), (TENSORPIPE, _gloo), (NCCL, _nccl)):
         for place in worker_places(variable, variables, launch, environment):
             wrong = judge(place.value or "", network)
-            # Where no GPU is, the script is only read, or the head runs: the nodes that train may have other interfaces.
-            if not wrong or (
-                not gpus and (variable == NCCL or (nodes.nodes != 1 and "knows no" not in wrong))
-            ):
+            if not wrong:
                 continue
+            # Where no GPU is, the script is only read, or the head runs: the nodes that train may have other interfaces.
+            elsewhere = not has_gpus(resources) and (
+                variable == NCCL or (nodes.nodes != 1 and "knows no" not in wrong)
+            )
             yield Finding(
                 f"{place.assignment}: {wrong}",
                 Evidence(
@@ -91,8 +100,8 @@ def interface_unknown(
                 ),
                 location=place.location,
                 remedy=f"set {variable}={name}" if name else f"name {_good(network)}",
-                severity="warning" if variable == TENSORPIPE else None,
-                fix="interface-name",
+                severity="info" if elsewhere else "warning" if variable == TENSORPIPE else None,
+                fix=None if elsewhere else "interface-name",
             )
 
 

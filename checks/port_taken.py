@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from verl_doctor.checks._network_examples import ONE, TWO, head_here
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
 
 _SCRIPT = "/home/me/run.sh"
@@ -14,6 +17,7 @@ _GCS = Wanted(6379, 6379, "ray start --port", _SCRIPT, 4)
 _DASHBOARD = Wanted(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
 _MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
 _WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
+_RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
 
 
 @check(
@@ -23,13 +27,14 @@ _WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed
         Example("nobody wants it", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server"),)), ONE)),
         Example("the head is another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
         Example("one of the many for workers", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
+        Example("the script stops it first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
         Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
         Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
         Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
         Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a job that has ended"),
     ],
 )  # fmt: skip
-def port_taken(ports: Ports, nodes: JobNodes) -> Iterator[Finding]:
+def port_taken(ports: Ports, nodes: JobNodes, launch: Launch | Unknown) -> Iterator[Finding]:
     """Somebody listens on a port that the job is told to take.
 
     ## Why it matters
@@ -46,6 +51,8 @@ def port_taken(ports: Ports, nodes: JobNodes) -> Iterator[Finding]:
     for wanted in ports.wanted:
         there = ports.on(wanted.first) if wanted.first == wanted.last else None
         if there is None or (elsewhere and wanted.what.startswith("ray start")):
+            continue
+        if there.mine and _RAY.fullmatch(there.name) and not isinstance(launch, Unknown) and launch.stops_ray:
             continue
         yield Finding(
             f"{wanted.what} is to take port {wanted.first}, and {_who(there)}",

@@ -13,9 +13,10 @@ from verl_doctor.toolkit.fact_launch import Launch, Word
 from verl_doctor.toolkit.fact_network import Network, is_address, resolve, source_towards
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.launch_values import given, launch_values
+from verl_doctor.toolkit.launch_values import LaunchValues, given, launch_values
 
 _NODES = ("trainer.nnodes", "actor_rollout_ref.rollout.nnodes")
+_ADDRESS = "ray_kwargs.ray_init.address"
 _SLURM = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 # "10.0.0.1:6379", "ray://head:10001", "http://[fd00::1]:8265", and a bare host or address.
 _ENDPOINT = re.compile(
@@ -75,9 +76,10 @@ def job_nodes(
     raylets: Raylets | Unknown,
 ) -> JobNodes:
     """Put together what is said of nodes and heads, and look up this machine's routes to the heads."""
-    nodes, said_by = _nodes(variables, launch, configuration)
+    values = launch_values(launch, configuration)
+    nodes, said_by = _nodes(variables, values)
     deadline = time.monotonic() + _RESOLVING
-    said = [*_in_launch(launch), *_in_shell(variables), *_of_raylets(raylets)]
+    said = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(raylets)]
     different = {(head.host, head.port): head for head in reversed(said)}
     heads = tuple(_reached(head, network, deadline) for head in reversed(different.values()))
     towards = next(
@@ -107,11 +109,8 @@ def option(words: Sequence[Word], name: str) -> Word | None:
     return None
 
 
-def _nodes(
-    variables: Variables, launch: Launch | Unknown, configuration: Configuration | Unknown
-) -> tuple[int | None, str]:
+def _nodes(variables: Variables, values: LaunchValues) -> tuple[int | None, str]:
     """The largest number of nodes that the configuration asks for; where nothing is known of it, what SLURM gave."""
-    values = launch_values(launch, configuration)
     asked = [one for key in _NODES if (one := given(values, key)) is not None]
     numbers = [(one.value, one.key) for one in asked if isinstance(one.value, int)]
     if numbers and all(one.known for one in asked):
@@ -120,6 +119,12 @@ def _nodes(
         if variables.get(name).isdigit():
             return int(variables.get(name)), name
     return None, ""
+
+
+def _in_configuration(values: LaunchValues) -> Iterator[Head]:
+    asked = given(values, _ADDRESS)
+    if asked is not None and (found := endpoint(asked.text)):
+        yield Head(found[0], _ADDRESS, found[1], asked.path, asked.line)
 
 
 def _in_launch(launch: Launch | Unknown) -> Iterator[Head]:

@@ -79,7 +79,8 @@ class Launch:
     `others` are further commands that start training. `lost` are overrides that stand where a command should, so that the
     shell takes them for one. `carriage_returns` are scripts whose lines end as in Windows. `unread` are parts that could not
     be followed, each a sentence with its line. `refused` are the named scripts that bash cannot parse,
-    and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`. `submitted` says that the job is
+    and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`, and
+    `stops_ray` says that a `ray stop` comes before all of them. `submitted` says that the job is
     handed to `ray job submit`, so that it does not inherit what the script exports.
     """
 
@@ -92,6 +93,7 @@ class Launch:
     unread: tuple[str, ...] = ()
     refused: tuple[ScriptError, ...] = ()
     ray_starts: tuple[tuple[Word, ...], ...] = ()
+    stops_ray: bool = False
     submitted: bool = False
 
 

@@ -70,13 +70,6 @@ class Interface:
     mtu: int = 0
     speed: int = 0
 
-    @property
-    def only_link_local(self) -> bool:
-        """Whether it has addresses, and none that is valid beyond its own wire."""
-        return bool(self.addresses) and all(
-            ipaddress.ip_address(each).is_link_local for each in self.addresses
-        )
-
 
 @dataclass(frozen=True)
 class Resolved:
@@ -140,7 +133,8 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
         except (OSError, UnicodeError) as error:
             answer.append(Resolved(name, failed=getattr(error, "strerror", None) or str(error)))
         else:
-            answer.append(Resolved(name, tuple(dict.fromkeys(_plain(str(each[4][0])) for each in found))))
+            spelt = (_plain(str(each[4][0])) for each in found)
+            answer.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelt)))))
 
     started = time.monotonic()
     thread = threading.Thread(target=ask, name=f"resolve {name}", daemon=True)
@@ -179,16 +173,14 @@ def _interfaces(machine: Machine) -> Iterator[Interface]:
 
     states = psutil.net_if_stats()
     for name, found in psutil.net_if_addrs().items():
-        addresses = [
-            _plain(each.address) for each in found if each.family in (socket.AF_INET, socket.AF_INET6)
-        ]
+        spelt = (_plain(each.address) for each in found if each.family in (socket.AF_INET, socket.AF_INET6))
         state = states.get(name)
         master = machine.at(f"/sys/class/net/{name}/master")
         yield Interface(
             name,
             kind_of(machine, name),
             up=state is not None and state.isup,
-            addresses=tuple(dict.fromkeys(addresses)),
+            addresses=tuple(dict.fromkeys(filter(is_address, spelt))),
             master=master.readlink().name if master.is_symlink() else "",
             mtu=state.mtu if state else 0,
             speed=state.speed if state else 0,

@@ -82,6 +82,7 @@ def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[
         tuple(path for path, kind in files if kind == "shell script" and _has_carriage_returns(path)),
         tuple(dict.fromkeys(reader.unread)),
         ray_starts=tuple(tuple(_word(word) for word in words) for words in reader.ray_starts),
+        stops_ray=reader.stops_ray,
         submitted=program is not None and program.submitted,
     )
 

@@ -83,7 +83,8 @@ class Unwrapped:
     """The innermost program, and what the wrappers on the way to it gave to its environment.
 
     `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` takes away, `runtime_env` the options
-    of `ray job submit` for it, `starts_ray` the words behind `ray start`.
+    of `ray job submit` for it, `starts_ray` the words behind `ray start`;
+    `stops_ray`: it is `ray stop`.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -93,6 +94,7 @@ class Unwrapped:
     runtime_env_json: tuple[Argument, ...] = ()
     submits: bool = False
     starts_ray: tuple[Argument, ...] = ()
+    stops_ray: bool = False
 
 
 def unwrap(argv: Sequence[Argument]) -> Unwrapped:
@@ -103,6 +105,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
     texts: list[Argument] = []
     submits = False
     starts_ray: tuple[Argument, ...] = ()
+    stops_ray = False
     rest = list(argv)
     program: PythonProgram | ShellProgram | None = None
     while rest:
@@ -116,6 +119,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             words = [word.text for word in rest]
             if words[1:2] == ["start"]:
                 starts_ray = tuple(rest[2:])
+            stops_ray = words[1:2] == ["stop"]
             if words[1:3] != ["job", "submit"]:
                 break
             submits = True
@@ -145,7 +149,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
         else:
             break
     return Unwrapped(
-        program, tuple(assigned), tuple(dropped), tuple(files), tuple(texts), submits, starts_ray
+        program, tuple(assigned), tuple(dropped), tuple(files), tuple(texts), submits, starts_ray, stops_ray
     )
 
 

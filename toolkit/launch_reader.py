@@ -68,6 +68,7 @@ class Reader:
     unread: list[str] = field(default_factory=list)
     lost: list[Argument] = field(default_factory=list)
     ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
+    stops_ray: bool = False
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script that is called with these arguments."""
@@ -117,6 +118,7 @@ class Reader:
             # The workers inherit from the raylet, which inherits from this command.
             self.from_raylet += given
             self.ray_starts.append(unwrapped.starts_ray)
+        self.stops_ray = self.stops_ray or (unwrapped.stops_ray and not self.ray_starts)
         program = unwrapped.program
         if isinstance(program, PythonProgram):
             reaching = (*reaching, *self.from_overrides(program, call.conditional))
