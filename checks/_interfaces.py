@@ -95,6 +95,25 @@ def gloo_names(value: str) -> list[str]:
     return [name for name in value.split(",") if name] if len(value) > 1 else []
 
 
+def gloo_wrong(value: str, network: Network) -> str:
+    """Why gloo cannot use these names; "" when it can."""
+    for name in gloo_names(value):
+        there = network.interface(name)
+        if name[0] in "^=" and there is None:
+            return f"gloo knows no '{name[0]}', and looks for an interface that is called {name}"
+        if there is None:
+            return (
+                f"{name!r} is no interface of this machine"
+                if name != name.strip()
+                else f"{name} is no interface of this machine"
+            )
+        if not there.up:
+            return f"{name} is down"
+        if not there.addresses:
+            return f"{name} has no address"
+    return ""
+
+
 def gloo_chooses(network: Network) -> str:
     """The address on which gloo listens when no variable names an interface: the first of this machine's name that is its own.
 

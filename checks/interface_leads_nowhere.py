@@ -9,6 +9,7 @@ from verl_doctor.checks._interfaces import (
     NCCL,
     bad_ones,
     gloo_names,
+    gloo_wrong,
     leads_nowhere,
     nccl_takes,
     one_machine,
@@ -48,6 +49,7 @@ _HERE = machine(LO, ETH0, DOCKER0, BRIDGE)
         Example("the interface towards the head", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="eth0"))),
         Example("one node may use loopback", (_HERE, ONE, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"))),
         Example("InfiniBand carries the data", (_HERE, TWO, ACTIVE, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
+        Example("what gloo cannot use is another rule's", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="^eth0,lo"))),
         Example("gloo on loopback", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo")), "lo is the loopback interface"),
         Example("NCCL on docker's bridge", (_HERE, TWO, ACTIVE, *script("NCCL_SOCKET_IFNAME", "docker0")), "docker0 is a bridge interface"),
         Example("a bridge is left in", (_HERE, TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="^lo,docker")), "br-3f2a is a bridge interface"),
@@ -77,16 +79,12 @@ def interface_leads_nowhere(
     for variable in (GLOO, NCCL):
         for place in worker_places(variable, variables, launch, environment):
             value = place.value or ""
-            if len(value) < 2:
+            if len(value) < 2 or (variable == GLOO and gloo_wrong(value, network)):
                 continue
             if variable == GLOO:
-                named = [
-                    there for name in gloo_names(value) if (there := network.interface(name)) and there.up
-                ]
+                named = filter(None, map(network.interface, gloo_names(value)))
                 bad = [
-                    (each, why)
-                    for each in named
-                    if each.addresses and (why := leads_nowhere(each, each.addresses[0], nodes))
+                    (each, why) for each in named if (why := leads_nowhere(each, each.addresses[0], nodes))
                 ]
             else:
                 bad = bad_ones(nccl_takes(network.interfaces, selection(value)), nodes, rdma)

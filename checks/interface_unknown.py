@@ -8,7 +8,7 @@ from verl_doctor.checks._interfaces import (
     GLOO,
     NCCL,
     TENSORPIPE,
-    gloo_names,
+    gloo_wrong,
     has_gpus,
     nccl_takes,
     selection,
@@ -82,7 +82,7 @@ def interface_unknown(
     each node before Ray is started, and not in a script or `runtime_env` that all of them get.
     """
     name = usable(network, nodes)
-    for variable, judge in ((GLOO, _gloo), (TENSORPIPE, _gloo), (NCCL, _nccl)):
+    for variable, judge in ((GLOO, gloo_wrong), (TENSORPIPE, gloo_wrong), (NCCL, _nccl)):
         for place in worker_places(variable, variables, launch, environment):
             wrong = judge(place.value or "", network)
             if not wrong:
@@ -103,25 +103,6 @@ def interface_unknown(
                 severity="info" if elsewhere else "warning" if variable == TENSORPIPE else None,
                 fix=None if elsewhere else "interface-name",
             )
-
-
-def _gloo(value: str, network: Network) -> str:
-    """What is wrong with the names for gloo; "" when they can be used."""
-    for name in gloo_names(value):
-        there = network.interface(name)
-        if name[0] in "^=" and there is None:
-            return f"gloo knows no '{name[0]}', and looks for an interface that is called {name}"
-        if there is None:
-            return (
-                f"{name!r} is no interface of this machine"
-                if name != name.strip()
-                else f"{name} is no interface of this machine"
-            )
-        if not there.up:
-            return f"{name} is down"
-        if not there.addresses:
-            return f"{name} has no address"
-    return ""
 
 
 def _nccl(value: str, network: Network) -> str:
