@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, get_args
 
 from verl_doctor.toolkit import apply, job_environment
 from verl_doctor.toolkit.change import Change, Fix, NewFile, NewLink, ReplaceFile
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.job_environment import JobEnvironment
+from verl_doctor.toolkit.judge import beyond
 from verl_doctor.toolkit.plan import Plan, fixable, plan_of, plans
 from verl_doctor.toolkit.result import Repair, Report, with_repairs
-from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.rule import Cost, Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import journal_home
 
 NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it into a file to source and one for Ray"
+_DEAR = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
 
@@ -34,12 +37,15 @@ class _Work:
     job: JobEnvironment | None
     seen: tuple[Collection, Report] | None = None
 
-    def looked(self) -> tuple[_Work, Collection, Report]:
-        """See everything, as a job would that has the variables set so far: anew when something was changed."""
+    def looked(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:
+        """See everything, as a job would that has the variables set so far: anew when something was changed.
+
+        Facts that are `known` are not observed again.
+        """
         if self.seen is not None:
             return self, *self.seen
         session = self.session if self.job is None else self.session.started_anew(self.job.as_started)
-        collection = session.look()
+        collection = session.look(known)
         seen = collection, session.check(collection)
         return replace(self, seen=seen), *seen
 
@@ -86,6 +92,8 @@ def carry_out(
 ) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
+    What is tried on a GPU is tried again for the repair of its own rule, and at the end.
+
     A fix after which something fails that did not fail before is taken back, unless a safe fix is known for that too:
     one break hides the next. What comes to light so is repaired in turn. With `job`, variables are written to its files,
     and every look sees them as a job does that is started after they were sourced.
@@ -104,6 +112,8 @@ def carry_out(
             attempted, report, work = _attempt_all(work, fix, code)
             repairs += attempted
     repairs += _settle(work)
+    if repairs and session.selection.costs & _DEAR:
+        work = replace(work, seen=None)
     work, collection, report = work.looked()
     files = work.job.settled().as_planned(collection, applied=True) if work.job else None
     return with_repairs(report, repairs, applied=True, environment=files)
@@ -151,7 +161,7 @@ def _attempt(
         done = apply.apply(changes, home, fix=plan.fix.id, code=plan.code)
     except apply.Refused as error:
         return plan.ended("refused", str(error)), work
-    after, collection, report = replace(work, job=job, seen=None).looked()
+    after, collection, report = replace(work, job=job, seen=None).looked(_dear(work.session, plan, seen))
     name = f"{home}/{done.id}" if done else None
     if worse := _worse(before, report, _helpless(work.session, collection, report) - helpless):
         return _take_back(plan, home, done.id if done else None, worse), _without(work, plan)
@@ -159,6 +169,14 @@ def _attempt(
     if why and plan.variables:
         return _take_out(plan, home, done.id if done else None, why), _without(work, plan)
     return plan.ended("still failing" if why else "repaired", why, name), after
+
+
+def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
+    """What is observed for rules that need a GPU, and not for the rule of this plan: it is observed anew at the end."""
+    checks, collectors = session.registry.checks, session.registry.collectors
+    own = beyond([check for check in checks if check.code == plan.code], collectors, frozenset())
+    dear = beyond(checks, collectors, frozenset(get_args(Cost)) - _DEAR)
+    return {fact: seen.get(fact) for fact in dear - own if seen.has(fact)}
 
 
 def _with_variables(

@@ -42,6 +42,14 @@ class Shell:
     ray: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What took long to find out."""
+
+    colour: str
+
+
+PROOFS: list[str] = []
 RAY: dict[str, str] = {}
 LOOKS: list[Mapping[str, str]] = []
 
@@ -92,6 +100,20 @@ def dark(shell: Shell) -> Iterator[Finding]:
         yield Finding("black", Evidence("black"))
 
 
+@collector()
+def proof(machine: Machine) -> Proof | Unknown:
+    """Try it for a minute."""
+    PROOFS.append(machine.environ.get("COLOUR", "red"))
+    return Proof(PROOFS[-1])
+
+
+@check("ENV905", cost="gpu")
+def proven_red(proof: Proof) -> Iterator[Finding]:
+    """It was seen to be red."""
+    if proof.colour == "red":
+        yield Finding("red", Evidence("red"), fix="paint-proven")
+
+
 @check("ENV904")
 def other_ray(shell: Shell) -> Iterator[Finding]:
     """Ray has another colour."""
@@ -123,6 +145,7 @@ class Job:
     select: tuple[str, ...] = ()
     unsafe: bool = False
     libraries: tuple[tuple[str, Path], ...] = ()
+    costs: frozenset[str] = frozenset({"instant"})
 
     @property
     def env(self) -> Path:
@@ -137,11 +160,11 @@ class Job:
         return yaml.safe_load((self.env / RAY_FILE).read_text())["env_vars"]
 
     def session(self, environ: Mapping[str, str]) -> Session:
-        collectors = (shell, no_interpreter, no_verl, no_vllm)
+        collectors = (shell, proof, no_interpreter, no_verl, no_vllm)
         registry = Registry(self.checks, self.fixes, collectors, (), PluginProblems(()))
         target = Target(self.folder / "venv/bin/python", "--python", libraries=self.libraries)
         machine = Machine(environ=environ, cwd=self.folder)
-        return Session(machine, target, Config(), registry, Selection(select=self.select))
+        return Session(machine, target, Config(), registry, Selection(select=self.select, costs=self.costs))
 
     def run(self, environ: Mapping[str, str], *, applied: bool = True, into: str | None = "env") -> Report:
         session = self.session(environ)
@@ -287,6 +310,21 @@ def test_links_and_variables_are_one_transaction(job: Job) -> None:
     assert [change.kind for change in entry.changes] == ["new_link", "new_file", "new_file"]
     apply.undo(Path(home), number)
     assert tree(job.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "tried"), [("ENV905", ["red", "blue", "blue"]), ("ENV901", ["red", "blue"])]
+)
+def test_what_needs_a_gpu_is_tried_for_its_own_repair_and_at_the_end(
+    job: Job, code: str, tried: list[str]
+) -> None:
+    PROOFS.clear()
+    fixes = (fixing("paint-proven" if code == "ENV905" else "paint", code, BLUE), SHRINK)
+    checks = (proven_red, size, *([colour] if code == "ENV901" else []))
+    report = replace(job, fixes=fixes, checks=checks, costs=frozenset({"instant", "gpu"})).run({"SIZE": "1"})
+    assert {outcome for _, outcome in outcomes(report)} == {"repaired"}
+    assert tried == PROOFS
+    assert report.verdict == "ok"
 
 
 def test_a_repair_costs_one_look(job: Job) -> None:
