@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import ray_head
-from conftest import _CACHE, cannot_run
+from conftest import CACHE, cannot_run
 from running import doctor
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def python() -> Path:
     try:
-        return ray_head.environment(_CACHE) / "bin" / "python"
+        return ray_head.environment(CACHE) / "bin" / "python"
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         cannot_run(f"an environment with Ray could not be made: {error}")
         raise
