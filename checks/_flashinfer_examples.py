@@ -24,7 +24,6 @@ TOOLKIT = partial(
     nvcc="/usr/local/cuda/bin/nvcc",
     release="13.0",
     targets=("8.0", "9.0", "10.0"),
-    runtime=True,
     on_path="/usr/local/cuda/bin/nvcc",
     ninja="/env/bin/ninja",
     compiler="/usr/bin/gcc",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from verl_doctor.checks._flashinfer import cuda_of_torch, must_compile_sampler, wheel
 from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, TOOLKIT
 from verl_doctor.toolkit.fact_configuration import Configuration
-from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
+from verl_doctor.toolkit.fact_cuda_toolkit import LIBRARIES, CudaToolkit
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE, VllmSampler
@@ -32,7 +32,7 @@ from verl_doctor.toolkit.text import listed
         Example("nvcc does not know the GPU", (H200(), SAMPLER(), PACKAGES, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
         Example("the CUDA of another torch", (H200(), SAMPLER(), PACKAGES, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
         Example("a toolkit for nvcc alone", (H200(), SAMPLER(), PACKAGES, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
-        Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="/usr/local", runtime=False)), "holds no libcudart.so"),
+        Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
     ],
 )  # fmt: skip
 def flashinfer_cannot_compile(
@@ -100,11 +100,14 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         # What is linked with one CUDA's library may find it beside that of the other.
         differs = f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}"
         yield _Problem(differs, toolkit.nvcc, f"nvcc of CUDA {cuda}", certain=False)
-    if not toolkit.runtime:
-        wanted = f"CUDA_HOME={toolkit.candidate}" if toolkit.candidate else "a whole toolkit"
-        absent = f"{toolkit.home} holds no libcudart.so to link with"
+    if toolkit.unlinkable:
+        wanted = (
+            f"CUDA_HOME={toolkit.candidate}"
+            if toolkit.candidate
+            else "its stubs and its runtime for developers"
+        )
+        absent = f"the linker finds no {listed(toolkit.unlinkable, len(LIBRARIES))} with {toolkit.home}"
         yield _Problem(absent, f"told by {toolkit.told_by or 'nothing'}", wanted)
-
     if toolkit.lacks:
         lacks = f"{toolkit.home}/include has no {listed(toolkit.lacks, 3)}"
         yield _Problem(

@@ -20,13 +20,14 @@ from verl_doctor.toolkit.machine import Machine
 
 VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 DEFAULT = "/usr/local/cuda"
+LIBRARIES = ("libcudart.so", "libcuda.so")
 _LIMIT = 3.0  # seconds for a compiler to say its version; it takes milliseconds
 _RELEASE = re.compile(r"release (\d+\.\d+),")
 _TARGET = re.compile(r"compute_(\d+)")
 # What nvcc's own header refuses: `#if __GNUC__ > 15`.
 _NEWEST_GCC = re.compile(r"^#if __GNUC__ > (\d+)", re.MULTILINE)
 _GCC = re.compile(r"\)\s+(\d+)\.\d+")
-_RUNTIMES = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+_IN_TOOLKIT = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 # Where the linker looks by itself; Debian's own package of the toolkit is spread over /usr.
 _LINKER = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 
@@ -39,7 +40,7 @@ class CudaToolkit:
     """`home` is the folder that is taken, "" when there is none, and `told_by` what names it: a variable, PATH, or nothing.
 
     `nvcc` is its compiler, "" when it has none; `release` ("13.0") and `targets` (compute capabilities: "9.0") are what that says.
-    `runtime` says that the library which a kernel is linked with is in it, or where the linker looks anyway. `on_path` is the first nvcc on PATH, "" without one.
+    `unlinkable` are the libraries of those that a kernel is linked with (`LIBRARIES`) that the linker would not find. `on_path` is the first nvcc on PATH, "" without one.
     `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it, `cxx` the one that links. They are "" when
     they are not there. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
     `lacks` are headers that FlashInfer's sampler includes and that are nowhere to be found.
@@ -50,7 +51,7 @@ class CudaToolkit:
     nvcc: str = ""
     release: str = ""
     targets: tuple[str, ...] = ()
-    runtime: bool = False
+    unlinkable: tuple[str, ...] = ()
     on_path: str = ""
     candidate: str = ""
     ninja: str = ""
@@ -95,7 +96,7 @@ def cuda_toolkit(
         nvcc=nvcc,
         release=release[1] if release else "",
         targets=tuple(map(_dotted, _TARGET.findall(_said(machine, nvcc, "--list-gpu-arch")))),
-        runtime=_has_runtime(machine, home, variables.get("LIBRARY_PATH")),
+        unlinkable=_unlinkable(machine, home, variables.get("LIBRARY_PATH")),
         on_path=on_path,
         candidate=_candidate(machine, home, on_path),
         ninja=_found(machine, "ninja", path),
@@ -111,9 +112,12 @@ def cuda_toolkit(
     )
 
 
-def _has_runtime(machine: Machine, home: str, library_path: str) -> bool:
-    folders = (*(f"{home}/{name}" for name in _RUNTIMES), *_LINKER, *library_path.split(os.pathsep))
-    return any(machine.at(f"{folder}/libcudart.so").exists() for folder in folders if folder)
+def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ...]:
+    """The libraries in no folder that the linker is given: `-L` of the toolkit and its stubs, LIBRARY_PATH, its own."""
+    own = [f"{home}/{name}" for name in _IN_TOOLKIT]
+    folders = [*own, *(f"{folder}/stubs" for folder in own), *_LINKER, *library_path.split(os.pathsep)]
+    places = [machine.at(folder) for folder in folders if folder]
+    return tuple(name for name in LIBRARIES if not any((place / name).exists() for place in places))
 
 
 def _lacking(

@@ -38,9 +38,7 @@ RUNTIME_IMAGE = {
     **HEALTHY_NODE,
     FlashInfer: H200(),
     VllmSampler: SAMPLER(flashinfer=False),
-    CudaToolkit: TOOLKIT(
-        home="", told_by="", nvcc="", release="", targets=(), runtime=False, on_path="", ninja=""
-    ),
+    CudaToolkit: TOOLKIT(home="", told_by="", nvcc="", release="", targets=(), on_path="", ninja=""),
 }
 NO_GPUS = dict.fromkeys((FlashInfer, VllmSampler, FlashInferAttention, CudaToolkit, Caches), NO_GPU)
 

@@ -39,7 +39,11 @@ def program(root: Path, path: str) -> None:
 
 def toolkit(root: Path, home: str = "/usr/local/cuda") -> None:
     program(root, f"{home}/bin/nvcc")
-    for name, text in {"include/crt/host_config.h": HEADER, "lib64/libcudart.so": ""}.items():
+    for name, text in {
+        "include/crt/host_config.h": HEADER,
+        "lib64/libcudart.so": "",
+        "lib64/stubs/libcuda.so": "",
+    }.items():
         file = root / home.lstrip("/") / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -71,7 +75,7 @@ def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
     found = look(root)
     assert (found.home, found.told_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
     assert found.targets == ("7.5", "9.0", "12.0")
-    assert (found.runtime, found.ninja, found.compiler) == (True, "/usr/bin/ninja", "/usr/bin/gcc")
+    assert (found.unlinkable, found.ninja, found.compiler) == ((), "/usr/bin/ninja", "/usr/bin/gcc")
     assert (found.gcc, found.newest_gcc, found.cxx) == (13, 15, "/usr/bin/c++")
 
 
@@ -92,23 +96,23 @@ def test_a_link_on_path_leads_to_half_a_toolkit(root: Path) -> None:
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/nvcc").symlink_to(root / "usr/local/cuda/bin/nvcc")
     found = look(root, PATH="/usr/local/bin:/usr/bin")
-    assert (found.home, found.runtime) == ("/usr/local", False)
+    assert (found.home, found.unlinkable) == ("/usr/local", ("libcudart.so", "libcuda.so"))
     assert found.candidate == "/usr/local/cuda"
 
 
 @pytest.mark.parametrize("folder", ["/usr/lib/x86_64-linux-gnu", "/else/lib"])
-def test_the_linker_may_find_the_library_elsewhere(root: Path, folder: str) -> None:
+def test_the_linker_may_find_the_libraries_elsewhere(root: Path, folder: str) -> None:
     program(root, "/usr/bin/nvcc")
-    assert not look(root, PATH="/usr/bin").runtime
+    assert look(root, PATH="/usr/bin").unlinkable == ("libcudart.so", "libcuda.so")
     program(root, f"{folder}/libcudart.so")
-    assert look(root, PATH="/usr/bin", LIBRARY_PATH="/else/lib").runtime
+    assert look(root, PATH="/usr/bin", LIBRARY_PATH="/else/lib").unlinkable == ("libcuda.so",)
 
 
 def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -> None:
     assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").told_by) == ("/usr/local/cuda", "")
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert look(empty) == CudaToolkit("", "")
+    assert look(empty) == CudaToolkit("", "", unlinkable=("libcudart.so", "libcuda.so"))
 
 
 @pytest.mark.parametrize(
