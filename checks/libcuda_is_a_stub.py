@@ -52,5 +52,5 @@ def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator
         remedy=f"{way_out(loaded)}; for the linker use LIBRARY_PATH",
         stops=(EVERY_JOB,),
         phase="start",
-        fix="driver-before-stub" if own else None,
+        fix="driver-before-stub" if own or set_at(loaded, job) else None,
     )

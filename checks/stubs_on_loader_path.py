@@ -57,4 +57,5 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
             location=Location(stub.path, stub.line) if stub.path else None,
             remedy="take it out of LD_LIBRARY_PATH; for the linker put it into LIBRARY_PATH",
             severity="error" if stub.loadable else None,
+            fix="stubs-off-loader-path" if stub.path and not stub.path.endswith(".py") else None,
         )

@@ -24,11 +24,15 @@ _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|e
 
 @dataclass(frozen=True)
 class LineEdit:
-    """In this line (from 1) write `new` for `old`, which stands there once; or comment the line out when `new` is None."""
+    """In this line (from 1) write `new` for `old`, which stands there once; or comment the line out when `new` is None.
+
+    `extends` says that the line names it again, to go on with its old value.
+    """
 
     line: int
     old: str
     new: str | None = None
+    extends: bool = False
 
 
 def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], comment: str) -> bytes:
@@ -44,7 +48,8 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
     after: list[str] = []
     written = 0
     for edit in todo:
-        if not 0 < edit.line <= len(lines) or len(_where(edit.old, lines[edit.line - 1])) != 1:
+        named = len(_where(edit.old, lines[edit.line - 1])) if 0 < edit.line <= len(lines) else 0
+        if named != 1 and not (named and edit.extends):
             raise CannotEdit(f"{path}:{edit.line}: this line does not name {edit.old} once")
         first = _first_line(lines, edit.line)
         if first < written:

@@ -10,8 +10,11 @@ import platformdirs
 from verl_doctor.checks._libcuda import COMPAT, FOLDER, OWN, STUB, build, machine
 from verl_doctor.patches.driver_before_stub import driver_before_stub
 from verl_doctor.patches.libcuda_link import libcuda_link
-from verl_doctor.toolkit.change import NewLink, Refusal, SetVariable
+from verl_doctor.toolkit.change import Change, NewLink, Refusal, SetVariable
 from verl_doctor.toolkit.fact_libcuda import Library
+from verl_doctor.toolkit.fact_sources import SourceFiles
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Evidence, Finding
 
 FINDING = Finding("Triton cannot link -lcuda", Evidence("no libcuda.so"))
@@ -23,6 +26,13 @@ IN_SYSTEM = Library(
 
 def made(name: str) -> Path:
     return platformdirs.user_data_path("verl-doctor") / "libcuda" / name
+
+
+def first(*libraries: Library) -> list[Change] | Refusal:
+    """The plan that puts the driver's library first in the environment."""
+    return driver_before_stub.plan(
+        FINDING, machine(*libraries), Absent(""), SourceFiles(), Marker("verl-doctor")
+    )
 
 
 def test_a_folder_with_both_names_is_named_to_triton_and_the_linker() -> None:
@@ -61,11 +71,11 @@ def test_a_triton_that_goes_by_ldconfig_alone_is_refused() -> None:
 
 def test_without_the_driver_nothing_is_made() -> None:
     assert isinstance(libcuda_link.plan(FINDING, machine(STUB), build()), Refusal)
-    assert isinstance(driver_before_stub.plan(FINDING, machine(STUB)), Refusal)
+    assert isinstance(first(STUB), Refusal)
 
 
 def test_the_drivers_folder_comes_first() -> None:
-    plan = driver_before_stub.plan(FINDING, machine(STUB, OWN))
+    plan = first(STUB, OWN)
     assert isinstance(plan, list)
     (variable,) = plan
     assert isinstance(variable, SetVariable)
@@ -74,7 +84,7 @@ def test_the_drivers_folder_comes_first() -> None:
 
 def test_a_folder_of_the_systems_is_not_put_first() -> None:
     """It would bring the system's libstdc++ before the environment's."""
-    plan = driver_before_stub.plan(FINDING, machine(STUB, elsewhere=(IN_SYSTEM,)))
+    plan = first(STUB, IN_SYSTEM)
     assert isinstance(plan, list)
     folder = made("usr-lib-x86_64-linux-gnu")
     assert NewLink(folder / "libcuda.so.1", Path(f"{SYSTEM}/libcuda.so.1")) in plan
@@ -83,7 +93,7 @@ def test_a_folder_of_the_systems_is_not_put_first() -> None:
 
 def test_no_stubs_folder_is_ever_given_to_the_loader() -> None:
     for libraries in ((STUB, OWN), (STUB, replace(OWN, version="")), (STUB, COMPAT, OWN)):
-        plan = driver_before_stub.plan(FINDING, machine(*libraries))
+        plan = first(*libraries)
         assert isinstance(plan, list)
         assert not [
             change for change in plan if isinstance(change, SetVariable) and "stubs" in str(change.value)
