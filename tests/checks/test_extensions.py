@@ -159,3 +159,11 @@ def test_every_package_that_needs_more_than_the_driver_has_is_named() -> None:
         ).findings
         == ()
     )
+
+
+def test_what_only_another_engine_needs_is_a_warning() -> None:
+    sglang = Distribution("sglang", "0.5.5", "/env/sglang.dist-info", requires=("sgl-kernel==0.3.16",))
+    vllm = Distribution("vllm", "0.11.0", "/env/vllm.dist-info")
+    broken = lacking(GONE, package="sgl-kernel")
+    assert one(broken, TORCH, extension_of_another_torch, Packages((sglang,))).severity == "error"
+    assert one(broken, TORCH, extension_of_another_torch, Packages((sglang, vllm))).severity == "warning"
