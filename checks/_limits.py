@@ -10,6 +10,7 @@ and, in its worker, 46. What CUDA and NCCL add is an estimate.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -23,6 +24,7 @@ from verl_doctor.toolkit.rule import Severity
 
 WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 GPUS = "trainer.n_gpus_per_node"
+REGISTER = "RAY_worker_register_timeout_seconds"
 NUM_CPUS = ("ray_kwargs.ray_init.num_cpus", "ray_init.num_cpus")
 _QUEUE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 _SLURM = "SLURM_CPUS_ON_NODE"
@@ -125,6 +127,11 @@ def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: 
     driver = usual + min(cores, 64)
     worker = min(_LEAN_WORKER, usual) if lean else usual
     return (0 if running else ray) + driver + workers * worker + gpus * _THREADS_A_GPU
+
+
+def register_timeout(needed: float) -> int:
+    """Seconds for workers that may need so many: four times as many, in whole minutes."""
+    return 60 * math.ceil(4 * needed / 60)
 
 
 def files_needed(workers: int) -> int:
