@@ -6,18 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import (
-    GPUS,
-    HERE,
-    NUM_CPUS,
-    an_h200_node,
-    gpus,
-    healthy,
-    num_cpus_key,
-    number_of,
-    tickets_for,
-    told_cpus,
-)
+from verl_doctor.checks._job_here import HERE
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks._ray_cpus import GPUS, NUM_CPUS, num_cpus_key, number_of, tickets_for, told_cpus
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import HostLimits

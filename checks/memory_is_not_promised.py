@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._limits import HERE, hint
+from verl_doctor.checks._job_here import HERE, hint
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check

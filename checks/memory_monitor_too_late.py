@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._limits import HERE, an_h200_node, healthy, hint
+from verl_doctor.checks._job_here import HERE, hint
+from verl_doctor.checks._limits_examples import an_h200_node, healthy
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import Group, HostLimits

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import GPUS, WORKERS, an_h200_node, gpus, healthy, number_of
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks._ray_cpus import GPUS, number_of
+from verl_doctor.checks._ray_needs import WORKERS
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
 from verl_doctor.toolkit.fact_memory import HostMemory

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import (
-    HERE,
-    actors,
-    an_h200_node,
-    files_needed,
-    gpus,
-    gpus_used,
-    healthy,
-    told_cpus,
-)
+from verl_doctor.checks._job_here import HERE, gpus_used
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks._ray_cpus import told_cpus
+from verl_doctor.checks._ray_needs import actors, files_needed
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit

@@ -6,19 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import (
-    HERE,
-    NUM_CPUS,
-    Bound,
-    an_h200_node,
-    cpus_of,
-    cpus_to_tell,
-    gpus,
-    healthy,
-    hint,
-    num_cpus_key,
-    told_cpus,
-)
+from verl_doctor.checks._job_here import HERE, hint
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks._ray_cpus import NUM_CPUS, Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_here import JobHere

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks._limits import an_h200_node, healthy
+from verl_doctor.checks._limits_examples import an_h200_node, healthy
 from verl_doctor.toolkit.fact_limits import Group, HostLimits, Limit, Limits
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import in_bytes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import HERE, gpus, gpus_used
+from verl_doctor.checks._job_here import HERE, gpus_used
+from verl_doctor.checks._limits_examples import gpus
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import named, roomy
-from verl_doctor.checks._limits import an_h200_node
+from verl_doctor.checks._limits_examples import an_h200_node
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_folders import Folder, Folders
 from verl_doctor.toolkit.fact_limits import HostLimits

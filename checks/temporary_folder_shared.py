@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._folders import named, roomy
-from verl_doctor.checks._limits import HERE, hint
+from verl_doctor.checks._job_here import HERE, hint
 from verl_doctor.toolkit.fact_folders import Folder, Folders
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._effective import decided_at, own, row
-from verl_doctor.checks._limits import HERE, an_h200_node, gpus, healthy, hint
+from verl_doctor.checks._job_here import HERE, hint
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._threads import too_large
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment

@@ -6,21 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import (
-    HERE,
-    Bound,
-    actors,
-    an_h200_node,
-    at_most_warning,
-    cpus_of,
-    cpus_to_tell,
-    gpus,
-    gpus_used,
-    healthy,
-    num_cpus_key,
-    threads_needed,
-    told_cpus,
-)
+from verl_doctor.checks._job_here import HERE, at_most_warning, gpus_used
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks._ray_cpus import Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
+from verl_doctor.checks._ray_needs import actors, threads_needed
 from verl_doctor.checks._threads import LEAN
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables

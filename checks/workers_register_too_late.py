@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import asked
-from verl_doctor.checks._limits import (
-    HERE,
-    REGISTER,
-    actors,
-    an_h200_node,
-    cpus_of,
-    gpus,
-    gpus_used,
-    healthy,
-    register_timeout,
-    told_cpus,
-)
+from verl_doctor.checks._job_here import HERE, gpus_used
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks._ray_cpus import cpus_of, told_cpus
+from verl_doctor.checks._ray_needs import REGISTER, actors, register_timeout
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_here import JobHere

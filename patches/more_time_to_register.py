@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from verl_doctor.checks._limits import REGISTER
+from verl_doctor.checks._ray_needs import REGISTER
 from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.rule import Finding

@@ -12,7 +12,7 @@ import pytest
 from recorded import recorded
 
 from verl_doctor.checks._folders import roomy
-from verl_doctor.checks._limits import PERHAPS_HERE
+from verl_doctor.checks._job_here import PERHAPS_HERE
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_configuration import Configuration

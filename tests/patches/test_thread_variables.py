@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verl_doctor.checks._configuration import SCRIPT, asked
 from verl_doctor.checks._effective import own, row
-from verl_doctor.checks._limits import an_h200_node, gpus, healthy
+from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.patches.fewer_threads import fewer_threads
 from verl_doctor.patches.thread_variables import thread_variables
 from verl_doctor.toolkit.change import Change, Refusal, SetVariable

@@ -1,0 +1,28 @@
+"""How much a limit matters here: it stops a job where one runs, and is a hint where that is not certain."""
+
+from __future__ import annotations
+
+from verl_doctor.checks._ray_cpus import GPUS, number_of
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_job_here import JobHere
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Severity
+
+HERE = JobHere("a GPU is here")
+PERHAPS_HERE = JobHere("run.sh would start it here", certain=False)
+
+
+def hint(here: JobHere) -> Severity | None:
+    """The severity of what matters only if the job runs here, and that is not certain; None where it is."""
+    return None if here.certain else "info"
+
+
+def at_most_warning(here: JobHere) -> Severity | None:
+    """The severity of what stops Ray on this machine whether or not GPUs are used here; None where a job runs for certain."""
+    return None if here.certain else "warning"
+
+
+def gpus_used(here: JobHere, resources: Resources, configuration: Configuration | Unknown) -> int:
+    """The GPUs of this machine that the job uses: none where it is not certain that it runs here, as on a head node."""
+    return (number_of(configuration, GPUS) or len(resources.gpus or ())) if here.certain else 0
