@@ -21,7 +21,7 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
 @check(
     "CFG111",
     severity="warning",
-    requires={"CUDA152"},
+    requires={"CUDA152", "CUDA155"},
     examples=[
         Example("as many as there are", (*asked(), _machine(8))),
         Example("no driver here: a login node", (*asked(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),

@@ -22,5 +22,5 @@ def nccl_workaround(_: Finding, collective: Collective) -> list[Change] | Refusa
     """
     if not collective.remedy:
         return Refusal("NCCL worked with none of the variables that were tried")
-    until = f"the driver or NCCL {collective.nccl} is repaired: NET130 passes without it"
+    until = f"the driver or NCCL {collective.nccl} is repaired: NET132 says that NCCL works without it"
     return [SetVariable(name, value, _WHY[name], until, node_only=True) for name, value in collective.remedy]

@@ -73,7 +73,9 @@ def resources(
 
 
 def _gpus(devices: Sequence[Device], left: Sequence[int] | None) -> Iterator[Gpu]:
+    """Those that answer. Of a divided GPU a process sees one part."""
     for device in devices:
-        if left is None or device.index in left:
-            memory = device.memory.total if device.memory else 0
-            yield Gpu(device.name, memory, device.capability)
+        if not device.trouble and (left is None or device.index in left):
+            whole = device.memory.total if device.memory else 0
+            part = device.mig_devices[0] if device.mig_devices else None
+            yield Gpu(part.name if part else device.name, part.memory if part else whole, device.capability)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory, MigDevice
 from verl_doctor.toolkit.fact_limits import ControlGroups, Group, HostLimits, Limits
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_resources import Gpu, Resources, resources
@@ -27,6 +27,14 @@ def test_gpus_that_a_job_would_see() -> None:
     assert seen(TWO, 0, 1).gpus == (Gpu("NVIDIA A10", 23028, "8.6"), Gpu("NVIDIA H100", 0))
     assert [gpu.name for gpu in seen(TWO, 1).gpus or ()] == ["NVIDIA H100"]
     assert seen(TWO).gpus == ()
+
+
+def test_a_lost_gpu_is_none_and_of_a_divided_one_a_part_is_seen() -> None:
+    part = MigDevice("NVIDIA H100 MIG 3g.40gb", "MIG-0123abcd", 40_000)
+    found = Gpus(
+        (Device(0, trouble="GPU is lost"), Device(1, "NVIDIA H100", mig=True, mig_devices=(part, part)))
+    )
+    assert seen(found, 0, 1).gpus == (Gpu("NVIDIA H100 MIG 3g.40gb", 40_000),)
 
 
 def test_without_an_answer_nothing_is_known() -> None:
