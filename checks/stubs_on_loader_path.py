@@ -11,6 +11,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _FOLDER = "/usr/local/cuda/lib64/stubs"
 _NO_GPU = (LibCuda, Unknown("no GPU"))
+_BEHIND = LibCuda(candidates=(Library("/drv/libcuda.so.1"), Library(f"{_FOLDER}/libcuda.so.1", stub=True)))
 _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
 
 
@@ -21,6 +22,7 @@ _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
         Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
         Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
         Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "in place of the driver"),
+        Example("the driver's stands before it", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
         Example("CUDA102 says that it is loaded", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
     ],
 )  # fmt: skip
@@ -43,19 +45,24 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
     for stub in library_path.stubs:
         if loaded is not None and loaded.stub and loaded.folder == stub.folder.rstrip("/"):
             continue  # CUDA102 says what comes of it
+        harmful = stub.loadable and (loaded is None or loaded.stub)
         yield Finding(
-            f"LD_LIBRARY_PATH is the loader's path, and {stub.folder} holds stubs for the linker: "
-            + (
-                "its libcuda.so.1 is loaded in place of the driver"
-                if stub.loadable
-                else "it does not help against 'cannot find -lcuda'"
-            ),
+            f"LD_LIBRARY_PATH is the loader's path, and {stub.folder} holds stubs for the linker: {_effect(stub, loaded)}",
             Evidence(
                 found=f"{stub.folder} in LD_LIBRARY_PATH" + ("" if stub.path else " of this shell"),
                 wanted="LIBRARY_PATH for the linker",
             ),
             location=Location(stub.path, stub.line) if stub.path else None,
             remedy="take it out of LD_LIBRARY_PATH; for the linker put it into LIBRARY_PATH",
-            severity="error" if stub.loadable else None,
+            severity="error" if harmful else None,
             fix="stubs-off-loader-path" if stub.path and not stub.path.endswith(".py") else None,
         )
+
+
+def _effect(stub: StubFolder, loaded: Library | None) -> str:
+    """What comes of the folder on the path."""
+    if not stub.loadable:
+        return "it does not help against 'cannot find -lcuda'"
+    if loaded is None or loaded.stub:
+        return "its libcuda.so.1 is loaded in place of the driver"
+    return f"only {loaded.folder} before it keeps its libcuda.so.1 from being loaded"
