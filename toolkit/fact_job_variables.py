@@ -1,10 +1,11 @@
-"""The variables that the process which a job starts with will have: those of this shell, under what the launch files set."""
+"""The variables that the workers of the job will have, as far as that is certain, and else those that it starts with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -28,20 +29,32 @@ class JobVariables:
 
 
 @collector()
-def job_variables(variables: Variables, launch: Launch | Unknown) -> JobVariables:
-    """Let the launch files set and take away variables in their order. A setting under a condition counts as made."""
+def job_variables(
+    variables: Variables, launch: Launch | Unknown, environment: EffectiveEnvironment | Unknown
+) -> JobVariables:
+    """Let the launch files change this shell's variables in their order, and take what is certain to reach the workers over both.
+
+    A setting under a condition counts as made.
+    """
     values = dict(variables.values)
     places: dict[str, tuple[str, int]] = {}
     untold = set(variables.withheld)
+
+    def put(name: str, value: str | None, place: tuple[str, int] | None) -> None:
+        """Set a variable, or with a value of None take it away."""
+        values.pop(name, None)
+        places.pop(name, None)
+        untold.discard(name)
+        if value is not None:
+            values[name] = value
+        if place is not None:
+            places[name] = place
+
     for setting in () if isinstance(launch, Unknown) else launch.settings:
-        values.pop(setting.name, None)
-        places.pop(setting.name, None)
-        untold.discard(setting.name)
-        if setting.removed:
-            continue
-        places[setting.name] = (setting.path, setting.line)
-        if setting.value is None:
+        put(setting.name, setting.value, None if setting.removed else (setting.path, setting.line))
+        if setting.value is None and not setting.removed:
             untold.add(setting.name)
-        else:
-            values[setting.name] = setting.value
+    for row in () if isinstance(environment, Unknown) else environment.rows:
+        if not row.worker.untold and row.worker.text != values.get(row.name):
+            put(row.name, row.worker.text, (row.path, row.line) if row.path else None)
     return JobVariables(values, places, tuple(sorted(untold)))
