@@ -9,6 +9,7 @@ from verl_doctor.checks._variable_examples import SCRIPT
 from verl_doctor.checks._variables import Place, places
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_sleep_allocator import CONFIGURATIONS, SleepAllocator
 from verl_doctor.toolkit.fact_variable_readers import Reading, VariableReaders
@@ -16,6 +17,7 @@ from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
+_WORKERS = "the environment that the workers get"
 _OLD, _NEW = CONFIGURATIONS
 _ON = "expandable_segments:True"
 _CUDA = VllmPlatform("cuda", "torch 2.9.0+cu128")
@@ -25,28 +27,36 @@ _AWAKE = {"actor_rollout_ref": {"rollout": {"name": "vllm", "free_cache_engine":
 _NO_SLEEP = Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), _AWAKE, _AWAKE)
 
 
-def _script(name: str, value: str) -> Launch:
-    return Launch(((SCRIPT, "shell script"),), (Setting(name, value, SCRIPT, 3),))
+def _shell(**values: str) -> tuple[Variables, JobVariables]:
+    return Variables(values), JobVariables(values)
+
+
+def _script(name: str, value: str) -> tuple[Variables, JobVariables, Launch]:
+    launch = Launch(((SCRIPT, "shell script"),), (Setting(name, value, SCRIPT, 3),))
+    return Variables(), JobVariables({name: value}, {name: (SCRIPT, 3)}), launch
 
 
 @check(
     "ENV115",
     examples=[
-        Example("nothing is set", (_REFUSES, _CUDA, Variables())),
-        Example("another option", (_REFUSES, _CUDA, Variables({_OLD: "max_split_size_mb:128"}))),
-        Example("switched off", (_REFUSES, _CUDA, Variables({_OLD: "expandable_segments:False"}))),
-        Example("vLLM switches it off itself", (_SWITCHES, _CUDA, Variables({_OLD: _ON}))),
-        Example("the engine does not sleep", (_REFUSES, _CUDA, Variables({_OLD: _ON}), _NO_SLEEP)),
-        Example("this torch does not read the newer name", (_REFUSES, _CUDA, Variables({_NEW: _ON}), VariableReaders((Reading(_NEW, "torch"),)))),
-        Example("an older vLLM refuses to start", (_REFUSES, _CUDA, Variables({_OLD: f"max_split_size_mb:128,{_ON}"})), "vLLM 0.12.0 stops with an AssertionError"),
-        Example("in the launch script", (_REFUSES, _CUDA, Variables(), _script(_OLD, _ON)), "stops with an AssertionError"),
-        Example("vLLM does not see the newer name", (_SWITCHES, _CUDA, Variables({_NEW: _ON})), "vLLM 0.24.0 does not look at PYTORCH_ALLOC_CONF"),
+        Example("nothing is set", (_REFUSES, _CUDA, *_shell())),
+        Example("another option", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128"))),
+        Example("switched off", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"))),
+        Example("vLLM switches it off itself", (_SWITCHES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=_ON))),
+        Example("the engine does not sleep", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=_ON), _NO_SLEEP)),
+        Example("this torch does not read the newer name", (_REFUSES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON), VariableReaders((Reading(_NEW, "torch"),)))),
+        Example("an older vLLM refuses to start", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=f"max_split_size_mb:128,{_ON}")), "vLLM 0.12.0 stops with an AssertionError"),
+        Example("in the launch script", (_REFUSES, _CUDA, *_script(_OLD, _ON)), "stops with an AssertionError"),
+        Example("the raylet has none, so that no worker has it", (_REFUSES, _CUDA, Variables({_OLD: _ON}), JobVariables())),
+        Example("the raylet has it", (_REFUSES, _CUDA, Variables(), JobVariables({_OLD: _ON})), "stops with an AssertionError"),
+        Example("vLLM does not see the newer name", (_SWITCHES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON)), "vLLM 0.24.0 does not look at PYTORCH_ALLOC_CONF"),
     ],
 )  # fmt: skip
 def expandable_segments_against_sleep(
     allocator: SleepAllocator,
     platform: VllmPlatform,
     variables: Variables,
+    job: JobVariables,
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
     readers: VariableReaders | Unknown,
@@ -68,11 +78,12 @@ def expandable_segments_against_sleep(
         return
     for name in CONFIGURATIONS:
         reading = None if isinstance(readers, Unknown) else readers.get(name)
-        found = [place for place in places(name, variables, launch) if is_expandable(place.value or "")]
         seen = name in allocator.looks_at
-        if not found or (reading is not None and reading.dead) or (seen and allocator.does == "switches"):
+        if (reading is not None and reading.dead) or (seen and allocator.does == "switches"):
             continue
-        yield _finding(allocator, name, found, seen=seen)
+        if is_expandable(value := job.get(name)):
+            found = [place for place in places(name, variables, launch) if is_expandable(place.value or "")]
+            yield _finding(allocator, name, found or [Place(name, value, where=_WORKERS)], seen=seen)
 
 
 def _finding(allocator: SleepAllocator, name: str, found: list[Place], *, seen: bool) -> Finding:

@@ -6,6 +6,7 @@ from verl_doctor.checks._allocator import is_expandable, without_expandable
 from verl_doctor.patches._launch_lines import edit_lines
 from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_sleep_allocator import CONFIGURATIONS, SleepAllocator
 from verl_doctor.toolkit.fact_sources import SourceFiles
@@ -27,6 +28,7 @@ def no_expandable_segments(
     finding: Finding,
     allocator: SleepAllocator,
     variables: Variables,
+    job: JobVariables,
     launch: Launch | Unknown,
     sources: SourceFiles,
     marker: Marker,
@@ -44,8 +46,9 @@ def no_expandable_segments(
             return edited
         changes += edited
     for name in CONFIGURATIONS:
-        value = variables.get(name)
-        if is_expandable(value) and finding.message.startswith(f"{name} "):
+        value = job.get(name)
+        by_file = bool(changes) and not is_expandable(variables.get(name))
+        if is_expandable(value) and not by_file and finding.message.startswith(f"{name} "):
             why = f"the sleep mode of vLLM {allocator.version} cannot work with expandable segments"
             until = "vLLM looks at this variable and switches them off itself (0.20.1 for PYTORCH_CUDA_ALLOC_CONF)"
             changes.append(SetVariable(name, without_expandable(value) or None, why, until))

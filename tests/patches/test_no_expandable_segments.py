@@ -11,6 +11,7 @@ from verl_doctor.patches.no_expandable_segments import no_expandable_segments
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, SetVariable
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables, job_variables
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_sleep_allocator import SleepAllocator
 from verl_doctor.toolkit.fact_sources import SourceFiles
@@ -29,18 +30,21 @@ UNKNOWN = Unknown("not asked")
 
 def plan(shell: dict[str, str], there: Launch | Unknown) -> list[Change] | Refusal:
     variables = Variables(shell)
+    job = job_variables.collect(variables, there, UNKNOWN)
+    assert isinstance(job, JobVariables)
     result = run_check(
         expandable_segments_against_sleep,
         ALLOCATOR,
         VllmPlatform("cuda", "torch 2.9.0+cu128"),
         variables,
+        job,
         (Launch, there) if isinstance(there, Unknown) else there,
         (Configuration, UNKNOWN),
         (VariableReaders, UNKNOWN),
     )
     (finding,) = result.findings
     made: list[Change] | Refusal = no_expandable_segments.plan(
-        finding, ALLOCATOR, variables, there, SourceFiles(), Marker()
+        finding, ALLOCATOR, variables, job, there, SourceFiles(), Marker()
     )
     return made
 
