@@ -47,6 +47,11 @@ def of_job(gpus: Gpus, visible: VisibleDevices | Unknown) -> tuple[Device, ...]:
     return tuple(device for device in gpus.sound if seen is None or device.index in seen)
 
 
+def of_laptop(device: Device) -> bool:
+    """Whether the GPU is one of a laptop, which slows down, sleeps and saves lanes as it is meant to."""
+    return any(word in device.name for word in ("Laptop", "Max-Q", "Mobile"))
+
+
 def named(devices: Sequence[Device]) -> str:
     """Name them by their numbers: "GPU 3", "GPUs 0, 1"."""
     numbers = listed((str(device.index) for device in devices), _SHOWN)

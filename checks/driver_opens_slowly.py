@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, healthy, named, node
+from verl_doctor.checks._gpus import NVML, healthy, named, node, of_laptop
 from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
@@ -19,6 +19,7 @@ _SLOW = 1.0  # seconds; with persistence mode it is a few hundredths
         Example("persistence mode", (node(seconds=0.03),)),
         Example("without it, while another program keeps the GPUs open", (node(healthy(persistence=False), seconds=0.04),)),
         Example("many GPUs that take long although it is on", (node(seconds=1.4),)),
+        Example("a laptop, whose GPU sleeps", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", persistence=False), seconds=1.9),)),
         Example("without it", (node(healthy(persistence=False), seconds=2.31),), "2.3 s"),
     ],
 )  # fmt: skip
@@ -34,7 +35,7 @@ def driver_opens_slowly(gpus: Gpus) -> Iterator[Finding]:
 
     As administrator: `nvidia-smi -pm 1`, or run nvidia-persistenced.
     """
-    off = [device for device in gpus.sound if device.persistence is False]
+    off = [device for device in gpus.sound if device.persistence is False and not of_laptop(device)]
     if off and gpus.seconds >= _SLOW:
         yield Finding(
             f"opening the driver took {gpus.seconds:.1f} s: persistence mode is off for {named(off)}",

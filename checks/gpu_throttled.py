@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
+from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job, of_laptop
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
@@ -21,6 +21,7 @@ _ALL = VisibleDevices(tuple(range(8)))
     examples=[
         Example("idle", (node(), _ALL)),
         Example("a limit a little below the default", (node(healthy(power_limit=650)), _ALL)),
+        Example("a laptop on its battery", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", slowdowns=("power brake",), power_limit=35)), _ALL)),
         Example("too hot", (node(healthy(slowdowns=("hardware slowdown", "hardware thermal slowdown"), temperature=91)), _ALL), "GPU 0 is slowed down (hardware slowdown, hardware thermal slowdown), at 91 degrees"),
         Example("the power supply brakes", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"),
         Example("half of the power", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 may use 350 W of 700 W"),
@@ -39,7 +40,7 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
     It needs the owner of the machine: fans, air, power supplies, the limit (`nvidia-smi -q -d PERFORMANCE,POWER`). Leave the GPU out
     with CUDA_VISIBLE_DEVICES, or take another machine. A power limit is often meant, and then only explains the speed.
     """
-    mine = of_job(gpus, visible)
+    mine = [device for device in of_job(gpus, visible) if not of_laptop(device)]
     read_from = f"{NVML}, driver {gpus.driver}"
     for device in mine:
         if device.slowdowns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
+from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job, of_laptop
 from verl_doctor.toolkit.fact_gpus import Bus, Device, Gpus
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
@@ -20,6 +20,7 @@ _ALL = VisibleDevices(tuple(range(8)))
     examples=[
         Example("all lanes", (node(), _ALL)),
         Example("an idle link of a lower generation", (node(healthy(bus=Bus(16, 16, 1, 5))), _ALL)),
+        Example("a laptop", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", bus=Bus(8, 16, 1, 4))), _ALL)),
         Example("a virtual machine that does not say", (node(healthy(bus=None)), _ALL)),
         Example("slots with four lanes", (node(healthy(bus=Bus(4, 16, 4, 4)), healthy(1, bus=Bus(4, 16, 4, 4))), _ALL), "GPUs 0, 1 are connected with 4 of 16 PCIe lanes"),
         Example("one of many", (node(healthy(), healthy(1, bus=Bus(8, 16, 5, 5))), _ALL), "GPU 1 is connected with 8 of 16 PCIe lanes, others of its kind with 16"),
@@ -38,7 +39,7 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
 
     For one GPU of several: have it seated anew. Otherwise prefer settings that move less: no offload, when the memory allows it.
     """
-    mine = [device for device in of_job(gpus, visible) if device.bus is not None]
+    mine = [device for device in of_job(gpus, visible) if device.bus and not of_laptop(device)]
     narrow = [device for device in mine if _lanes(device) < _most(device)]
     for lanes in sorted({_lanes(device) for device in narrow}):
         same = [device for device in narrow if _lanes(device) == lanes]
