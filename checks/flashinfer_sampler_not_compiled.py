@@ -54,6 +54,10 @@ def flashinfer_sampler_not_compiled(
     Install `flashinfer-jit-cache` of exactly FlashInfer's version, or set `VLLM_USE_FLASHINFER_SAMPLER=0`: vLLM then samples with
     its own kernels. The distribution of tokens is the same; where a job samples with top-k or top-p, other random
     numbers are drawn, and each step may take a little longer. Without them (verl's default) both ways run the same code.
+
+    Or compile it before the job, once for each kind of GPU:
+    `python -c "from flashinfer.jit.sampling import gen_sampling_module as g; g().build_and_load()"`. FLASHINFER_WORKSPACE_BASE names a
+    folder that outlives the container.
     """
     if not must_compile_sampler(flashinfer, sampler, configuration):
         return

@@ -1,6 +1,6 @@
 """FlashInfer: the packages that are installed, and which of its kernels are there already compiled for the GPUs of this machine.
 
-Where it looks: flashinfer/jit/env.py and flashinfer/jit/core.py of release 0.5.0 to 0.7.2.
+Where it looks: flashinfer/jit/env.py and flashinfer/jit/core.py of releases 0.2 to 0.7.2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verl_doctor.toolkit.py_source import Unreadable, parse, read, statements
 
 _VERSION = re.compile(r"""^__version__\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 # A part of the name of a cache folder: "90a" for a GPU of capability 9.0.
-_ARCHITECTURE = re.compile(r"(\d+)[a-z]?")
+_ARCHITECTURE = re.compile(r"(\d+)[a-z]?(?:\+PTX)?")
 _PROVIDER = re.compile(r"sm(\d+)[a-z]?")
 
 
@@ -70,11 +70,12 @@ def flashinfer(
     installed = packages.get("flashinfer-python")
     version = _own_version(folder) or (installed.version if installed else "")
     base = variables.get("FLASHINFER_WORKSPACE_BASE") or machine.environ.get("HOME", "")
-    cache = Path(base, ".cache", "flashinfer", version)
+    by_version = _keeps_apart(folder)
+    cache = Path(base, ".cache", "flashinfer", version if by_version else "")
     cubin, jit_cache = packages.get("flashinfer-cubin"), packages.get("flashinfer-jit-cache")
     number = capability.replace(".", "")
-    compiled_for = variables.get("FLASHINFER_CUDA_ARCH_LIST") or capability
-    built = {*_compiled_before(cache, compiled_for), *_names(folder / "data" / "aot")}
+    named = variables.get("FLASHINFER_CUDA_ARCH_LIST" if by_version else "TORCH_CUDA_ARCH_LIST")
+    built = {*_compiled_before(cache, named or capability), *_brought(folder)}
     if jit_cache is not None and belongs(jit_cache.version, version):
         built.update(_from_wheels(sites, number))
     return FlashInfer(
@@ -110,9 +111,20 @@ def _compiled_before(cache: Path, capabilities: str) -> Iterator[str]:
         match[1] for match in map(_ARCHITECTURE.fullmatch, capabilities.replace(".", "").split()) if match
     }
     for architectures in _folders(cache):
-        found = [_ARCHITECTURE.fullmatch(part) for part in architectures.name.split("_")]
-        if {match[1] if match else "" for match in found} == wanted:
+        if {_digits(part) for part in architectures.name.split("_")} == wanted:
             yield from _names(architectures / "cached_ops")
+
+
+def _digits(architecture: str) -> str:
+    match = _ARCHITECTURE.fullmatch(architecture)
+    return match[1] if match else ""
+
+
+def _brought(folder: Path) -> Iterator[str]:
+    """The kernels that came with the package itself; a library of an old release (0.2) has the sampler among them."""
+    yield from _names(folder / "data" / "aot")
+    if any(folder.glob("*_kernels*.so")):
+        yield "sampling"
 
 
 def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
@@ -137,6 +149,12 @@ def _folders(folder: Path) -> list[Path]:
         return sorted(entry for entry in folder.iterdir() if entry.is_dir())
     except OSError:
         return []
+
+
+def _keeps_apart(folder: Path) -> bool:
+    """Whether each release has a cache of its own, as newer ones do."""
+    source = read(folder / "jit" / "env.py")
+    return not isinstance(source, Unreadable) and b"flashinfer_version" in source
 
 
 def _refuses_others(folder: Path) -> bool:

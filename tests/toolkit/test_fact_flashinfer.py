@@ -16,8 +16,8 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
 H200 = Gpu("NVIDIA H200", 143_771, "9.0")
-REFUSES = "def _get_cubin_dir():\n    if has():\n        if other():\n            raise RuntimeError('another version')\n"
-IGNORES = "def _get_cubin_dir():\n    try:\n        check()\n    except RuntimeError as error:\n        warn(error)\n"
+REFUSES = "from ..version import __version__ as flashinfer_version\ndef _get_cubin_dir():\n    if has():\n        if other():\n            raise RuntimeError('another version')\n"
+IGNORES = "from ..version import __version__ as flashinfer_version\ndef _get_cubin_dir():\n    try:\n        check()\n    except RuntimeError as error:\n        warn(error)\n"
 
 
 @pytest.fixture
@@ -81,6 +81,18 @@ def test_architectures_that_are_named_are_those_of_the_folder(site: Path) -> Non
     kernel(site / "home/.cache/flashinfer/0.6.12/80_90a/cached_ops")
     assert built(site, FLASHINFER_CUDA_ARCH_LIST="8.0 9.0a") == ("sampling",)
     assert built(site, FLASHINFER_CUDA_ARCH_LIST="8.0") == ()
+
+
+def test_older_releases_had_one_cache(site: Path) -> None:
+    (site / "flashinfer/jit/env.py").write_text("def _get_workspace_dir_name():\n    pass\n")
+    kernel(site / "home/.cache/flashinfer/90/cached_ops")
+    assert built(site) == ("sampling",)
+    assert built(site, TORCH_CUDA_ARCH_LIST="8.0;9.0+PTX") == ()
+
+
+def test_a_library_with_all_kernels_of_an_old_release(site: Path) -> None:
+    (site / "flashinfer/flashinfer_kernels.abi3.so").write_bytes(b"")
+    assert built(site) == ("sampling",)
 
 
 def test_what_another_release_compiled_is_not(site: Path) -> None:
