@@ -33,9 +33,10 @@ _JUDGED = frozenset({"pass", "warn", "fail"})
 class JobEnvironment:
     """What the files of `--output-env DIR` are to hold.
 
-    `written` is what an earlier run wrote there, `found` the environment without it. Every look sees `held`, what repairs of this run set, and
-    `kept`, what an earlier run set for rules that were not judged now. `waiting` are those of an earlier run whose repair
-    is still to be tried, or is not asked for now: they stay in the files, but for those that are `needless`.
+    `written` is what an earlier run wrote there, `found` the environment without it. Every look sees `held`, what repairs
+    of this run set, and `kept`, what an earlier run set for rules that were not judged now. `waiting` are those of an
+    earlier run whose repair is still to be tried, or is not asked for now: they stay in the files, but for those that are
+    `needless`.
     """
 
     files: EnvFiles
@@ -124,9 +125,11 @@ class JobEnvironment:
         }
 
     def _had(self, one: Entry) -> str | None:
-        """What the environment had before, as far as a file may say it."""
+        """What the environment had before, as far as a file may say it; what an earlier run saw where it has nothing now."""
         value = self.found.get(one.name)
-        return value if value is not None and not one.prepend and may_be_written(one.name, value) else None
+        if value is None or one.prepend:
+            return one.instead_of
+        return value if may_be_written(one.name, value) else None
 
 
 def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:

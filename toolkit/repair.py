@@ -92,11 +92,10 @@ def carry_out(
 ) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
-    What is tried on a GPU is tried again for the repair of its own rule, and at the end.
-
     A fix after which something fails that did not fail before is taken back, unless a safe fix is known for that too:
-    one break hides the next. What comes to light so is repaired in turn. With `job`, variables are written to its files,
-    and every look sees them as a job does that is started after they were sourced.
+    one break hides the next. What comes to light so is repaired in turn. What is tried on a GPU is tried again for the
+    repair of its own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a
+    job does that is started after they were sourced.
     """
     work = _Work(session, unsafe, job and job.judged(report), (collection, report))
     if work.job is not None and work.job.kept:

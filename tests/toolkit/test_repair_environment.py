@@ -267,6 +267,14 @@ def test_what_belongs_to_rules_that_were_not_asked_stays(job: Job) -> None:
     assert job.shell_file == before
 
 
+def test_what_a_shell_had_is_remembered_when_another_one_has_nothing(job: Job) -> None:
+    found = {"COLOUR": "red", "SIZE": "1"}
+    job.run(found)
+    replace(job, select=("ENV901",)).run({"COLOUR": "black"})
+    assert "COLOUR" not in job.shell_file
+    assert outcomes(job.run(job.sourced(found))) == [("paint", "repaired"), ("shrink", "repaired")]
+
+
 def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
     useless = fixing(
         "paint", "ENV901", SetVariable("BRUSH", "1", "it may help"), NewLink(job.folder / "a", job.folder)
