@@ -18,13 +18,16 @@ from verl_doctor.checks._effective import (
 )
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _OTHER = row("HF_HOME", "/new", "/old", "/old")
-_DEVICES = Value(untold="Ray gives each worker its GPUs", present=True)
+_DEVICES = Value(untold="Ray gives each worker its GPUs")
+_NAME = "CUDA_VISIBLE_DEVICES"
+_GPUS = Gpus((Device(0), Device(1), Device(2), Device(3)))
 
 
 @check(
@@ -37,11 +40,9 @@ _DEVICES = Value(untold="Ray gives each worker its GPUs", present=True)
         Example("the runtime_env decides", (standing(row("HF_HOME", "/new", "/old", "/new", "the runtime_env")), *script("HF_HOME"))),
         Example("no worker needs it", (standing(row("PATH", "/a", "/b", "/b")), *script("PATH"))),
         Example("the workers see the raylet's", (standing(_OTHER), *script("HF_HOME")), "the workers see /old"),
-        Example(
-            "Ray gives out what the raylet may see",
-            (standing(row("CUDA_VISIBLE_DEVICES", "0,1", "2,3", _DEVICES, "Ray")), *script("CUDA_VISIBLE_DEVICES")),
-            "the raylet has 2,3",
-        ),
+        Example("no GPU is here", (standing(row(_NAME, "", "2,3", _DEVICES, "Ray")), *script(_NAME))),
+        Example("Ray gives out what the raylet may see", (standing(row(_NAME, "0,1", "2,3", _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers GPUs of 2,3"),
+        Example("the raylet may see all", (standing(row(_NAME, "0,1", None, _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers any GPU"),
     ],
 )  # fmt: skip
 def raylet_has_other_value(
@@ -49,6 +50,7 @@ def raylet_has_other_value(
     variables: Variables,
     launch: Launch | Unknown,
     readers: VariableReaders | Unknown,
+    gpus: Gpus | Unknown,
 ) -> Iterator[Finding]:
     """The raylet was started with another value than the driver has.
 
@@ -65,12 +67,13 @@ def raylet_has_other_value(
     """
     unread = dead(readers)
     for one in environment.rows:
-        if not _is_the_raylets(one) or one.name in unread:
+        if not _is_the_raylets(one, gpus) or one.name in unread:
             continue
         location, where = set_at(one.name, variables, launch)
         sees = f"the workers see {said(one.raylet)}, the raylet's"
         if one.decided_by == "Ray":
-            sees = f"the raylet has {said(one.raylet)}, and its workers get GPUs of these"
+            which = f"GPUs of {said(one.raylet)}" if one.raylet.is_set else "any GPU"
+            sees = f"the raylet gives its workers {which}"
         yield Finding(
             f"{one.name} is {said(one.driver)} for the driver, but {sees}",
             Evidence(
@@ -81,20 +84,20 @@ def raylet_has_other_value(
             location=location,
             remedy="start Ray anew from a shell with the right value, on every node",
             severity=None if location or not isinstance(launch, Unknown) else "info",
-            fix=None if one.decided_by == "Ray" else "value-for-workers",
+            fix="value-for-workers",
         )
 
 
-def _is_the_raylets(one: Effective) -> bool:
-    """Whether the workers have the raylet's value, and the driver another one."""
-    both_set = one.driver.is_set is True and one.raylet.is_set is True
-    decides = one.decided_by == "the raylet" or (
-        one.decided_by == "Ray" and one.name.endswith("_VISIBLE_DEVICES")
-    )
+def _is_the_raylets(one: Effective, gpus: Gpus | Unknown) -> bool:
+    """Whether the workers have the raylet's value, or GPUs by it, and the driver another one."""
+    if one.decided_by == "Ray":
+        decides = one.name.endswith("_VISIBLE_DEVICES") and not isinstance(gpus, Unknown)
+    else:
+        decides = one.decided_by == "the raylet" and one.raylet.is_set is True
     return (
-        is_for_workers(one.name)
-        and both_set
-        and decides
+        decides
+        and is_for_workers(one.name)
+        and one.driver.is_set is True
         and one.dropped is None
         and one.driver.differs(one.raylet)
     )

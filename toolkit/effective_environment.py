@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from verl_doctor.toolkit.environment_job import Parties, job_of
@@ -109,7 +109,8 @@ def _inherited(name: str, base: Base) -> Value:
 def _of_worker(name: str, held: Held | None, base: Base) -> Value:
     if held is None:
         return Value(untold=base.unknown)
-    return _shown(name, held.raw, held.why)
+    value = _shown(name, held.raw, held.why)
+    return value if held.sure else replace(value, present=False)
 
 
 def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[Given]]:

@@ -20,6 +20,7 @@ from verl_doctor.toolkit.py_source import SourceTree
 from verl_doctor.toolkit.verl_environment import Job, configured
 
 _MAIN = "trainer.main_ppo"
+_EXECUTOR = "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend"
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ def job_of(parties: Parties, notes: list[str]) -> Job | None:
         notes.append(f"what depends on verl's configuration cannot be told: {reason}")
         return job
     known = configured(parties.configuration)
+    if parties.configuration.get(_EXECUTOR) == "ray":
+        notes.append("vLLM's own Ray executor copies the environment of the rollout server to its workers")
     return replace(
         job,
         configuration=known,

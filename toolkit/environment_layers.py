@@ -12,26 +12,36 @@ from verl_doctor.toolkit.fact_effective_environment import Decider
 from verl_doctor.toolkit.fact_launch import Setting
 from verl_doctor.toolkit.fact_raylets import Raylet, environ_of
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.py_evaluate import UNCLEAR
 from verl_doctor.toolkit.py_follow_values import SOME_TEXT, Place, Table
-from verl_doctor.toolkit.ray_environment import address, expanded, for_workers, inherited, joined
+from verl_doctor.toolkit.ray_environment import (
+    address,
+    devices_of_workers,
+    expanded,
+    for_workers,
+    inherited,
+    joined,
+)
 from verl_doctor.toolkit.verl_environment import WORKERS, Job, Start, for_actors
 
 NOWHERE: Place = ("", 0)
 _PER_WORKER = "each is given its own"
 _BY_RAY = "what Ray sets for each"
+_DEVICES = "Ray gives each the GPUs that it asked for, of those that the raylet may see"
 
 
 @dataclass(frozen=True)
 class Held:
     """What a process has under a name: a text, `SOME_TEXT` or `UNCLEAR`; who gave it, and where that is written.
 
-    `why` says why it is not a text, for a person.
+    `why` says why it is not a text, for a person; unless it is `sure` the variable may also not be there.
     """
 
     raw: Any
     by: Decider
     place: Place = NOWHERE
     why: str = ""
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,10 @@ def worker(
     ray = parties.ray if begun.uses_ray else None
     for one in for_workers(ray, tuple(found)) if ray is not None else ():
         found[one.name] = Held(one.value, "Ray", one.place, _BY_RAY)
+    for name, switch, place in devices_of_workers(ray) if ray is not None else ():
+        forbidden = switch in found and found[switch].raw != "0"
+        if not forbidden and (name in found or name in begun.environ):
+            found[name] = Held(UNCLEAR, "Ray", place, _DEVICES, sure=False)
     return found
 
 

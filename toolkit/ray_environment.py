@@ -10,6 +10,7 @@ from verl_doctor.toolkit.environment_writes import writes
 from verl_doctor.toolkit.fact_raylets import Raylet
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
+from verl_doctor.toolkit.py_follow_values import Place
 from verl_doctor.toolkit.py_source import read
 from verl_doctor.toolkit.verl_environment import Given
 
@@ -17,6 +18,7 @@ RAY = "Ray"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 # Where Ray writes the environment of a worker that it has started. Paths below its package.
 _WRITERS = ("_private/worker.py", "_private/utils.py")
+_SWITCH = re.compile(r"[\"'](RAY_EXPERIMENTAL_NOSET_(\w+))[\"']")
 _LEFT = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 
@@ -74,6 +76,15 @@ def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
             sure = one.value is not None and one.name not in found
             found[one.name] = Given(one.name, one.value if sure else UNCLEAR, (one.path, one.line), RAY)
     yield from found.values()
+
+
+def devices_of_workers(ray: Path) -> Iterator[tuple[str, str, Place]]:
+    """The variables by which Ray gives each worker its accelerators, the switch that forbids it, and the place."""
+    for path in sorted((ray / "_private" / "accelerators").glob("*.py")):
+        source = read(path)
+        text = source.decode("utf-8", "replace") if isinstance(source, bytes) else ""
+        for found in _SWITCH.finditer(text):
+            yield found[2], found[1], (str(path), text.count("\n", 0, found.start()) + 1)
 
 
 def may_override(ray: Path) -> bool:

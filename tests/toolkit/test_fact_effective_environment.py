@@ -329,3 +329,19 @@ def test_a_program_in_which_the_way_to_ray_is_not_found_is_said(job: Job) -> Non
     program.write_text("import ray\n\nclass Main:\n    def run(self):\n        ray.init()\n")
     job.script("python -m verl.trainer.main_other a.b=1\n")
     assert "no way to ray.init" in told(job.parties).unread[0]
+
+
+def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> None:
+    job.ray(utils="")
+    folder = job.folder / "site" / "ray" / "_private" / "accelerators"
+    folder.mkdir()
+    folder.joinpath("nvidia_gpu.py").write_text("NO = 'RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES'\n")
+    row = (
+        job.shell(CUDA_VISIBLE_DEVICES="0,1")
+        .raylet(7, CUDA_VISIBLE_DEVICES="2,3")
+        .row("CUDA_VISIBLE_DEVICES")
+    )
+    assert (row.raylet.text, row.worker.is_set, row.decided_by) == ("2,3", None, "Ray")
+    switch = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"
+    (job.folder / "proc" / "7" / "environ").write_text(f"CUDA_VISIBLE_DEVICES=2,3\0{switch}\0")
+    assert job.seen("CUDA_VISIBLE_DEVICES") == ("0,1", "2,3", "2,3", "the raylet")
