@@ -19,6 +19,7 @@ from verl_doctor.toolkit.environment_layers import (
     worker,
 )
 from verl_doctor.toolkit.fact_effective_environment import (
+    NOT_TOLD,
     WITHHELD,
     Assigned,
     Clash,
@@ -33,7 +34,6 @@ from verl_doctor.toolkit.py_follow_values import SOME_TEXT, Table
 from verl_doctor.toolkit.ray_environment import may_override
 from verl_doctor.toolkit.verl_environment import WORKERS, Given, Job, Start, for_actors, start, while_running
 
-_NOT_TOLD = "reading cannot tell it"
 _UNSET = object()
 
 
@@ -92,7 +92,7 @@ def _row(name: str, seen: _Seen) -> Effective:
         dropped = _assigned(name, default)
     return Effective(
         name,
-        _shown(name, seen.driver.get(name, _UNSET)),
+        _of_driver(name, seen),
         tuple(_inherited(name, base) for base in seen.bases),
         tuple(_of_worker(name, one, base) for one, base in zip(held, seen.bases, strict=True)),
         decided.by,
@@ -100,6 +100,12 @@ def _row(name: str, seen: _Seen) -> Effective:
         dropped,
         tuple(_assigned(name, one) for one in seen.later.get(name, ())),
     )
+
+
+def _of_driver(name: str, seen: _Seen) -> Value:
+    if seen.driver.open and name not in seen.driver:
+        return Value(untold=seen.bases[0].unknown)
+    return _shown(name, seen.driver.get(name, _UNSET))
 
 
 def _inherited(name: str, base: Base) -> Value:
@@ -161,7 +167,7 @@ def _shown(name: str, raw: Any, why: str = "") -> Value:
         return Value()
     seen = as_far_as_shown({name: raw if isinstance(raw, str) else ""}, (name,))
     if not isinstance(raw, str) and name in seen.values:
-        return Value(untold=why or _NOT_TOLD, present=raw is SOME_TEXT or bool(why))
+        return Value(untold=why or NOT_TOLD, present=raw is SOME_TEXT or bool(why))
     return Value(seen.values[name]) if name in seen.values else Value(untold=WITHHELD, present=True)
 
 

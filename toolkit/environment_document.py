@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from verl_doctor.toolkit.fact_effective_environment import (
+    NOT_TOLD,
     WITHHELD,
     Assigned,
     Effective,
@@ -71,7 +72,8 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
         plural = "s" if len(environment.raylets) > 1 else ""
         yield f"the job joins {environment.standing}; its workers inherit from the raylet{plural} here (pid {numbers})"
     elif environment.standing:
-        yield f"the job joins {environment.standing}, none of whose raylets is seen here: what its workers inherit is not known"
+        cluster = "a cluster" if environment.standing == "auto" else environment.standing
+        yield f"the job joins {cluster}, and none of its raylets is seen here: what its workers inherit is not known"
     elif environment.by_script:
         yield "the launch script starts Ray: its workers inherit what is set before ray start"
     elif environment.uses_ray:
@@ -109,7 +111,7 @@ def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
 
 def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
     """What does not fit into the columns."""
-    if row.worker.untold and row.worker.untold != WITHHELD:
+    if row.worker.untold not in ("", NOT_TOLD, WITHHELD):
         yield f"worker: {row.worker.untold}"
     if row.dropped is not None:
         where = _at(row.dropped.path, row.dropped.line, environment)

@@ -88,6 +88,7 @@ def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> T
     """The environment of a driver that the cluster starts: a raylet's, and over it the job's `runtime_env`."""
     (first, *_), _ = bases(parties, shell, Start(Table(), address="auto"))
     driver = Table(first.environ)
+    driver.open = bool(first.unknown)
     for name, held in job_vars.items():
         driver.put(name, held.raw, held.place)
     return driver

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.machine import Machine
 
 Decider = Literal["the driver", "the raylet", "verl", "the runtime_env", "Ray", "nobody"]
 WITHHELD = "it may be a secret"
+NOT_TOLD = "reading cannot tell it"
 
 
 @dataclass(frozen=True)

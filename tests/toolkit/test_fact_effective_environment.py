@@ -199,6 +199,20 @@ def test_a_job_that_is_handed_in_starts_from_the_raylets_environment(job: Job) -
     )
 
 
+def test_of_a_job_that_is_handed_in_elsewhere_only_its_runtime_env_is_known(job: Job) -> None:
+    """verl may leave its defaults out: the driver starts on a node that is not seen here."""
+    env = '\'{"env_vars": {"NCCL_IB_HCA": "x"}}\''
+    job.shell(HF_HOME="/mine").script(
+        f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
+    )
+    assert told(job.parties).get("HF_HOME") is None
+    assert job.row("NCCL_IB_HCA").worker == Value("x")
+    assert job.row("NCCL_DEBUG").driver.is_set is None
+    assert job.row("NCCL_DEBUG").worker.is_set is None
+    assert job.row("NCCL_DEBUG").dropped is None
+    assert job.row("FORCED").worker == Value("1")
+
+
 def test_a_runtime_env_in_the_configuration_wins(job: Job) -> None:
     given = {"ray_init": {"runtime_env": {"env_vars": {"NCCL_DEBUG": "TRACE"}}}}
     job.shell(NCCL_DEBUG="INFO").raylet(PATH="/bin").configured(ray_kwargs=given)
