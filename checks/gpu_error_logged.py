@@ -12,26 +12,29 @@ from verl_doctor.toolkit.fact_xid import Xid, Xids
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-# Those that a program cannot cause by itself, as of 2026-11:
+# Those for which NVIDIA's catalogue asks to reset the GPU or more, and 94, after which memory is replaced; as of 2026-11:
 # https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. 13, 31, 43, 45 and the like are mostly a program's own.
 _HARDWARE = {
+    46: "the GPU stopped processing",
     48: "uncorrectable memory error",
+    54: "the GPU's power cable is not connected",
     62: "the GPU's own controller stopped",
     64: "bad memory could not be replaced",
     74: "NVLink error",
     79: "the GPU has fallen off the bus",
-    92: "many corrected memory errors",
     94: "memory error that ended one program",
     95: "memory error that may have reached other programs",
+    109: "switching between programs timed out",
+    110: "security fault",
     119: "the GPU's system processor does not answer",
     120: "the GPU's system processor failed",
-    136: "the link to the GPU had to be trained again",
+    136: "the training of an NVLink failed",
     140: "unrecovered memory error",
     143: "the GPU could not be initialised",
     **dict.fromkeys(range(144, 151), "NVLink error"),
-    154: "the driver asks for a recovery action",
-    155: "an NVLink went down",
+    155: "NVLink error",
     156: "a part of the GPU is retired",
+    158: "the GPU timed out fatally",
 }
 _RECENT = 24 * 3600.0
 _ALL = VisibleDevices(tuple(range(8)))
@@ -45,6 +48,7 @@ _NODE = node(healthy(place="0000:c6:00"), healthy(1, place="0000:c7:00"))
     examples=[
         Example("an empty log", (Xids(), _NODE, _ALL)),
         Example("a program's own mistake", (Xids((Xid(31, "0000:c6:00", 60.0), Xid(43, "0000:c6:00", 60.0))), _NODE, _ALL)),
+        Example("an NVLink that recovered", (Xids((Xid(149, "0000:c6:00", 60.0, nonfatal=True),)), _NODE, _ALL)),
         Example("of a GPU that the job does not use", (Xids((Xid(79, "0000:c7:00", 60.0),)), _NODE, VisibleDevices((0,)))),
         Example("it has fallen off the bus", (Xids((Xid(79, "0000:c6:00", 7200.0),)), _NODE, _ALL), "GPU 0: the GPU has fallen off the bus (Xid 79), 2.0 h ago"),
         Example("again and again", (Xids((Xid(74, "0000:c7:00", 900.0), Xid(74, "0000:c7:00", 60.0))), _NODE, _ALL), "2 times"),
@@ -64,7 +68,11 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
     the hardware looked at, and on a rented machine take another one. Leave the GPU out with CUDA_VISIBLE_DEVICES until then.
     """
     places = {device.place: device.index for device in of_job(gpus, visible) if device.place}
-    errors = [error for error in xids.errors if error.number in _HARDWARE and error.place in places]
+    errors = [
+        error
+        for error in xids.errors
+        if error.number in _HARDWARE and error.place in places and not error.nonfatal
+    ]
     errors.sort(key=lambda error: (places[error.place], error.number, -(error.age or 0)))
     for (place, number), same in groupby(errors, key=lambda error: (error.place, error.number)):
         every = list(same)

@@ -21,11 +21,15 @@ _STAMP = re.compile(r"\[ *(\d+)\.\d+\]")  # of dmesg: seconds since the start
 
 @dataclass(frozen=True)
 class Xid:
-    """One error: its number, the GPU by its place on the PCI bus ("0000:c6:00"), and how many seconds ago; None: not told."""
+    """One error: its number, and the GPU by its place on the PCI bus ("0000:c6:00").
+
+    `age` is how many seconds ago it was, None when that is not told. `nonfatal`: the driver says so, of NVLink errors.
+    """
 
     number: int
     place: str
     age: float | None
+    nonfatal: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ def xids(machine: Machine, gpus: Gpus) -> Xids | Unknown:
         if error:
             at = _seconds(line)
             age = None if at is None or now is None else max(now - at, 0.0)
-            found.append(Xid(int(error[2]), error[1].lower().partition(".")[0], age))
+            place = error[1].lower().partition(".")[0]
+            found.append(Xid(int(error[2]), place, age, nonfatal="nonfatal" in line.lower()))
     return Xids(tuple(found[-_KEPT:]))
 
 

@@ -18,6 +18,7 @@ KMSG = """\
 3,1001,3600000000,-;NVRM: Xid (PCI:0000:c6:00): 79, pid=11, name=nvc:[driver], GPU has fallen off the bus.
  SUBSYSTEM=pci
 3,1002,7200000000,-;NVRM: Xid (PCI:0000:C7:00.0): 31, pid=12, name=python, Ch 00000010
+3,1003,7300000000,-;NVRM: Xid (PCI:0000:c6:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 05 (0x004505c6)
 """
 DMESG = "[ 3600.000001] NVRM: Xid (PCI:0000:c6:00): 79, pid=11\n[    5.0] eth0: up\n"
 
@@ -40,7 +41,11 @@ def machine(root: Path, *, kmsg: str | None = None, dmesg: Answer | None = None)
 
 def test_records_of_the_kernel(tmp_path: Path) -> None:
     assert xids.collect(machine(tmp_path, kmsg=KMSG), GPUS) == Xids(
-        (Xid(79, "0000:c6:00", 3700.25), Xid(31, "0000:c7:00", 100.25))
+        (
+            Xid(79, "0000:c6:00", 3700.25),
+            Xid(31, "0000:c7:00", 100.25),
+            Xid(149, "0000:c6:00", 0.25, nonfatal=True),
+        )
     )
 
 
