@@ -32,7 +32,7 @@ from verl_doctor.toolkit.fact_environment import as_far_as_shown
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
 from verl_doctor.toolkit.py_follow_values import SOME_TEXT, Table
 from verl_doctor.toolkit.ray_environment import may_override
-from verl_doctor.toolkit.verl_environment import WORKERS, Given, Job, Start, for_actors, start, while_running
+from verl_doctor.toolkit.verl_environment import WORKERS, Given, Job, Start, for_servers, start, while_running
 
 _UNSET = object()
 
@@ -123,7 +123,7 @@ def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[Given]]:
     """What verl gives to other processes than the training workers, or sets while they run, by name."""
     environ = Table({name: held.raw for name, held in worker.items()})
     found: dict[str, list[Given]] = {}
-    for one in (*(given for given in for_actors(job, environ) if given.to != WORKERS), *while_running(job)):
+    for one in (*for_servers(job, environ), *while_running(job)):
         found.setdefault(one.name, []).append(one)
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from verl_doctor.toolkit import ray_environment, verl_environment
 from verl_doctor.toolkit.environment_job import Parties
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import Decider
@@ -18,11 +19,10 @@ from verl_doctor.toolkit.ray_environment import (
     address,
     devices_of_workers,
     expanded,
-    for_workers,
     inherited,
     joined,
 )
-from verl_doctor.toolkit.verl_environment import WORKERS, Job, Start, for_actors
+from verl_doctor.toolkit.verl_environment import Job, Start
 
 NOWHERE: Place = ("", 0)
 _PER_WORKER = "each is given its own"
@@ -135,11 +135,10 @@ def worker(
         found[name] = _expanded(Held(value, by, place), known)
     if job is not None:
         environ = Table({name: held.raw for name, held in found.items()})
-        for one in for_actors(job, environ):
-            if one.to == WORKERS:
-                found[one.name] = Held(one.value, "verl", one.place, _PER_WORKER)
+        for one in verl_environment.for_workers(job, environ):
+            found[one.name] = Held(one.value, "verl", one.place, _PER_WORKER)
     ray = parties.ray if begun.uses_ray else None
-    for one in for_workers(ray, tuple(found)) if ray is not None else ():
+    for one in ray_environment.for_workers(ray, tuple(found)) if ray is not None else ():
         found[one.name] = Held(one.value, "Ray", one.place, _BY_RAY)
     for name, switch, place in devices_of_workers(ray) if ray is not None else ():
         forbidden = switch in found and found[switch].raw != "0"

@@ -9,6 +9,7 @@ them is first asked for.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,13 @@ class Arrived(Exception):  # noqa: N818 - a jump, no mistake
     """Raised by a hook: what was looked for has been seen, so nothing further is run."""
 
 
+@functools.lru_cache(maxsize=64)
+def _parsed(path: Path, _: int) -> ast.Module | Unreadable:
+    """The syntax tree of a file as it was at this time: several runs go through the same modules."""
+    source = read(path)
+    return parse(source, path) if isinstance(source, bytes) else source
+
+
 class Follow(Expressions):
     """One run. `environ` is the environment of the process, which the code may change.
 
@@ -57,8 +65,10 @@ class Follow(Expressions):
         return self._run_file(path, name, "__main__")
 
     def _run_file(self, path: Path, name: str, called: str) -> Module | None:
-        source = read(path)
-        parsed = parse(source, path) if isinstance(source, bytes) else source
+        try:
+            parsed = _parsed(path, path.stat().st_mtime_ns)
+        except OSError:
+            return None
         if isinstance(parsed, Unreadable):
             return None
         module = Module(name, path, {"__name__": called})

@@ -101,13 +101,16 @@ def _speaks_of_ray(program: Path) -> bool:
     return not isinstance(source, bytes) or re.search(rb"\bray\b|\brun_ppo\b", source) is not None
 
 
-def for_actors(job: Job, environ: Table) -> Iterator[Given]:
-    """What the training workers and the rollout servers are given when they are created.
+def for_workers(job: Job, environ: Table) -> Iterator[Given]:
+    """What the training workers are given when they are created.
 
     `environ` is the environment of the process that creates them, which is a worker itself.
     """
-    base = f"{job.tree.name}.{_CREATES_WORKERS}"
-    yield from _created_in(job, base, environ, WORKERS)
+    yield from _created_in(job, f"{job.tree.name}.{_CREATES_WORKERS}", environ, WORKERS)
+
+
+def for_servers(job: Job, environ: Table) -> Iterator[Given]:
+    """What the rollout servers are given when they are created; nothing is told without knowing which rollout it is."""
     if not job.rollout:
         return
     folder = f"{job.tree.name}.workers.rollout.{job.rollout}{_ROLLOUT_FOLDER}"

@@ -22,7 +22,8 @@ from verl_doctor.toolkit.verl_environment import (
     Job,
     Start,
     configured,
-    for_actors,
+    for_servers,
+    for_workers,
     start,
     while_running,
 )
@@ -85,7 +86,9 @@ def test_a_program_that_leads_nowhere(job: Job, tmp_path: Path) -> None:
 
 
 def test_actors_are_given_more_when_they_are_created(job: Job) -> None:
-    given = {(one.to, one.name): one.value for one in for_actors(job, Table({"NCCL_CUMEM_ENABLE": "1"}))}
+    environ = Table({"NCCL_CUMEM_ENABLE": "1"})
+    every = (*for_workers(job, environ), *for_servers(job, environ))
+    given = {(one.to, one.name): one.value for one in every}
     assert given == {
         (WORKERS, "RANK"): UNCLEAR,
         (WORKERS, "WG_BACKEND"): "ray",
@@ -193,7 +196,5 @@ def test_what_releases_force_on_their_rollout_servers(
 ) -> None:
     tree = wheel_tree("verl", version) / "verl"
     job = Job(SourceTree(tree, "verl"), tree / "trainer" / "main_ppo.py", "verl.trainer.main_ppo")
-    found = {
-        one.name: one.value for one in for_actors(job, Table({"NCCL_CUMEM_ENABLE": "1"})) if one.to == SERVERS
-    }
+    found = {one.name: one.value for one in for_servers(job, Table({"NCCL_CUMEM_ENABLE": "1"}))}
     assert found.get("NCCL_CUMEM_ENABLE") == given
