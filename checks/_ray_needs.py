@@ -21,6 +21,7 @@ import math
 
 from verl_doctor.checks._ray_cpus import number_of
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_limits import HostLimits
 from verl_doctor.toolkit.facts import Unknown
 
 WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
@@ -36,6 +37,14 @@ _THREADS_A_GPU = 100
 def actors(configuration: Configuration | Unknown, gpus: int) -> int:
     """The Ray workers that a job has on a node with this many GPUs."""
     return _PROCESSES_A_GPU * gpus + (number_of(configuration, WORKERS) or _DEFAULT_WORKERS) + _OTHER_ACTORS
+
+
+def started_at_once(told: float, limits: HostLimits) -> int:
+    """The workers that Ray starts for the first driver: one for each CPU that it hands out, as far as the machine has them.
+
+    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 with 12 CPUs to hand out on a machine with 2 starts 2.
+    """
+    return int(min(told, limits.online or told))
 
 
 def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: bool) -> int:

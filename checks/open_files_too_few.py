@@ -8,7 +8,7 @@ from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._job_here import HERE, gpus_used
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._ray_cpus import told_cpus
-from verl_doctor.checks._ray_needs import actors, files_needed
+from verl_doctor.checks._ray_needs import actors, files_needed, started_at_once
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit
@@ -31,8 +31,8 @@ _LOW = Limit(1024, 524288)
     examples=[
         Example("many", _example(an_h200_node(), 512)),
         Example("the usual 1024 and 32 CPUs", _example(an_h200_node(healthy(files=_LOW)), 32)),
-        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW)), 512), "may have 1024 files open"),
-        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW)), 512), "the raylet (process 7) may have 1024 files open"),
+        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW), online=512), 512), "may have 1024 files open"),
+        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512), "the raylet (process 7) may have 1024 files open"),
         Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may have 256 files open"),
     ],
 )  # fmt: skip
@@ -59,7 +59,8 @@ def open_files_too_few(
     number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
         counted = 0 if isinstance(ray, Unknown) else ray.counted
-        workers = max(int(subject.told or told_cpus(configuration) or counted), actors(configuration, number))
+        started = started_at_once(subject.told or told_cpus(configuration) or counted, limits)
+        workers = max(started, actors(configuration, number))
         need, own = files_needed(workers), subject.files
         if own is None or own.soft is None or own.soft >= need:
             continue

@@ -9,6 +9,7 @@ from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._job_here import HERE, hint
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._ray_cpus import NUM_CPUS, Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
+from verl_doctor.checks._ray_needs import started_at_once
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_here import JobHere
@@ -63,7 +64,8 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
         Example("what the job asks Ray for is not more than Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
         Example("a pod whose limit lies in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
         Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
-        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, told=128.0))), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
+        Example("a raylet that was told more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, told=96.0), online=8))),
+        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, told=128.0), online=128)), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
         Example("less than one", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
     ],
 )  # fmt: skip
@@ -81,10 +83,10 @@ def ray_counts_too_many_cpus(
 
     ## Why it matters
 
-    Ray starts a worker for each CPU that it counts, all at once, before the job's first task. It asks neither for the CPU affinity, in which Slurm
-    puts a job, nor for control groups other than the one mounted at the top. 128 workers on 8 CPUs take so long to
-    start that they do not register within 60 s: `Some workers of the worker process have not registered within the
-    timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has some fifty threads.
+    Ray starts a worker for each CPU that it counts, all at once, when the first driver comes. It asks neither for the CPU
+    affinity, in which Slurm puts a job, nor for control groups other than the one mounted at the top. 128 workers on 8 CPUs
+    take so long to start that they do not register within 60 s: `Some workers of the worker process have not registered
+    within the timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has some fifty threads.
 
     ## How to fix
 
@@ -97,7 +99,8 @@ def ray_counts_too_many_cpus(
         if bound is None or not subject.told:
             continue
         right = cpus_to_tell(configuration, number, bound.amount, tickets)
-        if subject.told > right + _HARMLESS:
+        started = started_at_once(subject.told, limits)
+        if started > right + _HARMLESS:
             yield Finding(
                 f"{subject.name} hands out {subject.told:g} CPUs, and may use {bound.amount:g}",
                 Evidence(
@@ -106,7 +109,7 @@ def ray_counts_too_many_cpus(
                     read_from=bound.by,
                 ),
                 remedy=f"stop this Ray, and start it with ray start --num-cpus={right}",
-                severity=hint(here) or (None if subject.told >= _HARMFUL * right else "info"),
+                severity=hint(here) or (None if started >= _HARMFUL * right else "info"),
             )
     told = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
     bound = cpus_of(limits.shell, variables)

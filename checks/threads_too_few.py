@@ -9,7 +9,7 @@ from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._job_here import HERE, at_most_warning, gpus_used
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._ray_cpus import Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
-from verl_doctor.checks._ray_needs import actors, threads_needed
+from verl_doctor.checks._ray_needs import actors, started_at_once, threads_needed
 from verl_doctor.checks._threads import LEAN
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
@@ -89,7 +89,7 @@ def threads_too_few(
     for subject in limits.subjects:
         bound = cpus_of(subject, variables)
         counted = 0 if isinstance(ray, Unknown) else ray.counted
-        prestarted = int(subject.told or told_cpus(configuration) or counted)
+        prestarted = started_at_once(subject.told or told_cpus(configuration) or counted, limits)
         needed = max(prestarted if here.certain else 0, actors(configuration, number))
         running, lean = bool(subject.pid), _is_lean(subject, job, raylets)
         need = threads_needed(cores, needed, number, running=running, lean=lean)

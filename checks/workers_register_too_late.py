@@ -8,7 +8,7 @@ from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._job_here import HERE, gpus_used
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._ray_cpus import cpus_of, told_cpus
-from verl_doctor.checks._ray_needs import REGISTER, actors, register_timeout
+from verl_doctor.checks._ray_needs import REGISTER, actors, register_timeout, started_at_once
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_here import JobHere
@@ -25,7 +25,7 @@ def _example(seconds: float, counted: int = 32, cpus: int = 32, **variables: str
     return (
         RayImport(seconds),
         RayCpus(counted, "/sys/devices/system/cpu/online"),
-        an_h200_node(healthy(cpus=cpus)),
+        an_h200_node(healthy(cpus=cpus), online=counted),
         gpus(8),
         Variables(),
         JobVariables(variables),
@@ -73,7 +73,10 @@ def workers_register_too_late(
     given = job.get(REGISTER)
     counted = 0 if isinstance(ray, Unknown) else ray.counted
     told = limits.raylets[0].told if limits.raylets else told_cpus(configuration)
-    workers = max(int(told or counted), actors(configuration, gpus_used(here, resources, configuration)))
+    workers = max(
+        started_at_once(told or counted, limits),
+        actors(configuration, gpus_used(here, resources, configuration)),
+    )
     needed = ray_import.seconds * max(1.0, workers / bound.amount) if bound else ray_import.seconds
     allowed = float(given) if given.isdecimal() else 60.0
     if needed > allowed / 2:

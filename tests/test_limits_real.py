@@ -47,8 +47,7 @@ def test_a_raylet_with_low_limits(python: Path, tmp_path: Path) -> None:
     assert f"240 open files (this shell: {soft})" in lower
     (few,) = said["HOST103"]
     assert "may have 240 files open" in few
-    (many,) = said["HOST101"]
-    assert "hands out 96 CPUs" in many
+    assert not said["HOST101"], "it starts no more workers at once than the machine has CPUs"
 
 
 def test_a_raylet_like_any_other(python: Path, tmp_path: Path) -> None:
