@@ -1,4 +1,4 @@
-"""CUDA111: a compiled package needs a library that is found nowhere."""
+"""CUDA111: a compiled package needs a library that is found nowhere, or is damaged itself."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
         Example("another file of the package is loaded instead", (PYTHON, TORCH, without("libcudart.so.13", instead="/env/b.so"))),
         Example("the runtime of another CUDA", (PYTHON, TORCH, without("libcudart.so.13")), "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8"),
         Example("torch without CUDA", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), without("libtorch_cuda.so", "libcudart.so.12")), "torch 2.8.0+cpu is built without CUDA"),
+        Example("a file that was cut short", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
         Example("OpenCV on a server", (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")), "needs libGL.so.1"),
     ],
 )  # fmt: skip
@@ -64,7 +65,7 @@ def extension_lacks_library(
     extensions: Extensions,
     packages: Packages | Unknown,
 ) -> Iterator[Finding]:
-    """A compiled package needs a library that is found nowhere.
+    """A compiled package needs a library that is found nowhere, or is damaged itself.
 
     ## Why it matters
 
@@ -79,6 +80,9 @@ def extension_lacks_library(
     folder in LD_LIBRARY_PATH is a stop-gap: it changes what every other program loads.
     """
     for package, version, group in broken_packages(extensions):
+        if unloadable := next((extension for extension in group if extension.problem), None):
+            yield _unloadable(unloadable, packages)
+            continue
         lacking = [extension for extension in group if extension.missing_libraries]
         if not lacking:
             continue
@@ -97,6 +101,18 @@ def extension_lacks_library(
             severity=_severity(package, names, packages),
             also=tuple(Location(other.path) for other in lacking if other is not worst),
         )
+
+
+def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
+    """A file that no process loads: cut short, damaged, or for another processor."""
+    path, _, problem = extension.problem.rpartition(": ")
+    return Finding(
+        f"{extension.package} {extension.version} cannot be loaded: {file_name(path)}: {problem}",
+        Evidence(found=extension.problem, wanted="a whole file for this machine", read_from=path),
+        location=Location(path),
+        remedy=f"pip install --force-reinstall --no-deps {extension.package}=={extension.version}",
+        severity=severity(extension.package, packages),
+    )
 
 
 def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:

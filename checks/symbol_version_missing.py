@@ -14,6 +14,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 from verl_doctor.toolkit.text import listed
 
 _SHOWN = 4
+_ALSO = 10
 _SYSTEM = "/lib/x86_64-linux-gnu/libstdc++.so.6"
 _CONDA = "/home/me/conda/lib/libstdc++.so.6"
 _TOO_OLD = MissingVersion("GLIBCXX_3.4.32", "libstdc++.so.6", _CONDA, "GLIBCXX_3.4.29", defined_by=_SYSTEM)
@@ -52,17 +53,21 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
         (version, extension)
         for extension in extensions.extensions
         # Of what has to be replaced anyway the other rules tell.
-        if not (extension.instead or extension.symbols_missing or extension.missing_libraries)
+        if not (
+            extension.instead or extension.problem or extension.symbols_missing or extension.missing_libraries
+        )
         for version in extension.missing_versions
     ]
-    bad.sort(key=lambda pair: (pair[0].path, pair[1].package))
-    for (path, package), group in groupby(bad, key=lambda pair: (pair[0].path, pair[1].package)):
+    bad.sort(key=lambda pair: (pair[0].path, pair[0].library))
+    for (path, library), group in groupby(bad, key=lambda pair: (pair[0].path, pair[0].library)):
         pairs = list(group)
+        names = list(dict.fromkeys(f"{extension.package} {extension.version}" for _, extension in pairs))
+        versions = sorted({version.version for version, _ in pairs})
         missing, extension = pairs[0]
-        versions = dict.fromkeys(version.version for version, _ in pairs)
+        severities = [severity(one.package, packages) for _, one in pairs]
         yield Finding(
-            f"{package} {extension.version} needs {listed(versions, _SHOWN)}, and the {missing.library} that is loaded has "
-            f"none after {missing.newest or 'another name'}",
+            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, and the {library} "
+            f"that is loaded has none after {missing.newest or 'another name'}",
             Evidence(
                 found=f"{path} defines up to {missing.newest}",
                 wanted=f"{listed(versions, _SHOWN)}, for {file_name(extension.path)}",
@@ -70,12 +75,12 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
             ),
             location=Location(extension.path),
             remedy=_remedy(missing, extension),
-            severity=severity(package, packages),
+            severity="error" if "error" in severities else "warning",
             also=tuple(
                 Location(other)
                 for other in dict.fromkeys(e.path for _, e in pairs)
                 if other != extension.path
-            ),
+            )[:_ALSO],
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from verl_doctor.toolkit.elf_memory import ElfMemory
-from verl_doctor.toolkit.fact_packages import Distribution
+from verl_doctor.toolkit.fact_packages import Distribution, canonical
 from verl_doctor.toolkit.records import look
 
 _LARGEST_RECORD = 64 * 1024 * 1024  # bytes
@@ -37,6 +37,18 @@ def compiled_files(
         if look(record) is None or distribution.editable:
             paths += _found(distribution)
         yield from ((path, distribution) for path in dict.fromkeys(paths) if os.path.isfile(path))
+
+
+def stray_modules(
+    sites: Iterable[str], distributions: Iterable[Distribution]
+) -> Iterator[tuple[str, Distribution]]:
+    """Yield modules that lie beside the packages, as somebody's build has put them there, with whom they seem to belong to."""
+    owners = sorted(distributions, key=lambda distribution: len(distribution.name), reverse=True)
+    for site in sites:
+        for path in sorted(Path(site).glob("*.so")):
+            name = canonical(path.name.partition(".")[0])
+            owner = next((one for one in owners if name.startswith(one.name)), None)
+            yield str(path), owner or Distribution(name, "", site)
 
 
 def _found(distribution: Distribution) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import platformdirs
 
 from verl_doctor.toolkit.child_environ import child_environ
-from verl_doctor.toolkit.compiled_files import compiled_files
+from verl_doctor.toolkit.compiled_files import compiled_files, stray_modules
 from verl_doctor.toolkit.elf import Undefined, WantedVersion
 from verl_doctor.toolkit.elf_memory import ElfMemory
 from verl_doctor.toolkit.fact_environment import Variables
@@ -42,6 +42,7 @@ _DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
 _DRIVER_SYMBOL = re.compile(r"cu[A-Z]|nvml[A-Z]")
 # PEP 3149: the interpreter that alone imports such a file.
 _TAG = re.compile(r"\.(cpython-\d+[a-z]*)-[\w-]+\.so$")
+_MODULE = re.compile(r"\.(?:cpython-\d+[a-z]*-[\w-]+|abi3)\.so$")
 _LATER = re.compile(r"/nvidia/[^/]+/lib/")
 _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
@@ -92,7 +93,8 @@ class MissingVersion:
 class Extension:
     """A compiled file of a package, and what keeps it from being loaded.
 
-    `machine` is the processor that it is for. `missing_symbols` are the first of `symbols_missing`. `cuda`: it needs
+    `machine` is the processor that it is for. `problem` names a file, it or one that it needs, and why no process here loads it.
+    `missing_symbols` are the first of `symbols_missing`. `cuda`: it needs
     a library of CUDA or of torch's part for CUDA, and `cuda_runtimes` are the runtime libraries that it names itself. `built_for_torch` is the version that its package says it was built for,
     "" when it says none, and `before_torch` says that it was installed before the torch that is there now. `instead` is
     a file of the same package that can be loaded and is the same but for the CUDA, the processor or the FFmpeg that it is for.
@@ -172,7 +174,8 @@ class _Survey:
         self._torch_has_cuda = not isinstance(torch, Unknown) and bool(torch.cuda)
         torch_there = packages.get("torch")
         self._torch_time = _time_of(torch_there) if torch_there else 0.0
-        self._files = dict(compiled_files(packages.distributions, self._memory))
+        listed = dict(compiled_files(packages.distributions, self._memory))
+        self._files = {**dict(stray_modules(interpreter.site_packages, packages.distributions)), **listed}
         self._by_name: dict[str, list[str]] = {}
         for path in self._files:
             self._by_name.setdefault(os.path.basename(path), []).append(path)  # noqa: PTH119 - thousands of names
@@ -199,14 +202,15 @@ class _Survey:
         header = self._memory.header(path)
         versions = tuple(self._missing_versions(path))
         telling = [name for name in header.needed if _TELLING.match(name)]
-        if not telling and not versions:
+        damaged = bool(header.problem and header.bits and (_MODULE.search(path) or path in self._torch))
+        if not telling and not versions and not damaged:
             return None
         told: dict[str, Any] = {
             "path": path,
             "package": distribution.name,
             "version": distribution.version,
             "machine": header.machine,
-            "problem": header.problem,
+            "problem": f"{path}: {header.problem}" if header.problem else "",
             "uses_torch": any(name.startswith(("libtorch", "libc10")) for name in telling),
             "cuda": any(_CUDA.match(name) for name in telling),
             "cuda_runtimes": tuple(name for name in telling if name.startswith("libcudart.so")),
@@ -214,9 +218,15 @@ class _Survey:
             "built_for_torch": _built_for(distribution),
             "before_torch": 0 < _time_of(distribution) < self._torch_time,
         }
-        if header.machine != self._process.memory.header(self._process.loader.program.path).machine:
-            return Extension(**told)
+        wanted = self._process.loader.header.machine
+        if header.machine != wanted:
+            return Extension(
+                **{**told, "problem": f"{path}: it is for {header.machine}, this machine is {wanted}"}
+            )
         closure = self._process.closure(path)
+        for library in closure.paths:
+            if problem := self._memory.header(library).problem:
+                return Extension(**{**told, "problem": f"{library}: {problem}"})
         missing = tuple(self._missing_libraries(closure))
         # A symbol of a version that its library lacks is told as that version.
         told_already = {version.version for version in versions}

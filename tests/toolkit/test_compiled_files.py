@@ -8,7 +8,7 @@ from pathlib import Path
 
 from environments import install, look_at, site_packages
 
-from verl_doctor.toolkit.compiled_files import compiled_files
+from verl_doctor.toolkit.compiled_files import compiled_files, stray_modules
 from verl_doctor.toolkit.elf_memory import ElfMemory
 
 
@@ -65,3 +65,15 @@ def test_a_record_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (folder / "RECORD").unlink()
     os.mkfifo(folder / "RECORD")
     assert found(site) == {}
+
+
+def test_stray_modules_belong_to_whom_their_names_say(tmp_path: Path) -> None:
+    site = site_packages(tmp_path)
+    install(site, "flash-attn", "2.8.3")
+    for name in ("flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "amp_C.so"):
+        (site / name).touch()
+    strays = stray_modules([str(site)], look_at(site).distributions)
+    assert {Path(path).name: (owner.name, owner.version) for path, owner in strays} == {
+        "amp_C.so": ("amp-c", ""),
+        "flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so": ("flash-attn", "2.8.3"),
+    }

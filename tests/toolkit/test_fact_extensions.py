@@ -14,7 +14,7 @@ from compiled import build
 from environments import install, interpreter, look_at, site_packages
 
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_extensions import Extension, Extensions, extensions
+from verl_doctor.toolkit.fact_extensions import Extension, Extensions, MissingVersion, extensions
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_torch_build import TorchBuild, torch_build
@@ -212,18 +212,100 @@ def test_a_file_that_was_replaced_is_looked_at_anew(environment: Environment) ->
     assert environment.of("flash-attn").loads
 
 
-def test_damaged_and_foreign_files_are_no_findings(environment: Environment) -> None:
+def test_what_is_no_elf_file_is_no_finding(environment: Environment) -> None:
+    for name, body in {"empty": b"", "script": b"INPUT(libtbb.so.12)\n" * 9}.items():
+        install(
+            environment.site, name, "1.0", files={f"{name}/_C.abi3.so": body}, tag="cp311-cp311-linux_x86_64"
+        )
+    assert {found.package for found in environment.look().extensions} == {"torch"}
+
+
+def test_files_that_are_cut_short_or_for_another_processor(environment: Environment) -> None:
     sound = (environment.parts / "fits.so").read_bytes()
     foreign = bytearray(sound)
     foreign[18:20] = (243).to_bytes(2, "little")
-    for name, body in {
-        "empty": b"",
-        "text": b"#!/bin/sh\n" * 9,
-        "half": sound[: len(sound) // 2],
-        "foreign": bytes(foreign),
-    }.items():
-        install(environment.site, name, "1.0", files={f"{name}/_C.so": body}, tag="cp311-cp311-linux_x86_64")
-    assert all(found.symbols_missing == 0 for found in environment.look().extensions)
+    for name, body in {"half": sound[: len(sound) // 8], "foreign": bytes(foreign)}.items():
+        install(
+            environment.site, name, "1.0", files={f"{name}/_C.abi3.so": body}, tag="cp311-cp311-linux_x86_64"
+        )
+    assert environment.of("half").problem.endswith(
+        "/half/_C.abi3.so: it ends too early, or an offset in it leads nowhere"
+    )
+    assert "it is for riscv64, this machine is" in environment.of("foreign").problem
+
+
+def test_a_damaged_library_is_not_taken_for_another_torch(environment: Environment) -> None:
+    environment.add("vllm", "fits.so")
+    library = environment.site / "torch" / "lib" / "libc10.so"
+    library.write_bytes(library.read_bytes()[:600])
+    found = environment.of("vllm")
+    assert found.symbols_missing == 0
+    assert found.problem.startswith(f"{library}: ")
+
+
+def test_a_library_of_another_cuda_in_front_of_the_wheels(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The versioned symbol that libcusparse of CUDA 12.4 wants, and libnvJitLink of 12.1 does not have."""
+    versions = "libnvJitLink.so.12 { global: *; };"
+    for folder, name in (("new", "__nvJitLinkComplete_12_4"), ("old", "__nvJitLinkComplete_12_1")):
+        build(
+            tmp_path / folder,
+            "libnvJitLink.so.12",
+            defining(name),
+            "-Wl,-soname,libnvJitLink.so.12",
+            versions=versions,
+        )
+    module = build(tmp_path / "new", "m.so", using("__nvJitLinkComplete_12_4"), needs=["libnvJitLink.so.12"])
+    install(
+        environment.site,
+        "sgl-kernel",
+        "1.0",
+        files={"sgl_kernel/_C.abi3.so": module.read_bytes()},
+        tag="cp310-abi3-linux_x86_64",
+    )
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "new"))
+    assert environment.of("sgl-kernel").loads
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "old"))
+    (symbol,) = environment.of("sgl-kernel").missing_symbols
+    assert (symbol.name, symbol.expected_of) == (
+        "__nvJitLinkComplete_12_4",
+        f"{tmp_path}/old/libnvJitLink.so.12",
+    )
+
+
+def test_an_old_cpp_library_in_front_of_the_systems(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, number in (("old", 29), ("new", 32)):
+        text = "".join(f"GLIBCXX_3.4.{n} {{ global: f{n}; }};" for n in range(28, number + 1))
+        build(
+            tmp_path / folder,
+            "libstdc++.so.6",
+            defining(*(f"f{n}" for n in range(28, number + 1))),
+            "-Wl,-soname,libstdc++.so.6",
+            versions=text,
+        )
+    libtorch = build(tmp_path / "new", "libtorch_cpu.so", using("f28"), needs=["libstdc++.so.6"])
+    shutil.copy(libtorch, environment.site / "torch" / "lib")
+    module = build(tmp_path / "new", "m.so", using("f32"), needs=["libstdc++.so.6"])
+    install(
+        environment.site,
+        "vllm",
+        "1.0",
+        files={"vllm/_C.abi3.so": module.read_bytes()},
+        tag="cp310-abi3-linux_x86_64",
+    )
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'old'}:{tmp_path / 'new'}")
+    (missing,) = environment.of("vllm").missing_versions
+    assert missing == MissingVersion(
+        "GLIBCXX_3.4.32",
+        "libstdc++.so.6",
+        f"{tmp_path}/old/libstdc++.so.6",
+        "GLIBCXX_3.4.29",
+        f"{tmp_path}/new/libstdc++.so.6",
+    )
+    assert environment.of("vllm").symbols_missing == 0
 
 
 def test_without_torch_packages_are_looked_at_all_the_same(tmp_path: Path, parts: Path) -> None:
