@@ -73,14 +73,17 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
             said.get("cluster", ""),
             said.get("session", ""),
             round(max(time.time() - process.started, 0.0), 1),
-            as_far_as_shown(machine.as_started(environ)),
+            as_far_as_shown(environ),
         )
 
 
 def environ_of(pid: int, machine: Machine) -> dict[str, str] | None:
-    """The environment that a process was started with, secrets and all; None when it may not be read, or has ended."""
+    """The environment that a raylet was started with, secrets and all; None when it may not be read, or has ended.
+
+    While a repair of the job's environment is judged, it is that of a raylet which is started anew.
+    """
     text = machine.read(f"/proc/{pid}/environ")
     if not text:
         return None
     pairs = (entry.partition("=") for entry in text.split("\0") if "=" in entry)
-    return {name: value for name, _, value in pairs}
+    return dict(machine.as_started({name: value for name, _, value in pairs}))

@@ -359,3 +359,12 @@ def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> No
     switch = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"
     (job.folder / "proc" / "7" / "environ").write_text(f"CUDA_VISIBLE_DEVICES=2,3\0{switch}\0")
     assert job.seen("CUDA_VISIBLE_DEVICES") == ("0,1", "2,3", "2,3", "the raylet")
+
+
+def test_a_repair_is_judged_by_a_raylet_that_is_started_anew(job: Job) -> None:
+    """What becomes of its environment then is for the machine to say; the process itself still has the old one."""
+    job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
+    assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
+    anew = replace(job.parties.machine, as_started=lambda environ: {**environ, "NCCL_IB_HCA": "mlx5"})
+    job.parties = replace(job.parties, machine=anew)
+    assert job.seen("NCCL_IB_HCA") == ("mlx5", "mlx5", "mlx5", "the raylet")
