@@ -25,6 +25,7 @@ _HERE = machine(OWN)
         Example("there is no compiler", (build(compiler="", compiler_error="Failed to find C compiler.", lookup_error="x"), _HERE)),
         Example("there is no libcuda on this machine", (build(linked="", link_error=_LD), machine())),
         Example("only libcuda.so.1 is there", (build(linked="", link_error=_LD), _HERE), "cannot find -lcuda"),
+        Example("a libcuda without the driver's functions", (build(link_error="main.c:(.text+0xb): undefined reference to `cuInit'"), _HERE), "undefined reference to `cuInit'"),
         Example("its own search finds nothing", (build(folders=(), lookup_error="AssertionError: libcuda.so cannot found!"), _HERE), "libcuda.so cannot found!"),
     ],
 )  # fmt: skip
@@ -86,5 +87,9 @@ def triton_cannot_link(
 
 def _complaint(text: str) -> str:
     """The line that names libcuda, out of what compiler and linker said."""
-    lines = [line.strip() for line in text.splitlines() if "cuda" in line]
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if "libcuda" in line or "-lcuda" in line or "cuInit" in line
+    ]
     return lines[0] if lines else last_line(text)

@@ -29,7 +29,8 @@ INCLUDING = (
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"](?!hip/)[\w./]+[>"])', re.MULTILINE)
 VARIABLE = "TRITON_LIBCUDA_PATH"
-PROGRAM = "int cuInit(unsigned int);\nint verl_doctor(void) { return cuInit(0); }\n"
+FUNCTION = "cuInit"
+PROGRAM = f"int {FUNCTION}(unsigned int);\nint verl_doctor(void) {{ return {FUNCTION}(0); }}\n"
 MOST_READ = 1_000_000  # bytes of what a compiler says
 NOT_TAKEN = ("triton", "torch", "setuptools")
 
@@ -182,8 +183,13 @@ def examine(folder: str, private: str) -> dict[str, Any]:
     told["library"] = "".join(word for word in command if word.startswith("-l"))
     told["version"] = run([command[0], "--version"])[1].partition("\n")[0]
     if "link_error" not in told:
-        traced = run([*command, "-Wl,--trace"])[1].splitlines()
-        told["linked"] = next((line.strip() for line in traced if "/libcuda.so" in line), "")
+        # A library may lack symbols until it is loaded: a libcuda without the driver's functions would go unnoticed.
+        code, traced = run([*command, "-Wl,--trace,-z,defs"])
+        files = [line.strip() for line in traced.splitlines() if "/libcuda.so" in line]
+        told["linked"] = files[0] if files else ""
+        lacking = [line for line in traced.splitlines() if FUNCTION in line]
+        if code and lacking:
+            told["link_error"] = lacking[-1]
     else:
         write(source, "int verl_doctor(void) { return 0; }\n")
         code, said = run([word for word in command if not word.startswith("-l")])

@@ -84,6 +84,14 @@ def test_what_verl_sets_before_it_starts_vllm_counts_behind_the_environment(tmp_
 
 
 @pytest.mark.slow
+def test_a_library_without_the_drivers_functions_does_not_count(tmp_path: Path) -> None:
+    """An empty one satisfies a linker that builds a library, and the launcher cannot be loaded afterwards."""
+    folder = build(tmp_path / "empty", NAME, "int nothing;", f"-Wl,-soname,{NAME}").parent
+    write_triton(tmp_path, library=NAME)
+    assert "cuInit" in found(tmp_path, tmp_path, TRITON_LIBCUDA_PATH=str(folder)).link_error
+
+
+@pytest.mark.slow
 def test_library_path_serves_the_linker(tmp_path: Path) -> None:
     folder = driver(tmp_path / "driver")
     (folder / "libcuda.so").symlink_to(NAME)
