@@ -22,7 +22,6 @@ class NVMLError(Exception):
 HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetName": "NVIDIA H200",
     "nvmlDeviceGetUUID": "GPU-0123abcd-53d4-990d-8b75-72f32ca568bd",
-    "nvmlDeviceGetMinorNumber": 0,
     "nvmlDeviceGetCudaComputeCapability": (9, 0),
     "nvmlDeviceGetMigMode": (0, 0),
     "nvmlDeviceGetEccMode": (1, 1),

@@ -1,7 +1,7 @@
 """Asks NVML for the state of the GPUs. Runs in a child of the doctor, because a sick driver hangs or ends who asks it.
 
 It is handed over as text, so it needs the standard library and NVIDIA's bindings (pynvml) only. Called with a token and the
-folder of pynvml, it prints one JSON document of numbers as NVML gives them, in NVML's units; `fact_gpus` says what they mean.
+folder of pynvml, it prints one JSON document of numbers as NVML gives them, in NVML's units; `nvml` says what they mean.
 https://docs.nvidia.com/deploy/nvml-api/
 """
 
@@ -28,7 +28,6 @@ _READ, _NVLINK = 0, 2  # NVML_P2P_CAPS_INDEX_...
 CALLS = {
     "name": "nvmlDeviceGetName",
     "uuid": "nvmlDeviceGetUUID",
-    "minor": "nvmlDeviceGetMinorNumber",
     "capability": "nvmlDeviceGetCudaComputeCapability",
     "mig": "nvmlDeviceGetMigMode",
     "ecc": "nvmlDeviceGetEccMode",

@@ -75,9 +75,8 @@ def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
     answer, told = heard
     if isinstance(told, dict):
         return told
-    if (
-        answer.code is None or answer.code < 0
-    ):  # the driver's doing: the script itself neither waits nor crashes
+    by_the_driver = answer.code is None or answer.code < 0  # the script itself neither waits nor crashes
+    if by_the_driver:
         return {"refused": (0, f"NVML was asked, and {ending(answer, _LIMIT)}")}
     return Unknown(f"NVML could not be asked: {ending(answer, _LIMIT)}")
 
