@@ -32,7 +32,8 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
     ## Why it matters
 
     It is meant against `cannot find -lcuda` while Triton compiles, and does not help: that is the linker, which looks in
-    LIBRARY_PATH, and LD_LIBRARY_PATH is the loader's. A stub has the driver's functions without their contents. As soon
+    LIBRARY_PATH, and LD_LIBRARY_PATH is the loader's. (Triton 2.2 and 2.3 alone took a `libcuda.so` from there, when
+    ldconfig knew none: triton-lang/triton#2883.) A stub has the driver's functions without their contents. As soon
     as that folder has a `libcuda.so.1`, which some images link there, processes load it in place of the driver and see no GPU:
     `CUDA driver is a stub library`.
 

@@ -48,7 +48,7 @@ def triton_cannot_link(
 
     ## References
 
-    vllm-project/vllm#16984, triton-lang/triton#1981, triton-lang/triton#3053
+    vllm-project/vllm#16984, triton-lang/triton#1981, triton-lang/triton#2582, triton-lang/triton#3053
     """
     if build.compiler_error or not (build.lookup_error or build.link_error):
         return

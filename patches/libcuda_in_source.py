@@ -27,7 +27,7 @@ CODE = "CUDA105"
     "libcuda-in-source",
     repairs=CODE,
     safety="unsafe",
-    upstream="triton-lang/triton#3053, which reads TRITON_LIBCUDA_PATH",
+    upstream="triton-lang/triton#2582, which reads TRITON_LIBCUDA_PATH",
     needed="nodes on which Triton does not find libcuda, and no environment reaches the workers",
     restart="Ray workers that run now, which keep the old code",
 )

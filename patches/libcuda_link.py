@@ -13,7 +13,7 @@ from verl_doctor.toolkit.rule import Finding
     "libcuda-link",
     repairs="CUDA105",
     safety="safe",
-    upstream="triton-lang/triton#3053, which reads TRITON_LIBCUDA_PATH",
+    upstream="triton-lang/triton#2582, which reads TRITON_LIBCUDA_PATH",
     restart="Ray and the job",
 )
 def libcuda_link(_: Finding, libcuda: LibCuda, build: TritonBuild) -> list[Change] | Refusal:
