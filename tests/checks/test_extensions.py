@@ -55,7 +55,7 @@ def test_the_remedy_for_flash_attention_is_a_command() -> None:
 def test_a_package_that_pins_its_torch_names_it() -> None:
     finding = one(lacking(GONE, package="vllm", version="0.11.0", built_for_torch="2.9.1"))
     assert finding.message == (
-        "vllm 0.11.0 cannot be loaded: it is built for torch 2.9.1, and torch 2.8.0+cu128 is installed"
+        "vllm 0.11.0 cannot be loaded: built for torch 2.9.1, and torch 2.8.0+cu128 is installed"
     )
     assert finding.remedy.startswith(
         "pip install torch==2.9.1, or take the release of vllm that is made for torch 2.8.0"
@@ -65,8 +65,8 @@ def test_a_package_that_pins_its_torch_names_it() -> None:
 @pytest.mark.parametrize(
     ("missing", "there", "words"),
     [
-        ("c10::Error::Error(std::string)", f"c10::Error::Error({STRING})", "the old ABI of the C++ library (std::string), torch 2.8.0+cu128 the new one"),
-        (f"c10::Error::Error({STRING})", "c10::Error::Error(std::string)", "the new ABI of the C++ library (std::string), torch 2.8.0+cu128 the old one"),
+        ("c10::Error::Error(std::string)", f"c10::Error::Error({STRING})", "the old ABI of the C++ library (std::string) is used, torch 2.8.0+cu128 has the new one"),
+        (f"c10::Error::Error({STRING})", "c10::Error::Error(std::string)", "the new ABI of the C++ library (std::string) is used, torch 2.8.0+cu128 has the old one"),
         ("c10::name[abi:cxx11]() const", "c10::name() const", "the new ABI"),
     ],
 )  # fmt: skip
@@ -110,7 +110,7 @@ def test_files_of_one_package_are_one_finding() -> None:
     finding = one(Extensions(tuple(files), 3))
     assert finding.location is not None
     assert finding.location.path == "/env/3.so"
-    assert [place.path for place in finding.also] == ["/env/1.so", "/env/2.so"]
+    assert [place.path for place in finding.also] == ["/env/2.so", "/env/1.so"]
 
 
 def test_without_torch_there_is_a_word_all_the_same() -> None:
@@ -167,3 +167,24 @@ def test_what_only_another_engine_needs_is_a_warning() -> None:
     broken = lacking(GONE, package="sgl-kernel")
     assert one(broken, TORCH, extension_of_another_torch, Packages((sglang,))).severity == "error"
     assert one(broken, TORCH, extension_of_another_torch, Packages((sglang, vllm))).severity == "warning"
+
+
+def test_one_cause_is_one_finding_and_the_job_comes_first() -> None:
+    packages = Packages((Distribution("vllm", "0.11.0", "/env/vllm.dist-info", requires=("torch==2.9.1",)),))
+    files = [
+        replace(FLASH, package=package, version="1.0", path=f"/env/{package}.so", missing_symbols=(GONE,), symbols_missing=n, built_for_torch="2.9.1")
+        for n, package in enumerate(("apex", "vllm", "xformers"), 1)
+    ]  # fmt: skip
+    finding = one(Extensions(tuple(files), 3), TORCH, extension_of_another_torch, packages)
+    assert finding.message.startswith(
+        "vllm 1.0, apex 1.0, xformers 1.0 cannot be loaded: built for torch 2.9.1"
+    )
+    assert finding.severity == "error"
+    assert finding.remedy.startswith("pip install torch==2.9.1")
+
+
+def test_long_functions_are_told_by_their_names() -> None:
+    words = f"torch::autograd::wrap({', '.join(['std::vector<at::Tensor>'] * 20)}"
+    symbol = MissingSymbol("_ZN5torch", f"{words})", (f"{words}, bool)",))
+    found = one(lacking(symbol, built_for_torch="")).evidence.found
+    assert "torch::autograd::wrap(...): torch has one that takes something else" in found

@@ -72,9 +72,9 @@ class Environment:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("0.8.5", "it uses the old ABI of the C++ library (std::string), torch 2.13.0+cpu the new one"),
-        ("0.11.2", "it is built for torch 2.8.0, and torch 2.13.0+cpu is installed"),
-        ("0.24.0", "it is built for torch 2.11.0, and torch 2.13.0+cpu is installed"),
+        ("0.8.5", "the old ABI of the C++ library (std::string) is used, torch 2.13.0+cpu has the new one"),
+        ("0.11.2", "built for torch 2.8.0, and torch 2.13.0+cpu is installed"),
+        ("0.24.0", "built for torch 2.11.0, and torch 2.13.0+cpu is installed"),
         ("0.31.0", ""),
     ],
 )
