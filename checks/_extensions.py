@@ -46,6 +46,11 @@ def severity(package: str, packages: Packages | Unknown) -> Severity:
     return "error" if package in _needed(packages) else "warning"
 
 
+def rank(package: str, packages: Packages | Unknown) -> tuple[bool, bool, str]:
+    """The order in which packages are named: what a job begins with, what that requires, and the others."""
+    return package not in _ROOTS, package not in _needed(packages), package
+
+
 def _needed(packages: Packages | Unknown) -> set[str]:
     """The roots, and everything that they require without an extra."""
     known: dict[str, Distribution] = {}

@@ -11,6 +11,7 @@ from verl_doctor.checks._extensions import (
     file_name,
     fits,
     lacking,
+    rank,
     severity,
     what_fits,
 )
@@ -97,7 +98,7 @@ def extension_of_another_torch(
             causes.setdefault(_reason(files[0], torch), []).append(_Broken(package, version, files))
     for reason, broken in causes.items():
         # The job's own first: what else has the same cause follows.
-        broken.sort(key=lambda one: severity(one.package, packages))
+        broken.sort(key=lambda one: rank(one.package, packages))
         first, worst = broken[0], broken[0].files[0]
         names = listed((f"{one.package} {one.version}" for one in broken), _SHOWN)
         yield Finding(

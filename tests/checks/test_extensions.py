@@ -170,14 +170,16 @@ def test_what_only_another_engine_needs_is_a_warning() -> None:
 
 
 def test_one_cause_is_one_finding_and_the_job_comes_first() -> None:
-    packages = Packages((Distribution("vllm", "0.11.0", "/env/vllm.dist-info", requires=("torch==2.9.1",)),))
+    packages = Packages(
+        (Distribution("vllm", "0.11.0", "/env/vllm.dist-info", requires=("torch==2.9.1", "torchvision")),)
+    )
     files = [
         replace(FLASH, package=package, version="1.0", path=f"/env/{package}.so", missing_symbols=(GONE,), symbols_missing=n, built_for_torch="2.9.1")
-        for n, package in enumerate(("apex", "vllm", "xformers"), 1)
+        for n, package in enumerate(("apex", "torchvision", "vllm"), 1)
     ]  # fmt: skip
     finding = one(Extensions(tuple(files), 3), TORCH, extension_of_another_torch, packages)
     assert finding.message.startswith(
-        "vllm 1.0, apex 1.0, xformers 1.0 cannot be loaded: built for torch 2.9.1"
+        "vllm 1.0, torchvision 1.0, apex 1.0 cannot be loaded: built for torch 2.9.1"
     )
     assert finding.severity == "error"
     assert finding.remedy.startswith("pip install torch==2.9.1")
