@@ -6,22 +6,16 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Interface, Network
+from verl_doctor.toolkit.fact_network_variables import NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Port, Rdma
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 
-GLOO = "GLOO_SOCKET_IFNAME"
-NCCL = "NCCL_SOCKET_IFNAME"
-TENSORPIPE = "TP_SOCKET_IFNAME"
-
 # Kinds that lead to containers and virtual machines of this host, or to one other end, unless the routes go that way too.
 _INSIDE = frozenset({"bridge", "veth", "tunnel", "virtual"})
+_LONGEST = 60  # characters of a name that a sentence shows
 _MOST = 16  # MAX_IFS in NCCL's src/include/socket.h
 
 
@@ -37,9 +31,9 @@ class Selection:
     exact: bool = False
 
     def takes(self, name: str) -> bool:
-        """Whether an interface is selected; an empty list selects all."""
+        """Whether an interface is selected; an empty list selects all, and excludes all."""
         if not self.names:
-            return True
+            return not self.exclude
         if self.exact:
             return (name in self.names) != self.exclude
         return name.startswith(self.names) != self.exclude
@@ -62,7 +56,7 @@ def takes_port(value: str, port: Port) -> bool:
         fits = port.adapter == name if wanted.exact else port.adapter.startswith(name)
         if name and fits and (not number or number == str(port.number)):
             return not wanted.exclude
-    return wanted.exclude or not wanted.names
+    return wanted.exclude if wanted.names else not wanted.exclude
 
 
 def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple[Interface, str]]:
@@ -100,12 +94,10 @@ def gloo_wrong(value: str, network: Network) -> str:
     for name in gloo_names(value):
         there = network.interface(name)
         if name[0] in "^=" and there is None:
-            return f"gloo knows no '{name[0]}', and looks for an interface that is called {name}"
+            return f"gloo knows no '{name[0]}', and looks for an interface that is called {name[:_LONGEST]}"
         if there is None:
             return (
-                f"{name!r} is no interface of this machine"
-                if name != name.strip()
-                else f"{name} is no interface of this machine"
+                f"{(repr(name) if name != name.strip() else name)[:_LONGEST]} is no interface of this machine"
             )
         if not there.up:
             return f"{name} is down"
@@ -161,11 +153,9 @@ def has_gpus(resources: Resources | Unknown) -> bool:
     return not isinstance(resources, Unknown) and bool(resources.gpus)
 
 
-def chosen(
-    name: str, variables: Variables, launch: Launch | Unknown, environment: EffectiveEnvironment | Unknown
-) -> bool:
+def chosen(name: str, variables: NetworkVariables) -> bool:
     """Whether the job's workers have this variable, with whatever value."""
-    return bool(worker_places(name, variables, launch, environment))
+    return bool(variables.of(name))
 
 
 def usable(network: Network, nodes: JobNodes) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
-from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
+from verl_doctor.toolkit.fact_network_variables import Given, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Absent
@@ -67,15 +64,14 @@ def machine(*interfaces: Interface, default: str = "eth0") -> Network:
     return Network(Resolved("node1", ("10.0.0.5",)), interfaces, default)
 
 
-def shell(**values: str) -> tuple[Any, ...]:
-    """No launch script, and these variables in the shell."""
-    return (Variables(values), (Launch, Absent("none was named")))
+def shell(**values: str) -> tuple[NetworkVariables]:
+    """These variables in the shell, and so in the workers."""
+    return (NetworkVariables(tuple(Given(name, value) for name, value in values.items())),)
 
 
-def script(name: str, value: str, *, workers: bool = False) -> tuple[Any, ...]:
+def script(name: str, value: str, *, workers: bool = False) -> tuple[NetworkVariables]:
     """A launch script whose third line sets one variable."""
-    given = Setting(name, value, SCRIPT, 3, reaches_workers=workers)
-    return (Variables(), Launch(((SCRIPT, "shell script"),), settings=(given,)))
+    return (NetworkVariables((Given(name, value, SCRIPT, SCRIPT, 3, workers),)),)
 
 
 ACTIVE = adapters("ACTIVE")

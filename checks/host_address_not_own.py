@@ -17,17 +17,14 @@ from verl_doctor.checks._network_examples import (
     script,
     shell,
 )
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.checks._network_places import places
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network, is_address
+from verl_doctor.toolkit.fact_network_variables import HOST_ADDRESS, NetworkVariables
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-_NAME = "VLLM_HOST_IP"
 _HERE = machine(LO, ETH0, DOCKER0)
 
 
@@ -47,9 +44,7 @@ def host_address_not_own(
     network: Network,
     nodes: JobNodes,
     resources: Resources | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """VLLM_HOST_IP is not an address of this machine, or one address is given to several.
 
@@ -64,12 +59,8 @@ def host_address_not_own(
     Leave the variable away: vLLM finds the address by its route. If it must be set, set it on each node before Ray is
     started, never in a `runtime_env`.
     """
-    everywhere = (
-        set()
-        if isinstance(launch, Unknown)
-        else {one.value for one in launch.settings if one.name == _NAME and one.reaches_workers}
-    )
-    for place in worker_places(_NAME, variables, launch, environment):
+    everywhere = {one.value for one in variables.of(HOST_ADDRESS) if one.everywhere}
+    for place in places(HOST_ADDRESS, variables):
         value = place.value or ""
         owner = network.owner_of(value)
         if not is_address(value):
@@ -96,6 +87,6 @@ def host_address_not_own(
                 "the kernel's list of interfaces",
             ),
             location=place.location,
-            remedy=f"take {_NAME} away: vLLM finds the address by itself",
+            remedy=f"take {HOST_ADDRESS} away: vLLM finds the address by itself",
             fix="host-address" if place.location is None else None,
         )

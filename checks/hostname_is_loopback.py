@@ -5,13 +5,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import GLOO, chosen, gloo_chooses, has_gpus, one_machine, remedy
+from verl_doctor.checks._interfaces import chosen, gloo_chooses, has_gpus, one_machine, remedy
 from verl_doctor.checks._network_examples import ONE, TWO, named, shell
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network_variables import GLOO, NetworkVariables
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
@@ -31,9 +29,7 @@ def hostname_is_loopback(
     network: Network,
     nodes: JobNodes,
     resources: Resources | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """This machine's name resolves to loopback, and the job spans several nodes.
 
@@ -49,11 +45,7 @@ def hostname_is_loopback(
     names it. Or give the name the node's real address in /etc/hosts.
     """
     address, host = gloo_chooses(network), network.host
-    if (
-        address
-        and ipaddress.ip_address(address).is_loopback
-        and not chosen(GLOO, variables, launch, environment)
-    ):
+    if address and ipaddress.ip_address(address).is_loopback and not chosen(GLOO, variables):
         line = Location("/etc/hosts", network.hosts_line) if network.hosts_line else None
         yield Finding(
             f"{host.name} resolves to {address}, so gloo tells the other nodes to connect to themselves",

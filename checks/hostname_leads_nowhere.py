@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import GLOO, chosen, gloo_chooses, has_gpus, remedy
+from verl_doctor.checks._interfaces import chosen, gloo_chooses, has_gpus, remedy
 from verl_doctor.checks._network_examples import ONE, TWO, named, shell
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network_variables import GLOO, NetworkVariables
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
@@ -32,9 +30,7 @@ def hostname_leads_nowhere(
     network: Network,
     nodes: JobNodes,
     resources: Resources | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """This machine's name does not resolve, or to an address of another machine.
 
@@ -60,7 +56,7 @@ def hostname_leads_nowhere(
             fix="gloo-interface-for-lost-name" if nodes.several else None,
         )
         return
-    if gloo_chooses(network) or not nodes.several or chosen(GLOO, variables, launch, environment):
+    if gloo_chooses(network) or not nodes.several or chosen(GLOO, variables):
         return
     if host.failed:
         said = f"{host.name} does not resolve: {host.failed}"

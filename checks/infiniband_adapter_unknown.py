@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import has_gpus, one_machine, selection, takes_port
 from verl_doctor.checks._network_examples import GPUS, NO_GPUS, ONE, TWO, adapters, shell
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.checks._network_places import places
+from verl_doctor.toolkit.fact_network_variables import ADAPTERS, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-_NAME = "NCCL_IB_HCA"
 _HERE = adapters("ACTIVE", "ACTIVE", "ACTIVE")
 
 
@@ -38,9 +35,7 @@ _HERE = adapters("ACTIVE", "ACTIVE", "ACTIVE")
 def infiniband_adapter_unknown(
     rdma: Rdma,
     resources: Resources | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """NCCL_IB_HCA leaves NCCL no adapter.
 
@@ -57,7 +52,7 @@ def infiniband_adapter_unknown(
     if not has_gpus(resources) or not rdma.active:
         return
     there = sorted({port.adapter for port in rdma.active})
-    for place in worker_places(_NAME, variables, launch, environment):
+    for place in places(ADAPTERS, variables):
         value = place.value or ""
         wanted = selection(value)
         taken = [port for port in rdma.active if takes_port(value, port)]
@@ -73,5 +68,5 @@ def infiniband_adapter_unknown(
             f"{place.assignment}: {said}" + ("" if taken else ", so NCCL falls back to TCP"),
             Evidence(f"{place.assignment} in {place.where}", " or ".join(there), "/sys/class/infiniband"),
             location=place.location,
-            remedy=f"take {_NAME} away, or name some of {', '.join(there)}",
+            remedy=f"take {ADAPTERS} away, or name some of {', '.join(there)}",
         )

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, shell
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.checks._network_places import places
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network_variables import ADDRESS_INDEX, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Port, Rdma
-from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-_NAME = "NCCL_IB_GID_INDEX"
 _ROCE = adapters(
     "ACTIVE", link="Ethernet", gids=((0, "IB/RoCE v1"), (1, "RoCE v2"), (2, "IB/RoCE v1"), (3, "RoCE v2"))
 )
@@ -37,9 +33,7 @@ _ROCE = adapters(
 def infiniband_address_index_wrong(
     rdma: Rdma,
     nodes: JobNodes,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """NCCL_IB_GID_INDEX names an empty entry of the adapters' tables, or one of RoCE v1.
 
@@ -52,7 +46,7 @@ def infiniband_address_index_wrong(
 
     Take the variable away: since 2.21 NCCL finds the entry by itself. `show_gids` lists the table.
     """
-    for place in worker_places(_NAME, variables, launch, environment):
+    for place in places(ADDRESS_INDEX, variables):
         value = (place.value or "").strip()
         if not value.isdigit():
             continue
@@ -68,7 +62,7 @@ def infiniband_address_index_wrong(
                         f"/sys/class/infiniband/{port.adapter}/ports/{port.number}/gid_attrs/types",
                     ),
                     location=place.location,
-                    remedy=f"take {_NAME} away: NCCL finds the entry by itself",
+                    remedy=f"take {ADDRESS_INDEX} away: NCCL finds the entry by itself",
                     severity=None if "no address" in wrong else "warning",
                 )
                 break

@@ -6,15 +6,9 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine, takes_port
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, shell
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network_variables import ADAPTERS, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Port, Rdma
-from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
-
-_HCA = "NCCL_IB_HCA"
 
 
 @check(
@@ -34,9 +28,7 @@ _HCA = "NCCL_IB_HCA"
 )  # fmt: skip
 def infiniband_port_down(
     rdma: Rdma,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """An InfiniBand port carries no data, and a job on several nodes would use it.
 
@@ -51,8 +43,7 @@ def infiniband_port_down(
     DOWN: the cable, its transceiver or the switch port; `ibstat` shows it. INIT: ask the fabric's administrator for the
     subnet manager. Until then leave this node out, or name the good ports in NCCL_IB_HCA on all nodes.
     """
-    places = worker_places(_HCA, variables, launch, environment)
-    asked = next((place.value for place in places if place.value), "")
+    asked = next((one.value for one in variables.of(ADAPTERS) if one.value), "")
     bad = [port for port in rdma.ports if not port.active and _meant(port, rdma, asked)]
     if bad:
         said = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)

@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine
 from verl_doctor.checks._network_examples import ONE, TWO, adapters, script, shell
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.checks._network_places import places
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network_variables import NO_INFINIBAND, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Rdma
-from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
-
-_NAME = "NCCL_IB_DISABLE"
 
 
 @check(
@@ -33,9 +28,7 @@ _NAME = "NCCL_IB_DISABLE"
 def infiniband_switched_off(
     rdma: Rdma,
     nodes: JobNodes,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """NCCL_IB_DISABLE=1, although InfiniBand ports are active.
 
@@ -49,7 +42,7 @@ def infiniband_switched_off(
     Take it away and run `all_reduce_perf` of nccl-tests, or one step of the job. If that hangs, the cause is elsewhere:
     NCCL_DEBUG=INFO says at which adapter.
     """
-    for place in worker_places(_NAME, variables, launch, environment):
+    for place in places(NO_INFINIBAND, variables):
         if rdma.active and place.value not in (None, "", "0"):
             yield Finding(
                 f"{place.assignment} switches off {len(rdma.active)} ports with {rdma.active[0].rate}",
@@ -59,5 +52,5 @@ def infiniband_switched_off(
                     "/sys/class/infiniband",
                 ),
                 location=place.location,
-                remedy=f"try the job without {_NAME}",
+                remedy=f"try the job without {NO_INFINIBAND}",
             )

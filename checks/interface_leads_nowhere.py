@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import (
-    GLOO,
-    NCCL,
     bad_ones,
     gloo_names,
     gloo_wrong,
@@ -29,12 +27,10 @@ from verl_doctor.checks._network_examples import (
     script,
     shell,
 )
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.checks._network_places import places
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network_variables import GLOO, NCCL, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -59,9 +55,7 @@ def interface_leads_nowhere(
     network: Network,
     nodes: JobNodes,
     rdma: Rdma | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """A variable selects an interface over which no other node is reached.
 
@@ -77,7 +71,7 @@ def interface_leads_nowhere(
     `=eth0`, since a bare name is a prefix.
     """
     for variable in (GLOO, NCCL):
-        for place in worker_places(variable, variables, launch, environment):
+        for place in places(variable, variables):
             value = place.value or ""
             if len(value) < 2 or (variable == GLOO and gloo_wrong(value, network)):
                 continue

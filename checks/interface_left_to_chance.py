@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import (
-    GLOO,
-    NCCL,
     bad_ones,
     chosen,
     gloo_chooses,
@@ -32,11 +30,9 @@ from verl_doctor.checks._network_examples import (
     named,
     shell,
 )
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Interface, Network
+from verl_doctor.toolkit.fact_network_variables import GLOO, NCCL, NetworkVariables
 from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -62,9 +58,7 @@ def interface_left_to_chance(
     network: Network,
     nodes: JobNodes,
     rdma: Rdma | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """No variable names an interface, and the one that gloo or NCCL choose leads to no other node.
 
@@ -80,7 +74,7 @@ def interface_left_to_chance(
     Set both variables to the interface that leads to the other nodes, before Ray is started on each node. The finding names
     the one of this node.
     """
-    if not chosen(NCCL, variables, launch, environment):
+    if not chosen(NCCL, variables):
         taken = nccl_chooses(network.interfaces)
         bad = bad_ones(taken, nodes, rdma)
         if bad:
@@ -100,7 +94,7 @@ def interface_left_to_chance(
             )
     address = gloo_chooses(network)
     owner = network.owner_of(address)
-    if owner is None or owner.kind == "loopback" or chosen(GLOO, variables, launch, environment):
+    if owner is None or owner.kind == "loopback" or chosen(GLOO, variables):
         return
     why = leads_nowhere(owner, address, nodes)
     inner = is_outside(address, network, nodes)

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._interfaces import (
-    GLOO,
-    NCCL,
-    TENSORPIPE,
-    gloo_wrong,
-    has_gpus,
-    nccl_takes,
-    selection,
-    usable,
-)
+from verl_doctor.checks._interfaces import gloo_wrong, has_gpus, nccl_takes, selection, usable
 from verl_doctor.checks._network_examples import (
     DOCKER0,
     ETH0,
@@ -26,12 +17,10 @@ from verl_doctor.checks._network_examples import (
     script,
     shell,
 )
-from verl_doctor.checks._worker_values import worker_places
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.checks._network_places import places
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Interface, Network
+from verl_doctor.toolkit.fact_network_variables import GLOO, NCCL, TENSORPIPE, NetworkVariables
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -39,6 +28,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _HERE = machine(
     LO, ETH0, DOCKER0, Interface("eth1", "ethernet", up=False), Interface("eth2", "ethernet", up=True)
 )
+_LONGEST = 60  # characters of a value that a sentence shows
 
 
 @check(
@@ -64,9 +54,7 @@ def interface_unknown(
     network: Network,
     nodes: JobNodes,
     resources: Resources | Unknown,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    variables: NetworkVariables,
 ) -> Iterator[Finding]:
     """A variable names a network interface that is not here, or in a syntax that its reader does not know.
 
@@ -83,7 +71,7 @@ def interface_unknown(
     """
     name = usable(network, nodes)
     for variable, judge in ((GLOO, gloo_wrong), (TENSORPIPE, gloo_wrong), (NCCL, _nccl)):
-        for place in worker_places(variable, variables, launch, environment):
+        for place in places(variable, variables):
             wrong = judge(place.value or "", network)
             if not wrong:
                 continue
@@ -109,7 +97,7 @@ def _nccl(value: str, network: Network) -> str:
     wanted = selection(value)
     if len(value) < 2 or nccl_takes(network.interfaces, wanted):
         return ""
-    names = " or ".join(wanted.names)
+    names = " or ".join(wanted.names)[:_LONGEST]
     if wanted.exclude:
         return "that leaves no interface that is up and has an address"
     return f"no interface that is up {'is called' if wanted.exact else 'begins with'} {names}"

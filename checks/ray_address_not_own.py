@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_doctor.checks._interfaces import leads_nowhere
 from verl_doctor.checks._network_examples import DOCKER0, ETH0, LO, ONE, TWO, machine
-from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_job_nodes import JobNodes, option
+from verl_doctor.toolkit.fact_job_nodes import JobNodes, RayHere, option
 from verl_doctor.toolkit.fact_launch import Launch, Word
 from verl_doctor.toolkit.fact_network import Network, is_address
-from verl_doctor.toolkit.fact_raylets import Raylet, Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _HERE = machine(LO, ETH0, DOCKER0)
-_NO_RAY = (Raylets, Absent("no raylet runs on this machine"))
 _NO_SCRIPT = (Launch, Absent("none was named"))
 _OPTION = "--node-ip-address"
 
 
-def _runs(address: str) -> Raylets:
-    return Raylets((Raylet(77, address, "10.0.0.9:6379", "session_1", 60.0, Variables()),))
+def _runs(nodes: JobNodes, address: str) -> JobNodes:
+    return replace(nodes, rays=(RayHere(77, address),))
 
 
 def _starts(address: str) -> Launch:
@@ -31,19 +29,17 @@ def _starts(address: str) -> Launch:
 @check(
     "NET118",
     examples=[
-        Example("an address of this machine", (_HERE, TWO, _runs("10.0.0.5"), _starts("10.0.0.5"))),
-        Example("one node: loopback does", (_HERE, ONE, _runs("127.0.0.1"), _NO_SCRIPT)),
-        Example("a script for other machines", (_HERE, TWO, _NO_RAY, _starts("10.0.0.1"))),
-        Example("the machine has moved", (_HERE, ONE, _runs("10.0.0.77"), _NO_SCRIPT), "no interface of this machine has it any more"),
-        Example("loopback, and several nodes", (_HERE, TWO, _runs("127.0.0.1"), _NO_SCRIPT), "loopback interface"),
-        Example("docker's bridge", (_HERE, TWO, _runs("172.17.0.1"), _NO_SCRIPT), "a bridge interface"),
-        Example("what hostname -I prints", (_HERE, TWO, _NO_RAY, _starts("10.0.0.5 172.17.0.1")), "this is no single address"),
-        Example("loopback in a script", (_HERE, TWO, _NO_RAY, _starts("127.0.0.1")), "loopback interface"),
+        Example("an address of this machine", (_HERE, _runs(TWO, "10.0.0.5"), _starts("10.0.0.5"))),
+        Example("one node: loopback does", (_HERE, _runs(ONE, "127.0.0.1"), _NO_SCRIPT)),
+        Example("a script for other machines", (_HERE, TWO, _starts("10.0.0.1"))),
+        Example("the machine has moved", (_HERE, _runs(ONE, "10.0.0.77"), _NO_SCRIPT), "no interface of this machine has it any more"),
+        Example("loopback, and several nodes", (_HERE, _runs(TWO, "127.0.0.1"), _NO_SCRIPT), "loopback interface"),
+        Example("docker's bridge", (_HERE, _runs(TWO, "172.17.0.1"), _NO_SCRIPT), "a bridge interface"),
+        Example("what hostname -I prints", (_HERE, TWO, _starts("10.0.0.5 172.17.0.1")), "this is no single address"),
+        Example("loopback in a script", (_HERE, TWO, _starts("127.0.0.1")), "loopback interface"),
     ],
 )  # fmt: skip
-def ray_address_not_own(
-    network: Network, nodes: JobNodes, raylets: Raylets | Unknown, launch: Launch | Unknown
-) -> Iterator[Finding]:
+def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unknown) -> Iterator[Finding]:
     """Ray runs, or is to be started, with an address over which this node is not reached.
 
     ## Why it matters
@@ -57,7 +53,7 @@ def ray_address_not_own(
     `ray stop`, and start Ray with `--node-ip-address=` and the address that the other nodes reach, or without that option: Ray then
     takes the address from which it reaches the head.
     """
-    for raylet in () if isinstance(raylets, Unknown) else raylets.running:
+    for raylet in nodes.rays:
         owner = network.owner_of(raylet.address)
         if not is_address(raylet.address):
             continue

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from verl_doctor.checks._interfaces import NCCL, usable
+from verl_doctor.checks._interfaces import usable
 from verl_doctor.patches._launch_lines import edit_lines
 from verl_doctor.toolkit.change import Change, Refusal, SetVariable
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network_variables import NCCL
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.line_edit import LineEdit

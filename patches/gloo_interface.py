@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from verl_doctor.checks._interfaces import GLOO
 from verl_doctor.patches._interfaces import set_interface
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network_variables import GLOO
 from verl_doctor.toolkit.rule import Finding
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch, Word
 from verl_doctor.toolkit.fact_network import Network, is_address, resolve, source_towards
-from verl_doctor.toolkit.fact_raylets import Raylets
+from verl_doctor.toolkit.fact_raylets import Raylet, Raylets
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.launch_values import LaunchValues, given, launch_values
+from verl_doctor.toolkit.machine import Machine
 
 _NODES = ("trainer.nnodes", "actor_rollout_ref.rollout.nnodes")
 _ADDRESS = "ray_kwargs.ray_init.address"
@@ -46,17 +48,26 @@ class Head:
 
 
 @dataclass(frozen=True)
+class RayHere:
+    """A raylet of this user in this network, and the address of this machine that it was started with."""
+
+    pid: int
+    address: str
+
+
+@dataclass(frozen=True)
 class JobNodes:
     """`nodes` is how many the job asks for, None when nobody says; `said_by` who does.
 
     `interface` is the one over which the other nodes are reached: towards the head, or where the head itself listens, or
-    else the default route's; "" when that cannot be told.
+    else the default route's; "" when that cannot be told. `rays` run here already.
     """
 
     nodes: int | None = None
     said_by: str = ""
     heads: tuple[Head, ...] = ()
     interface: str = ""
+    rays: tuple[RayHere, ...] = ()
 
     @property
     def several(self) -> str:
@@ -74,18 +85,21 @@ def job_nodes(
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
     raylets: Raylets | Unknown,
+    machine: Machine,
 ) -> JobNodes:
     """Put together what is said of nodes and heads, and look up this machine's routes to the heads."""
     values = launch_values(launch, configuration)
     nodes, said_by = _nodes(variables, values)
+    here = _in_this_network(raylets, machine)
     deadline = time.monotonic() + _RESOLVING
-    said = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(raylets)]
+    said = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
     different = {(head.host, head.port): head for head in reversed(said)}
     heads = tuple(_reached(head, network, deadline) for head in reversed(different.values()))
     towards = next(
         (head.interface for head in heads if head.interface and not _is_loopback(head, network)), ""
     )
-    return JobNodes(nodes, said_by, heads, towards or network.default)
+    rays = tuple(RayHere(raylet.pid, raylet.address) for raylet in here)
+    return JobNodes(nodes, said_by, heads, towards or network.default, rays)
 
 
 def endpoint(text: str) -> tuple[str, int] | None:
@@ -147,9 +161,23 @@ def _in_shell(variables: Variables) -> Iterator[Head]:
             yield Head(found[0], f"{name} of this shell", found[1])
 
 
-def _of_raylets(raylets: Raylets | Unknown) -> Iterator[Head]:
+def _in_this_network(raylets: Raylets | Unknown, machine: Machine) -> list[Raylet]:
+    """Those that are in the same network namespace: one of another container on this machine has other interfaces."""
+
+    def namespace(process: str) -> Path | None:
+        try:
+            return machine.at(f"/proc/{process}/ns/net").readlink()
+        except OSError:
+            return None
+
+    own = namespace("self")
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    return [raylet for raylet in running if namespace(str(raylet.pid)) in (own, None)]
+
+
+def _of_raylets(here: Iterable[Raylet]) -> Iterator[Head]:
     """Where the Rays that run here have their head."""
-    for raylet in () if isinstance(raylets, Unknown) else raylets.running:
+    for raylet in here:
         if found := endpoint(raylet.cluster):
             yield Head(found[0], f"raylet {raylet.pid}", found[1])
 

@@ -17,11 +17,10 @@ from verl_doctor.checks._network_examples import GPUS, NO_GPUS
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_clock import Clock
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_heads_reached import HeadsReached, Knock
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
+from verl_doctor.toolkit.fact_network_variables import Given, NetworkVariables
 from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
 from verl_doctor.toolkit.fact_proxied import Client, Proxied
 from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma
@@ -110,8 +109,7 @@ def judged(machine: list[Any], nodes: JobNodes, *others: Any, **variables: str) 
         Rdma: NO_RDMA,
         Ports: listening,
         Clock: Clock(synchronised=True, error=0.02, now=1.8e9, monotonic=9.0),
-        Variables: Variables(variables),
-        Launch: Absent("none was named"),
+        NetworkVariables: NetworkVariables(tuple(Given(*one) for one in variables.items())),
         Proxied: Absent("no variable names a proxy"),
         HeadsReached: Absent("no address of a head is named with its port"),
     }

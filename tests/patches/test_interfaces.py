@@ -22,6 +22,7 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network_variables import network_variables
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.fact_sources import SourceFiles
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -44,9 +45,10 @@ def plan(
         "nodes": nodes,
         "rdma": NO_RDMA[1],
         "resources": Resources((Gpu("NVIDIA H200", 143771),), 64, None),
-        "variables": Variables(shell),
+        "variables": network_variables.collect(
+            Variables(shell), read, Unknown("not read"), Machine(environ={})
+        ),
         "launch": read,
-        "environment": Unknown("not read"),
         "sources": SourceFiles(),
         "marker": Marker(),
     }

@@ -10,7 +10,7 @@ from verl_doctor.checks._configuration import asked
 from verl_doctor.toolkit import fact_job_nodes
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_job_nodes import JobNodes, endpoint, job_nodes
+from verl_doctor.toolkit.fact_job_nodes import JobNodes, RayHere, endpoint, job_nodes
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
 from verl_doctor.toolkit.fact_raylets import Raylet, Raylets
@@ -45,9 +45,12 @@ def seen(
     launched: Launch | Unknown = NONE,
     configuration: Configuration | Unknown = NONE,
     raylets: Raylets | Unknown = NONE,
+    machine: Machine | None = None,
     **variables: str,
 ) -> JobNodes:
-    found = job_nodes.collect(HERE, Variables(variables), launched, configuration, raylets)
+    found = job_nodes.collect(
+        HERE, Variables(variables), launched, configuration, raylets, machine or Machine()
+    )
     assert isinstance(found, JobNodes)
     return found
 
@@ -114,6 +117,18 @@ def test_a_ray_that_runs_here_names_its_head() -> None:
     running = Raylets((Raylet(77, "10.0.0.5", "10.0.0.9:6379", "session_1", 9.0, Variables()),))
     found = seen(raylets=running)
     assert [(head.said_by, head.interface) for head in found.heads] == [("raylet 77", "bond0")]
+    assert found.rays == (RayHere(77, "10.0.0.5"),)
+
+
+def test_a_ray_in_another_container_s_network_is_not_here(tmp_path: Path) -> None:
+    for process, number in (("self", 1), ("77", 1), ("78", 2)):
+        folder = tmp_path / "proc" / process / "ns"
+        folder.mkdir(parents=True)
+        (folder / "net").symlink_to(f"net:[{number}]")
+    both = Raylets(tuple(Raylet(pid, "10.0.0.5", "10.0.0.9:1", "s", 9.0, Variables()) for pid in (77, 78)))
+    found = seen(raylets=both, machine=Machine(root=tmp_path))
+    assert [ray.pid for ray in found.rays] == [77]
+    assert [head.said_by for head in found.heads] == ["raylet 77"]
 
 
 @pytest.mark.parametrize(
