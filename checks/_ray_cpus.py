@@ -46,13 +46,15 @@ def cpus_to_tell(
 
 
 def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayTickets | Unknown) -> int:
-    """The CPUs that verl asks Ray for on one machine: with each GPU, for its TaskRunner, and for each part of its queue."""
+    """The CPUs that verl asks Ray for on one machine: with each GPU, for its TaskRunner, and for each part of its queue.
+
+    Actors that ask for none are placed where none is left (tried with Ray 2.60).
+    """
     units = 0
     if not isinstance(configuration, Unknown) and configuration.get("transfer_queue.enable") is not False:
         units = number_of(configuration, _QUEUE)
     each = _TICKETS if isinstance(tickets, Unknown) else tickets.of_each_gpu
-    # An actor that asks for none needs one while it is placed.
-    return each * gpus + 1 + (units + 1 if units else 0) + 1
+    return each * gpus + 1 + (units + 1 if units else 0)
 
 
 def number_of(configuration: Configuration | Unknown, key: str) -> int:

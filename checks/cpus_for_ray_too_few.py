@@ -48,7 +48,7 @@ def _example(
         Example("ray start says how many", _example(8, start=(RayStart("run.sh", 3, {"num-cpus": "$N"}),))),
         Example("more GPUs than there are is another matter", _example(8, "trainer.n_gpus_per_node=16")),
         Example("a raylet with enough", _example(8, limits=an_h200_node(None, healthy(7, 64)))),
-        Example("a pod with 8 CPUs and 8 GPUs", _example(8), "asks Ray for 26 CPUs here, and Ray will have 8"),
+        Example("a pod with 8 CPUs and 8 GPUs", _example(8), "asks Ray for 25 CPUs here, and Ray will have 8"),
         Example("told of too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),
         Example("a raylet with too few", _example(64, limits=an_h200_node(None, replace(healthy(7), told=8.0))), "the raylet (process 7) has 8"),
     ],
