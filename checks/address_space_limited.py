@@ -33,13 +33,13 @@ def address_space_limited(limits: HostLimits, resources: Resources, here: JobHer
 
     ## Why it matters
 
-    CUDA gives the memory of the machine and of all its GPUs one range of addresses in every process, used or not. With `ulimit -v` below that, as
-    some batch systems set it, there is `out of memory` while most of the memory is free.
+    CUDA gives the memory of the machine and of all its GPUs one range of addresses in every process, used or not. With
+    `ulimit -v` below that, as some batch systems set it, there is `out of memory` while most of the memory is free.
 
     ## How to fix
 
-    `ulimit -v unlimited` in the launch script before Ray starts. Above the hard limit it is up to who runs the machine: a batch system
-    should limit memory by control groups.
+    `ulimit -v unlimited` in the launch script before Ray starts. Above the hard limit it is up to who runs the machine:
+    a batch system should limit memory by control groups.
     """
     if not resources.gpus:
         return

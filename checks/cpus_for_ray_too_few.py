@@ -66,9 +66,9 @@ def cpus_for_ray_too_few(
 
     ## Why it matters
 
-    verl reserves CPUs with each GPU, one for its TaskRunner and one for each part of its queue. Where Ray counts fewer, as in a container
-    with a small share of the CPUs, it waits for more to come, for ever: the log ends with no error, or repeats `No available node
-    types can fulfill resource request`.
+    verl reserves CPUs with each GPU, one for its TaskRunner and one for each part of its queue. Where Ray counts fewer,
+    as in a container with a small share of the CPUs, it waits for more to come, for ever: the log ends with no error,
+    or repeats `No available node types can fulfill resource request`.
 
     ## How to fix
 

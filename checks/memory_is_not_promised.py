@@ -34,13 +34,14 @@ def memory_is_not_promised(memory: HostMemory, here: JobHere) -> Iterator[Findin
 
     ## Why it matters
 
-    With vm.overcommit_memory=2 every mapping counts when it is made, not when it is used. CUDA, NCCL and vLLM map many times
-    what they use, and a fork counts its parent once more: `OSError: [Errno 12] Cannot allocate memory`, as in
+    With vm.overcommit_memory=2 every mapping counts when it is made, not when it is used. CUDA, NCCL and vLLM map many
+    times what they use, and a fork counts its parent once more: `OSError: [Errno 12] Cannot allocate memory`, as in
     verl-project/verl#3210, while most of the memory is free.
 
     ## How to fix
 
-    `sysctl vm.overcommit_memory=0` as root (1 does, too), or ask whoever runs the machine. Swap space raises the limit as well.
+    `sysctl vm.overcommit_memory=0` as root (1 does, too), or ask whoever runs the machine. Swap space raises the limit
+    as well.
     """
     if memory.overcommit != 2 or memory.commit_limit is None or memory.committed is None:
         return

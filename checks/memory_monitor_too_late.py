@@ -47,14 +47,14 @@ def memory_monitor_too_late(
 
     ## Why it matters
 
-    Ray ends the newest worker when 95 % of the memory is in use, says so in its log, and the job may go on. It takes the limit
-    of the control group that is mounted at the top. Where a lower group has one, as in Slurm, or the threshold is set higher, the
-    kernel kills first: any process, also the raylet, without a word.
+    Ray ends the newest worker when 95 % of the memory is in use, says so in its log, and the job may go on. It takes
+    the limit of the control group that is mounted at the top. Where a lower group has one, as in Slurm, or the
+    threshold is set higher, the kernel kills first: any process, also the raylet, without a word.
 
     ## How to fix
 
-    RAY_memory_usage_threshold with the value that the finding names, set before Ray starts on every node. Ray counts the memory of the whole machine,
-    so that is right only where no other job runs on it.
+    RAY_memory_usage_threshold with the value that the finding names, set before Ray starts on every node. Ray counts
+    the memory of the whole machine, so that is right only where no other job runs on it.
     """
     limit, total = limits.shell.groups.memory_limit, memory.total
     if not limit or not total:

@@ -74,14 +74,14 @@ def memory_too_small(
 
     ## Why it matters
 
-    What FSDP offloads lies in the machine's memory: four bytes for each parameter, eight for the optimizer, both for the nodes
-    together. Near the limit Ray kills workers (`Task was killed due to the node running low on memory`), or the kernel does,
-    and then nothing says why.
+    What FSDP offloads lies in the machine's memory: four bytes for each parameter, eight for the optimizer, both for
+    the nodes together. Near the limit Ray kills workers (`Task was killed due to the node running low on memory`), or
+    the kernel does, and then nothing says why.
 
     ## How to fix
 
-    Offload less where the GPUs can hold it; more where it is the GPUs that run out. Or more nodes, which share it, fewer agent workers, a higher
-    limit of the container. The need is an estimate; the finding has its formula.
+    Offload less where the GPUs can hold it; more where it is the GPUs that run out. Or more nodes, which share it,
+    fewer agent workers, a higher limit of the container. The need is an estimate; the finding has its formula.
     """
     number = number_of(configuration, GPUS) or len(resources.gpus or ())
     nodes = number_of(configuration, "trainer.nnodes") or 1

@@ -48,8 +48,8 @@ def open_files_too_few(
     ## Why it matters
 
     The GCS server and the raylet keep a socket and log files open for each worker, and there is a worker for each CPU:
-    `OSError: [Errno 24] Too many open files`, hours into the run when more workers come. `ulimit -n` counts in the shell that starts
-    Ray; in the one that starts the job it changes nothing where Ray runs already.
+    `OSError: [Errno 24] Too many open files`, hours into the run when more workers come. `ulimit -n` counts in the
+    shell that starts Ray; in the one that starts the job it changes nothing where Ray runs already.
 
     ## How to fix
 

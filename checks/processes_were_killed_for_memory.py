@@ -33,14 +33,14 @@ def processes_were_killed_for_memory(limits: HostLimits, here: JobHere) -> Itera
 
     ## Why it matters
 
-    A worker that is killed so leaves `Worker exit detail: ... connection error code 2. End of file` in Ray's log, and no word of memory: the
-    kernel counts it in `memory.events` (`oom_kill`) of the control group. The count is of the group's whole life, so it may be
-    from an earlier job in the same container.
+    A worker that is killed so leaves `Worker exit detail: ... connection error code 2. End of file` in Ray's log, and
+    no word of memory: the kernel counts it in `memory.events` (`oom_kill`) of the control group. The count is of the
+    group's whole life, so it may be from an earlier job in the same container.
 
     ## How to fix
 
-    Raise the limit, or need less: fewer agent workers and smaller batches, a smaller object store, offload to the CPU only of what
-    does not fit on the GPUs. On Kubernetes and Slurm the limit is what the job asked for.
+    Raise the limit, or need less: fewer agent workers and smaller batches, a smaller object store, offload to the CPU
+    only of what does not fit on the GPUs. On Kubernetes and Slurm the limit is what the job asked for.
     """
     for subject in limits.subjects:
         group = subject.groups.oom_kills

@@ -83,10 +83,11 @@ def ray_counts_too_many_cpus(
 
     ## Why it matters
 
-    Ray starts a worker for each CPU that it counts, all at once, when the first driver comes. It asks neither for the CPU
-    affinity, in which Slurm puts a job, nor for control groups other than the one mounted at the top. 128 workers on 8 CPUs
-    take so long to start that they do not register within 60 s: `Some workers of the worker process have not registered
-    within the timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has some fifty threads.
+    Ray starts a worker for each CPU that it counts, all at once, when the first driver comes. It asks neither for the
+    CPU affinity, in which Slurm puts a job, nor for control groups other than the one mounted at the top. 128 workers
+    on 8 CPUs take so long to start that they do not register within 60 s: `Some workers of the worker process have not
+    registered within the timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has
+    some fifty threads.
 
     ## How to fix
 

@@ -32,13 +32,13 @@ def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray's workers are children of the raylet. They have the limits that it was started with, in its control group and on its CPUs: what `ulimit` says
-    in the shell of the job, and what is raised there, does not reach them.
+    Ray's workers are children of the raylet. They have the limits that it was started with, in its control group and on
+    its CPUs: what `ulimit` says in the shell of the job, and what is raised there, does not reach them.
 
     ## How to fix
 
-    Stop Ray, and start it from a shell with the limits that this one has. Where a service starts it, set LimitNOFILE, LimitNPROC,
-    LimitMEMLOCK, TasksMax or MemoryMax in its unit.
+    Stop Ray, and start it from a shell with the limits that this one has. Where a service starts it, set LimitNOFILE,
+    LimitNPROC, LimitMEMLOCK, TasksMax or MemoryMax in its unit.
     """
     for raylet in limits.raylets:
         lower = list(_lower(raylet, limits.shell))

@@ -55,15 +55,16 @@ def shared_memory_too_small(
 
     ## Why it matters
 
-    NCCL and the queues between vLLM's processes live in /dev/shm: `Error while creating shared memory segment ... No space left on
-    device`, `Insufficient space in /dev/shm`, or `Bus error`. Docker gives 64 MB unless it is told otherwise. Ray's object
-    store goes to the temporary folder where it does not fit: every batch then passes through a disk.
+    NCCL and the queues between vLLM's processes live in /dev/shm: `Error while creating shared memory segment ... No
+    space left on device`, `Insufficient space in /dev/shm`, or `Bus error`. Docker gives 64 MB unless it is told
+    otherwise. Ray's object store goes to the temporary folder where it does not fit: every batch then passes through a
+    disk.
 
     ## How to fix
 
     `docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` on /dev/shm; as root
-    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. Files that crashed jobs
-    left may be removed when nothing runs.
+    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. Files that crashed jobs left may
+    be removed when nothing runs.
     """
     number = gpus_used(here, resources, configuration)
     need = (_QUEUE if number else 0) + (_NCCL_A_GPU * number if number > 1 else 0)

@@ -39,13 +39,13 @@ def socket_path_too_long(folders: Folders, limits: HostLimits, variables: Variab
 
     ## Why it matters
 
-    The path of a Unix socket has at most 107 bytes, and Ray adds 60 and more to its folder: `AF_UNIX path length cannot exceed 107
-    bytes`. TMPDIR with more than 39 is too long for Ray, with more than 70 for vLLM.
+    The path of a Unix socket has at most 107 bytes, and Ray adds 60 and more to its folder: `AF_UNIX path length cannot
+    exceed 107 bytes`. TMPDIR with more than 39 is too long for Ray, with more than 70 for vLLM.
 
     ## How to fix
 
-    A short RAY_TMPDIR, set before Ray starts; for vLLM a short VLLM_RPC_BASE_PATH or TMPDIR. A short symbolic link to the long path does:
-    the path counts as it is written (Ray 2.60 starts so).
+    A short RAY_TMPDIR, set before Ray starts; for vLLM a short VLLM_RPC_BASE_PATH or TMPDIR. A short symbolic link to
+    the long path does: the path counts as it is written (Ray 2.60 starts so).
     """
     number = str((limits.pid_max or 4194304) - 1)
     socket = f"/session_{_STAMP}_{number}/sockets/plasma_store"

@@ -52,15 +52,15 @@ def temporary_folder_full(
     ## Why it matters
 
     Ray writes its logs there, and objects for which its memory is too small. It counts in percent: above 95 % it
-    repeats `is over 95% full ... Object creation will fail if spilling is required` and does not spill any more, even with hundreds of
-    gigabytes free. That alone is harmless for a job that need not spill. With a few gigabytes left, logs and checkpoints
-    stop the job within hours.
+    repeats `is over 95% full ... Object creation will fail if spilling is required` and does not spill any more, even
+    with hundreds of gigabytes free. That alone is harmless for a job that need not spill. With a few gigabytes left,
+    logs and checkpoints stop the job within hours.
 
     ## How to fix
 
-    Remove sessions of jobs that have ended (`session_*` and `*_spill_*` that no process uses), or send Ray elsewhere: RAY_TMPDIR or
-    `ray start --temp-dir` with a short path on a large local disk. Where the percentage alone is high, set
-    RAY_local_fs_capacity_threshold before Ray starts.
+    Remove sessions of jobs that have ended (`session_*` and `*_spill_*` that no process uses), or send Ray elsewhere:
+    RAY_TMPDIR or `ray start --temp-dir` with a short path on a large local disk. Where the percentage alone is high,
+    set RAY_local_fs_capacity_threshold before Ray starts.
     """
     told = variables.get(_VARIABLE)
     threshold = float(told) if told.replace(".", "", 1).isdigit() else _RAYS_OWN

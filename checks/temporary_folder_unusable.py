@@ -35,7 +35,8 @@ def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Findi
 
     ## How to fix
 
-    Set RAY_TMPDIR and TMPDIR to a folder of one's own on a local disk that is mounted without `noexec`, before Ray starts.
+    Set RAY_TMPDIR and TMPDIR to a folder of one's own on a local disk that is mounted without `noexec`, before Ray
+    starts.
     """
     for folder in folders.folders:
         if not folder.writable:

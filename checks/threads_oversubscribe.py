@@ -47,13 +47,15 @@ def threads_oversubscribe(
 
     ## Why it matters
 
-    Slurm and images set OMP_NUM_THREADS to all CPUs, as for one process. Each trainer, rollout worker and agent worker then
-    has a pool of that size, whose threads wait for work by turning in circles: they take the CPUs from the processes that feed the
-    GPUs. Where the variable is not set nothing need be done: Ray gives each worker as many as it has CPUs, one as a rule.
+    Slurm and images set OMP_NUM_THREADS to all CPUs, as for one process. Each trainer, rollout worker and agent worker
+    then has a pool of that size, whose threads wait for work by turning in circles: they take the CPUs from the
+    processes that feed the GPUs. Where the variable is not set nothing need be done: Ray gives each worker as many as
+    it has CPUs, one as a rule.
 
     ## How to fix
 
-    Set it to the CPUs that there are for each process. The fix does it for every one of these variables that is too large.
+    Set it to the CPUs that there are for each process. The fix does it for every one of these variables that is too
+    large.
     """
     for pool in too_large(environment, limits, resources, variables, configuration):
         name = pool.row.name

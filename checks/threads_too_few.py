@@ -74,15 +74,16 @@ def threads_too_few(
 
     ## Why it matters
 
-    Linux counts threads as it counts processes, and a job has thousands: each Ray worker some fifty, as gRPC takes some for
-    each core. At the limit there is `pthread_create failed: Resource temporarily unavailable`, `can't start new thread`, or
-    a worker that never registers and a job that hangs. The limit of a container is often set in a group above its own
-    (`docker run --pids-limit`, the kubelet's podPidsLimit), where `ulimit` shows nothing.
+    Linux counts threads as it counts processes, and a job has thousands: each Ray worker some fifty, as gRPC takes some
+    for each core. At the limit there is `pthread_create failed: Resource temporarily unavailable`, `can't start new
+    thread`, or a worker that never registers and a job that hangs. The limit of a container is often set in a group
+    above its own (`docker run --pids-limit`, the kubelet's podPidsLimit), where `ulimit` shows nothing.
 
     ## How to fix
 
-    Raise the limit that the finding names, or need fewer: tell Ray of fewer CPUs, as it starts a worker for each, and set
-    RAY_worker_num_grpc_internal_threads=1. The need is computed from measurements without GPUs and may be a third off.
+    Raise the limit that the finding names, or need fewer: tell Ray of fewer CPUs, as it starts a worker for each, and
+    set RAY_worker_num_grpc_internal_threads=1. The need is computed from measurements without GPUs and may be a third
+    off.
     """
     cores = limits.online or 0
     number = gpus_used(here, resources, configuration)

@@ -60,14 +60,14 @@ def workers_register_too_late(
 
     ## Why it matters
 
-    A worker has 60 s to import Ray and register. All of them start at once, from the same disk and on the same CPUs: with an
-    environment on a network file system, or far more workers than CPUs, that is too short. `Some workers of the worker process have not
-    registered within the timeout`, and the job hangs or starts them over and over.
+    A worker has 60 s to import Ray and register. All of them start at once, from the same disk and on the same CPUs:
+    with an environment on a network file system, or far more workers than CPUs, that is too short. `Some workers of the
+    worker process have not registered within the timeout`, and the job hangs or starts them over and over.
 
     ## How to fix
 
-    An environment on a local disk, bytecode that is there (PY103), as many workers as CPUs (HOST101). The fix gives the workers more time,
-    computed from the import that was measured; it repairs nothing where they crash.
+    An environment on a local disk, bytecode that is there (PY103), as many workers as CPUs (HOST101). The fix gives the
+    workers more time, computed from the import that was measured; it repairs nothing where they crash.
     """
     bound = cpus_of(limits.subjects[0], variables)
     given = job.get(REGISTER)

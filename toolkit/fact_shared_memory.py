@@ -33,17 +33,17 @@ class SharedMemory:
 
 @collector(timeout=8)
 def shared_memory(machine: Machine) -> SharedMemory | Unknown:
-    """Ask for the space, and look for what nobody holds any more when a quarter of it is taken."""
+    """Ask for the space, and look for what nobody holds any more when half of it is taken."""
     folder = machine.at(_FOLDER)
     if not folder.is_dir():
         return Absent("this system has no /dev/shm")
     try:
         space = os.statvfs(folder)
         size, free = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
-        segments = dict(_segments(folder)) if free < size * 3 / 4 else {}
+        segments = dict(_segments(folder)) if free < size / 2 else {}
     except OSError as error:
         return Unknown(f"{_FOLDER} cannot be read: {error.strerror}")
-    if free >= size * 3 / 4:
+    if free >= size / 2:
         return SharedMemory(size, free)
     left = segments.keys() - _held(machine, set(segments)) if segments else set()
     return SharedMemory(size, free, len(left), sum(segments[name] for name in left))

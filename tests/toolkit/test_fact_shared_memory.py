@@ -39,7 +39,7 @@ def test_segments_that_nobody_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_nobody_looks_while_there_is_room(tmp_path: Path) -> None:
     found = shared_memory.collect(recorded(tmp_path, {"/dev/shm/psm_1": ""}))
     assert isinstance(found, SharedMemory)
-    assert (found.stale is None) == (found.free >= found.size * 3 / 4)
+    assert (found.stale is None) == (found.free >= found.size / 2)
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ import sys, subprocess; sys.path.insert(0, {str(Path(__file__).parents[2] / ".de
 from multiprocessing.shared_memory import SharedMemory
 from verl_doctor.toolkit.fact_shared_memory import shared_memory
 from verl_doctor.toolkit.machine import Machine
-held = SharedMemory(create=True, size=20 << 20); held.buf[:] = bytes(20 << 20)
+held = SharedMemory(create=True, size=30 << 20); held.buf[:] = bytes(30 << 20)
 code = "import os; from multiprocessing.shared_memory import SharedMemory as S; s = S(create=True, size=8 << 20); s.buf[:] = bytes(8 << 20); os.kill(0, 9)"
 subprocess.run(["setsid", "-w", sys.executable, "-c", code])
 found = shared_memory.collect(Machine())
@@ -64,4 +64,4 @@ print(found.size >> 20, found.free >> 20, found.stale, (found.stale_bytes or 0) 
     )
     if done.returncode and "unshare" in done.stderr:
         pytest.skip(done.stderr)
-    assert done.stdout.split() == ["64", "36", "1", "8"], done.stderr
+    assert done.stdout.split() == ["64", "26", "1", "8"], done.stderr
