@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.fact_heads_reached import HeadsReached, Knock
 from verl_doctor.toolkit.fact_job_nodes import Head
+from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _HEAD = Head(
@@ -42,7 +43,7 @@ def head_unreachable(reached: HeadsReached) -> Iterator[Finding]:
         if knock.reply == "connected":
             continue
         head = knock.head
-        at = f"{head.address or head.host}:{head.port}" if head.port else head.address or head.host
+        at = with_port(head.address or head.host, head.port)
         said = {
             "refused": f"nobody listens at {at}: Ray is not started there, or on another port",
             "silence": f"{at} does not answer: a firewall, or an address that no machine has",

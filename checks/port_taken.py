@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._network_examples import ONE, TWO, head_here
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_launch import Command, Launch
+from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
@@ -28,6 +29,7 @@ _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
         Example("the head is another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
         Example("one of the many for workers", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
         Example("the script stops it first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
+        Example("verl's Ray trainers take a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
         Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
         Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
         Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
@@ -52,17 +54,28 @@ def port_taken(ports: Ports, nodes: JobNodes, launch: Launch | Unknown) -> Itera
         there = ports.on(wanted.first) if wanted.first == wanted.last else None
         if there is None or (elsewhere and wanted.what.startswith("ray start")):
             continue
+        if wanted.what.startswith("MASTER_PORT") and _through_ray(launch):
+            continue
         if there.mine and _RAY.fullmatch(there.name) and not isinstance(launch, Unknown) and launch.stops_ray:
             continue
         yield Finding(
             f"{wanted.what} is to take port {wanted.first}, and {_who(there)}",
             Evidence(
-                f"{there.address}:{there.port}, {_name(there)}", "a free port", "the kernel's list of sockets"
+                f"{with_port(there.address, there.port)}, {_name(there)}",
+                "a free port",
+                "the kernel's list of sockets",
             ),
             location=Location(wanted.path, wanted.line) if wanted.path else None,
             remedy=_remedy(there, wanted),
             severity=_severity(there, wanted),
         )
+
+
+def _through_ray(launch: Launch | Unknown) -> bool:
+    """Whether verl gives each group of workers a free port itself, as its Ray trainers do (single_controller/ray/base.py)."""
+    return (
+        not isinstance(launch, Unknown) and launch.command is not None and ".main_" in launch.command.module
+    )
 
 
 def _name(there: Listener) -> str:

@@ -168,6 +168,12 @@ def is_address(text: str) -> bool:
     return True
 
 
+def with_port(host: str, port: int) -> str:
+    """As one writes both in a word: 10.0.0.1:6379, [::1]:6379; without a port that is 0."""
+    host = f"[{host}]" if ":" in host and port else host
+    return f"{host}:{port}" if port else host
+
+
 def _interfaces(machine: Machine) -> Iterator[Interface]:
     import psutil  # noqa: PLC0415 - ten milliseconds
 

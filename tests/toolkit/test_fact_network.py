@@ -18,6 +18,7 @@ from verl_doctor.toolkit.fact_network import (
     network,
     resolve,
     source_towards,
+    with_port,
 )
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -178,3 +179,11 @@ def test_who_has_an_address() -> None:
     assert there.owner_of("10.0.0.5") is eth0
     assert there.owner_of("10.0.0.6") is None
     assert there.owner_of("") is None
+
+
+def test_how_an_address_and_a_port_are_written() -> None:
+    assert [with_port("10.0.0.1", 6379), with_port("::", 6379), with_port("::1", 0)] == [
+        "10.0.0.1:6379",
+        "[::]:6379",
+        "::1",
+    ]
