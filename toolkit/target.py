@@ -120,9 +120,22 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
                     f"{word}: there is no such file; name a launch script, or a whole command behind --"
                 )
             return tuple(files), given[index:]
+        if not files and len(given) > 1 and _is_program(path):
+            return (), given
         files.append(_absolute(path))
         _demand_text(files[-1], word)
     return tuple(files), ()
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file is a compiled program, such as an interpreter by its full path, and no script."""
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):  # a pipe would be waited for
+        return False
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 def _demand_text(path: Path, word: str) -> None:

@@ -313,3 +313,14 @@ def test_a_pipe_is_no_launch_script_and_is_not_waited_for(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "run.sh")
     with pytest.raises(UsageError, match=r"run\.sh: this is no regular file"):
         discover(Options(launch=("run.sh",)), Machine(cwd=tmp_path))
+
+
+def test_a_command_may_begin_with_the_full_path_of_an_interpreter(tmp_path: Path) -> None:
+    program = tmp_path / "python3"
+    program.write_bytes(b"\x7fELF\0")
+    program.chmod(0o755)
+    words = (str(program), "-m", "verl.trainer.main_ppo", "a.b=c")
+    target = discover(Options(launch=words), Machine(cwd=tmp_path))
+    assert (target.files, target.words) == ((), words)
+    with pytest.raises(UsageError, match="no text file"):
+        discover(Options(launch=(str(program),)), Machine(cwd=tmp_path))
