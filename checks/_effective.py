@@ -26,8 +26,7 @@ _FOR_WORKERS = re.compile(
     r"|(?:all|http|https|no)_proxy|(?:ALL|HTTP|HTTPS|NO)_PROXY|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|PYTHONPATH"
     r"|PYTHONHASHSEED|TP_SOCKET_IFNAME|XDG_CACHE_HOME|CC|CXX"
 )
-# What an image says of itself, and what is for the container and not for the program.
-_LABEL = re.compile(r"\w+_VERSION|CUDA_(?:MODULE|COMPAT)_\w+_LABEL")
+_LABEL = re.compile(r"\w+_VERSION")  # what an image says of itself
 PER_NODE = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",

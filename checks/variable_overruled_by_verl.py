@@ -18,7 +18,7 @@ from verl_doctor.toolkit.fact_effective_environment import Assigned, Effective, 
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
 
 _SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 _FORCED = Assigned(Value("0"), "rollout servers", _SERVER, 858)
@@ -67,7 +67,7 @@ def variable_overruled_by_verl(
         if not is_for_workers(one.name) or one.driver.is_set is not True:
             continue
         location, where = set_at(one.name, variables, launch)
-        severity = None if location or not isinstance(launch, Unknown) else "info"
+        severity: Severity | None = None if location or not isinstance(launch, Unknown) else "info"
         for to, value, at in _overruled(one):
             yield Finding(
                 f"{one.name}: verl gives the {to} {said(value)}, whatever the driver sets ({said(one.driver)})",
@@ -76,7 +76,7 @@ def variable_overruled_by_verl(
                 remedy="hand your value on in ray_kwargs.ray_init.runtime_env.env_vars"
                 if to == "workers"
                 else "if you need your value there, change the line of verl that is named",
-                severity=severity,  # type: ignore[arg-type]
+                severity=severity,
                 also=(at,) if location and at else (),
             )
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from verl_doctor.toolkit import ray_environment, verl_environment
 from verl_doctor.toolkit.environment_job import Parties
-from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import Decider
 from verl_doctor.toolkit.fact_launch import Setting
 from verl_doctor.toolkit.fact_raylets import Raylet, environ_of
@@ -74,14 +73,16 @@ def texts(table: Mapping[str, Any]) -> dict[str, str]:
 
 def given_to_job(parties: Parties) -> dict[str, Held]:
     """The variables of a `runtime_env` of the user's that is no part of verl's configuration."""
-    composed = isinstance(parties.configuration, Configuration) and not parties.configuration.refused
-    words = parties.configuration.asked if composed else ()  # type: ignore[union-attr]
+    configuration = parties.configuration
+    words = () if isinstance(configuration, Unknown) or configuration.refused else configuration.asked
     asked = {(one.path, one.line, one.key.rpartition(".")[2]) for one in words}
-    return {
-        one.name: Held(SOME_TEXT if one.value is None else one.value, "the runtime_env", (one.path, one.line))
-        for one in parties.settings
-        if one.reaches_workers and not one.by_raylet and (one.path, one.line, one.name) not in asked
-    }
+    found = {}
+    for one in parties.settings:
+        place = one.path, one.line
+        if one.reaches_workers and not one.by_raylet and (*place, one.name) not in asked:
+            value = SOME_TEXT if one.value is None else one.value
+            found[one.name] = Held(value, "the runtime_env", place)
+    return found
 
 
 def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> Table:

@@ -36,11 +36,6 @@ class Raylet:
     age: float
     variables: Variables
 
-    @property
-    def port(self) -> str:
-        """The port of the control store."""
-        return self.cluster.rpartition(":")[2]
-
 
 @dataclass(frozen=True)
 class Raylets:
