@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from small_verl import small_verl
 
+from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.effective_environment import told
 from verl_doctor.toolkit.environment_job import Parties
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -18,6 +20,7 @@ from verl_doctor.toolkit.fact_effective_environment import (
     EffectiveEnvironment,
     Value,
 )
+from verl_doctor.toolkit.fact_environment import as_far_as_shown
 from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_processes import Process, Processes
@@ -26,6 +29,7 @@ from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree, VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.testing import run_check
 
 NONE = Absent("none")
 RAY_SOURCE = """
@@ -368,3 +372,58 @@ def test_a_repair_is_judged_by_a_raylet_that_is_started_anew(job: Job) -> None:
     anew = replace(job.parties.machine, as_started=lambda environ: {**environ, "NCCL_IB_HCA": "mlx5"})
     job.parties = replace(job.parties, machine=anew)
     assert job.seen("NCCL_IB_HCA") == ("mlx5", "mlx5", "mlx5", "the raylet")
+
+
+USUAL = {
+    "PATH": "/env/bin:/usr/bin",
+    "HF_HOME": "/hf",
+    "NCCL_IB_HCA": "mlx5",
+    "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+    "CUDA_VERSION": "13.0.2",
+    "NVIDIA_VISIBLE_DEVICES": "all",
+    "SLURM_JOB_ID": "7",
+}
+RULES = tuple(
+    check
+    for check in registry.load().checks
+    if check.code in {"ENV116", *(f"ENV{n}" for n in range(108, 115))}
+)
+
+
+def said_about(job: Job) -> list[str]:
+    """What the rules about the table say."""
+    script = job.parties.launch
+    facts = (
+        told(job.parties),
+        as_far_as_shown(job.parties.machine.environ),
+        script if isinstance(script, Launch) else (Launch, script),
+    )
+    found = [run_check(rule, *facts) for rule in RULES]
+    return [finding.message for result in found for finding in result.findings]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda job: job.shell(**USUAL), id="a laptop or a node where the job starts Ray"),
+        pytest.param(lambda job: job.shell(**USUAL).raylet(**USUAL), id="a raylet of the same environment"),
+        pytest.param(
+            lambda job: job.shell(**USUAL, SLURM_STEP_ID="1", RAY_ADDRESS="auto").raylet(**USUAL),
+            id="a head node with a shell of another step",
+        ),
+        pytest.param(
+            lambda job: job.shell(**USUAL, RAY_ADDRESS="10.0.0.9:6379"), id="a container that sees no raylet"
+        ),
+        pytest.param(
+            lambda job: job.script("export HF_HOME=/x\nray start --head\npython -m verl.trainer.main_ppo\n"),
+            id="a script that exports before it starts Ray",
+        ),
+    ],
+)
+def test_no_rule_speaks_where_nothing_is_wrong(make: Callable[[Job], Job], job: Job) -> None:
+    assert len(RULES) == 8
+    assert said_about(make(job)) == []
+
+
+def test_and_they_speak_where_something_is(job: Job) -> None:
+    assert said_about(job.shell(**USUAL, NCCL_ALGO="Ring").raylet(**USUAL)) != []
