@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.py_source import parse, read, statements
+from verl_doctor.toolkit.remember import remembered
 
 _FEATURES = "datasets/features/features.py"
 _TABLE = "_FEATURE_TYPES"
@@ -32,6 +34,12 @@ def datasets_features(interpreter: Interpreter, packages: Packages | Unknown) ->
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         return Absent("the package datasets is not installed in this environment")
+    installed = None if isinstance(packages, Unknown) else packages.get("datasets")
+    version = installed.version if installed is not None else ""
+    return remembered(DatasetsFeatures, version, [path], partial(_read, path, version))
+
+
+def _read(path: Path, version: str) -> DatasetsFeatures | Unknown:
     content = read(path)
     tree = parse(content, path) if isinstance(content, bytes) else content
     if not isinstance(tree, ast.Module):
@@ -39,8 +47,7 @@ def datasets_features(interpreter: Interpreter, packages: Packages | Unknown) ->
     names = tuple(dict.fromkeys(_names(tree)))
     if not names:
         return Unknown(f"{path} holds no table of feature types that can be read")
-    installed = None if isinstance(packages, Unknown) else packages.get("datasets")
-    return DatasetsFeatures(installed.version if installed is not None else "", names, str(path))
+    return DatasetsFeatures(version, names, str(path))
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

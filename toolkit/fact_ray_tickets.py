@@ -9,11 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.py_source import Unreadable, dotted, parse, read
+from verl_doctor.toolkit.remember import remembered
 
 _FILES = ("single_controller/ray/base.py", "trainer/ppo/ray_trainer.py")
 _CLASS, _KEYWORD = "RayResourcePool", "max_colocate_count"
@@ -30,8 +32,12 @@ class RayTickets:
 @collector()
 def ray_tickets(trees: VerlTrees) -> RayTickets | Unknown:
     """Read the number from the call that makes the pools."""
-    for name in _FILES:
-        path = Path(trees.imported.folder, name)
+    paths = [Path(trees.imported.folder, name) for name in _FILES]
+    return remembered(RayTickets, "", paths, partial(_read, paths))
+
+
+def _read(paths: list[Path]) -> RayTickets | Unknown:
+    for path in paths:
         source = read(path)
         tree = parse(source, path) if isinstance(source, bytes) else source
         for number, line in () if isinstance(tree, Unreadable) else _numbers(tree):

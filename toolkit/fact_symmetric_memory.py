@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.py_source import Unreadable, dotted, parse, read, walk
+from verl_doctor.toolkit.remember import remembered
 
 VARIABLE = "VLLM_ALLREDUCE_USE_SYMM_MEM"
 _COMMUNICATOR = ("distributed", "device_communicators", "symm_mem.py")
@@ -38,10 +40,14 @@ def symmetric_memory(vllm: VllmTree, verl: VerlTrees) -> SymmetricMemory | Unkno
     path = folder.joinpath(*_COMMUNICATOR)
     if not path.is_file():
         return Absent("this vLLM has no all-reduce through symmetric memory")
-    communicator, variables = _tree(path), _tree(folder / "envs.py")
+    files = path, folder / "envs.py", Path(verl.imported.folder, *_SERVER)
+    return remembered(SymmetricMemory, "", files, partial(_read, *files))
+
+
+def _read(path: Path, envs: Path, server_path: Path) -> SymmetricMemory | Unknown:
+    communicator, variables, server = _tree(path), _tree(envs), read(server_path)
     if communicator is None or variables is None:
-        return Unknown(f"{path} or envs.py beside it cannot be read")
-    server = read(Path(verl.imported.folder, *_SERVER))
+        return Unknown(f"{path} or {envs} cannot be read")
     return SymmetricMemory(
         on="1" in _defaults(variables),
         stops=_meets_unguarded(communicator),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_trees import VllmTree
-from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.py_source import Unreadable, parse, read, walk
+from verl_doctor.toolkit.remember import remembered
 
 EXPANDABLE = "expandable_segments:True"
 _ALLOCATOR = "device_allocator/cumem.py"
@@ -32,11 +34,16 @@ class VllmRefusals:
 
 
 @collector(timeout=10)
-def vllm_refusals(vllm: VllmTree) -> VllmRefusals:
+def vllm_refusals(vllm: VllmTree) -> VllmRefusals | Unknown:
     """Read the files that decide it. What cannot be read refuses nothing."""
-    folder = Path(vllm.tree.folder)
+    folder, version = Path(vllm.tree.folder), vllm.tree.version
+    files = [folder / file for file in (_ALLOCATOR, _OLD_ENGINE[0], _NEW_ENGINE[0])]
+    return remembered(VllmRefusals, version, files, partial(_read, folder, version))
+
+
+def _read(folder: Path, version: str) -> VllmRefusals:
     return VllmRefusals(
-        vllm.tree.version,
+        version,
         next(_assertions(folder / _ALLOCATOR), ""),
         "" if _has_old_engine(folder) else next(_refusals(folder / _NEW_ENGINE[0]), ""),
     )

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,13 +143,14 @@ class Hashes:
     """SHA-256 of files, remembered between runs in the doctor's cache folder."""
 
     folder: Path
-    _known: dict[str, str] = field(default_factory=dict)
     _new: dict[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """Read when the first file is asked for: most of the time none is suspicious, and there may be 300,000."""
         loaded = cache.read(self._file, _LARGEST_CACHE)
-        if isinstance(loaded, dict):
-            self._known = {key: value for key, value in loaded.items() if _is_sha256(value)}
+        found = loaded.items() if isinstance(loaded, dict) else ()
+        return {key: value for key, value in found if _is_sha256(value)}
 
     @property
     def _file(self) -> Path:
