@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -122,12 +121,19 @@ def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configu
 
 def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
     """A configuration that was composed already, with these words applied to it one after the other."""
-    after: dict[str, Any] = copy.deepcopy(dict(tree.before))
+    after = _copied(tree.before)
     asked = []
     for word in words:
         one, override = as_override(word, multirun=False)
         asked.append(one if override is None else replace(one, fate=apply(after, override)))
     return replace(tree, asked=tuple(asked), after=after)
+
+
+def _copied(tree: Any) -> Any:
+    """Dictionaries and lists anew, with the same leaves; `deepcopy` takes ten times as long."""
+    if isinstance(tree, Mapping):
+        return {key: _copied(value) for key, value in tree.items()}
+    return [_copied(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from verl_doctor.toolkit import cache
 
@@ -146,11 +146,15 @@ class Hashes:
     _new: dict[str, str] = field(default_factory=dict)
 
     @cached_property
-    def _known(self) -> dict[str, str]:
-        """Read when the first file is asked for: most of the time none is suspicious, and there may be 300,000."""
+    def _known(self) -> dict[str, Any]:
+        """What earlier runs wrote, which somebody may have damaged; there may be 300,000, so it is read when one is asked for."""
         loaded = cache.read(self._file, _LARGEST_CACHE)
-        found = loaded.items() if isinstance(loaded, dict) else ()
-        return {key: value for key, value in found if _is_sha256(value)}
+        return loaded if isinstance(loaded, dict) else {}
+
+    def _digest(self, seen: Seen) -> str | None:
+        """What is known of a file."""
+        known = self._new.get(seen.key) or self._known.get(seen.key)
+        return known if isinstance(known, str) and len(known) == 2 * _SHA256_LENGTH else None
 
     @property
     def _file(self) -> Path:
@@ -162,12 +166,12 @@ class Hashes:
         Files are read side by side: hashing and reading both leave the interpreter to others.
         """
         every = list(files)
-        unknown = [seen for seen in every if seen.key not in self._known]
+        unknown = [seen for seen in every if self._digest(seen) is None]
         if unknown:
             with ThreadPoolExecutor(max_workers=min(8, (os.cpu_count() or 1) * 2)) as pool:
                 for seen, digest in zip(unknown, pool.map(_sha256, unknown), strict=True):
                     self._new[seen.key] = digest
-        return {seen.path: self._known.get(seen.key) or self._new.get(seen.key, "") for seen in every}
+        return {seen.path: self._digest(seen) or "" for seen in every}
 
     def save(self) -> None:
         """Keep what was learnt for the next run."""
@@ -176,10 +180,6 @@ class Hashes:
             return
         content = fresh if len(self._known) + len(fresh) > _MOST_CACHED else {**self._known, **fresh}
         cache.write(self._file, content)
-
-
-def _is_sha256(value: object) -> bool:
-    return isinstance(value, str) and len(value) == 2 * _SHA256_LENGTH
 
 
 def _sha256(seen: Seen) -> str:
