@@ -5,7 +5,7 @@ from __future__ import annotations
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
 from verl_doctor.toolkit.fact_network_variables import Given, NetworkVariables
-from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma
+from verl_doctor.toolkit.fact_rdma import Port, Rdma
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Absent
 
@@ -30,7 +30,6 @@ def adapters(
     gids: tuple[tuple[int, str], ...] = ((0, "IB/RoCE v1"),),
     devices: int | None = None,
     closed: int = 0,
-    locked: int | None = None,
 ) -> Rdma:
     """A machine with the adapters mlx5_0, mlx5_1..., whose ports are in these states ("INIT", "DOWN"...)."""
     ports = tuple(
@@ -46,7 +45,7 @@ def adapters(
         for number, state in enumerate(states)
     )
     files = tuple(f"/dev/infiniband/uverbs{n}" for n in range(len(states) if devices is None else devices))
-    return Rdma(ports, files, files[:closed], (LockedMemory("this shell", locked),))
+    return Rdma(ports, files, files[:closed])
 
 
 def head_here() -> JobNodes:

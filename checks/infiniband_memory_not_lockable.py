@@ -5,27 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._interfaces import one_machine
-from verl_doctor.checks._network_examples import ONE, TWO, adapters
+from verl_doctor.checks._limits_examples import an_h200_node, healthy
+from verl_doctor.checks._network_examples import ACTIVE, ONE, TWO, adapters
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_limits import HostLimits, Limit
 from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import in_bytes
 
 # Each connection locks a buffer of 4 MiB (NCCL_BUFFSIZE) for each channel, some tens with each of several neighbours.
 _ENOUGH = 1 << 30
+_DOCKERS = healthy(locked=Limit(65536, 65536))
 
 
 @check(
     "NET109",
     applies=one_machine,
     examples=[
-        Example("no limit", (adapters("ACTIVE"), TWO)),
-        Example("a limit far above what is needed", (adapters("ACTIVE", locked=1 << 38), TWO)),
-        Example("one node", (adapters("ACTIVE", locked=65536), ONE)),
-        Example("no port that carries data", (adapters("DOWN", locked=65536), TWO)),
-        Example("docker's default", (adapters("ACTIVE", locked=65536), TWO), "this shell may lock 64 KiB"),
+        Example("no limit", (ACTIVE, TWO, an_h200_node())),
+        Example("a limit far above what is needed", (ACTIVE, TWO, an_h200_node(healthy(locked=Limit(1 << 38, 1 << 38))))),
+        Example("one node", (ACTIVE, ONE, an_h200_node(_DOCKERS))),
+        Example("no port that carries data", (adapters("DOWN"), TWO, an_h200_node(_DOCKERS))),
+        Example("Ray runs with more than this shell", (ACTIVE, TWO, an_h200_node(_DOCKERS, healthy(7)))),
+        Example("docker's default", (ACTIVE, TWO, an_h200_node(_DOCKERS)), "this shell may lock 64.0 KiB"),
+        Example("Ray runs with less than this shell", (ACTIVE, TWO, an_h200_node(healthy(), healthy(7, locked=Limit(8 << 20, 8 << 20)))), "the raylet (process 7) may lock 8.0 MiB"),
     ],
 )  # fmt: skip
-def infiniband_memory_not_lockable(rdma: Rdma, nodes: JobNodes) -> Iterator[Finding]:
+def infiniband_memory_not_lockable(rdma: Rdma, nodes: JobNodes, limits: HostLimits) -> Iterator[Finding]:
     """InfiniBand is here, and processes may not lock the memory that it needs.
 
     ## Why it matters
@@ -39,19 +45,15 @@ def infiniband_memory_not_lockable(rdma: Rdma, nodes: JobNodes) -> Iterator[Find
     `docker run --ulimit memlock=-1`, or `* - memlock unlimited` in /etc/security/limits.conf and a new login, or
     `LimitMEMLOCK=infinity` for a service; for SLURM `PropagateResourceLimitsExcept=MEMLOCK`. Then start Ray anew.
     """
-    low = [each for each in rdma.locked if each.limit is not None and each.limit < _ENOUGH]
+    low = [each for each in limits.subjects if each.lockable < _ENOUGH]
     if rdma.active and low:
-        tightest = min(low, key=lambda each: each.limit or 0)
+        tightest = min(low, key=lambda each: each.lockable)
         yield Finding(
-            f"{tightest.who} may lock {_size(tightest.limit or 0)} of memory, and InfiniBand needs more",
+            f"{tightest.name} may lock {in_bytes(tightest.lockable)} of memory, and InfiniBand needs more",
             Evidence(
-                f"{'; '.join(f'{each.who}: {_size(each.limit or 0)}' for each in low)}; {nodes.several}",
+                f"{'; '.join(f'{each.name}: {in_bytes(each.lockable)}' for each in low)}; {nodes.several}",
                 "unlimited",
-                "/proc/PID/limits, Max locked memory",
+                f"/proc/{tightest.pid or 'self'}/limits, Max locked memory",
             ),
             remedy="ulimit -l unlimited before Ray is started; in a container --ulimit memlock=-1",
         )
-
-
-def _size(number: int) -> str:
-    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"

@@ -67,7 +67,7 @@ def _lower(raylet: Limits, shell: Limits) -> Iterator[str]:
             yield f"{own:g} {what} (this shell: {_words(other)})"
     sizes: list[tuple[str, float, float]] = [
         ("memory", raylet.groups.memory_limit or float("inf"), shell.groups.memory_limit or float("inf")),
-        ("locked memory", _locked(raylet), _locked(shell)),
+        ("locked memory", raylet.lockable, shell.lockable),
     ]
     for what, own, other in sizes:
         if own < other / 2:
@@ -84,10 +84,6 @@ def _processes(limits: Limits) -> float:
 
 def _pids(limits: Limits) -> float:
     return (group.pids or float("inf")) if (group := limits.groups.pids) else float("inf")
-
-
-def _locked(limits: Limits) -> float:
-    return float("inf") if limits.may_lock else _soft(limits.locked)
 
 
 def _words(amount: float) -> str:

@@ -6,6 +6,7 @@ raylet that was started by a service, by another shell or before `ulimit` was ra
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -58,6 +59,13 @@ class Limits:
     def name(self) -> str:
         """How to speak of the process."""
         return f"the raylet (process {self.pid})" if self.pid else "this shell"
+
+    @property
+    def lockable(self) -> float:
+        """Bytes of memory that it may lock, infinite without a limit."""
+        if self.may_lock or self.locked is None or self.locked.soft is None:
+            return math.inf
+        return self.locked.soft
 
     @property
     def cpus(self) -> float | None:

@@ -8,16 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 _CLASS = "/sys/class/infiniband"
 _NO_GID = re.compile(r"[0:]*")
-_LOCKED = re.compile(r"^Max locked memory\s+(\S+)", re.MULTILINE)
-
-_CAPABILITIES = re.compile(r"^CapEff:\s+([\da-f]+)", re.MULTILINE)
-_CAP_IPC_LOCK = 14
 
 
 @dataclass(frozen=True)
@@ -46,21 +41,12 @@ class Port:
 
 
 @dataclass(frozen=True)
-class LockedMemory:
-    """How much memory may be locked, in bytes; None: without limit. `who` is "this shell", or a process with its number."""
-
-    who: str
-    limit: int | None
-
-
-@dataclass(frozen=True)
 class Rdma:
     """`devices` are the `/dev/infiniband/uverbs*` that are here, `closed` those of them that this user may not open."""
 
     ports: tuple[Port, ...]
     devices: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
-    locked: tuple[LockedMemory, ...] = ()
 
     @property
     def active(self) -> tuple[Port, ...]:
@@ -69,8 +55,8 @@ class Rdma:
 
 
 @collector()
-def rdma(machine: Machine, processes: Processes | Unknown) -> Rdma | Unknown:
-    """Read `/sys/class/infiniband` and the limits of this shell and of the raylets."""
+def rdma(machine: Machine) -> Rdma | Unknown:
+    """Read `/sys/class/infiniband`, and try the permissions of `/dev/infiniband`."""
     adapters = _entries(machine, _CLASS)
     if not adapters:
         return Absent("this machine shows no InfiniBand or RoCE adapter")
@@ -83,7 +69,6 @@ def rdma(machine: Machine, processes: Processes | Unknown) -> Rdma | Unknown:
         tuple(port for adapter in adapters for port in _ports(machine, adapter)),
         tuple(devices),
         tuple(path for path in devices if not os.access(machine.at(path), os.R_OK | os.W_OK)),
-        tuple(_locked(machine, processes)),
     )
 
 
@@ -112,21 +97,6 @@ def _gids(machine: Machine, folder: str) -> Iterator[tuple[int, str]]:
         gid = (machine.read(f"{folder}/gids/{index}") or "").strip()
         if not _NO_GID.fullmatch(gid):
             yield index, (machine.read(f"{folder}/gid_attrs/types/{index}") or "").strip()
-
-
-def _locked(machine: Machine, processes: Processes | Unknown) -> Iterator[LockedMemory]:
-    yield from _limit_of(machine, "self", "this shell")
-    for raylet in () if isinstance(processes, Unknown) else processes.of("raylet"):
-        yield from _limit_of(machine, str(raylet.pid), f"raylet {raylet.pid}")
-
-
-def _limit_of(machine: Machine, process: str, who: str) -> Iterator[LockedMemory]:
-    """The soft limit, which does not bind a process with the capability CAP_IPC_LOCK."""
-    match = _LOCKED.search(machine.read(f"/proc/{process}/limits") or "")
-    may = _CAPABILITIES.search(machine.read(f"/proc/{process}/status") or "")
-    if match:
-        free = not match[1].isdigit() or (may is not None and int(may[1], 16) >> _CAP_IPC_LOCK & 1)
-        yield LockedMemory(who, None if free else int(match[1]))
 
 
 def _entries(machine: Machine, folder: str) -> list[str]:

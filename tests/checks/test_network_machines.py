@@ -13,17 +13,19 @@ from typing import Any
 
 import pytest
 
+from verl_doctor.checks._limits_examples import an_h200_node, healthy
 from verl_doctor.checks._network_examples import GPUS, NO_GPUS
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_clock import Clock
 from verl_doctor.toolkit.fact_heads_reached import HeadsReached, Knock
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
+from verl_doctor.toolkit.fact_limits import Limit
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
 from verl_doctor.toolkit.fact_network_variables import Given, NetworkVariables
 from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
 from verl_doctor.toolkit.fact_proxied import Client, Proxied
-from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma
+from verl_doctor.toolkit.fact_rdma import Port, Rdma
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.judge import Selection, judge
 from verl_doctor.toolkit.rule import Finding
@@ -50,8 +52,9 @@ def hgx() -> list[Any]:
     bond = Interface("bond0", "bond", up=True, addresses=("10.0.0.5",))
     return [
         Network(Resolved("node1", ("10.0.0.5",)), (LO, bond, *rails, docker), "bond0", 2),
-        Rdma((*ports, *ethernet), tuple(f"/dev/infiniband/uverbs{n}" for n in range(10)), (), (LockedMemory("this shell", None), LockedMemory("raylet 7", None))),
+        Rdma((*ports, *ethernet), tuple(f"/dev/infiniband/uverbs{n}" for n in range(10)), ()),
         GPUS,
+        an_h200_node(healthy(), healthy(7)),
     ]  # fmt: skip
 
 
@@ -158,9 +161,12 @@ def test_the_laptop_as_one_of_two_nodes() -> None:
 
 
 def test_an_hgx_whose_container_lacks_everything() -> None:
-    network, rdma, gpus = hgx()
-    shut = replace(rdma, devices=(), locked=(LockedMemory("this shell", 65536),))
-    found = judged([network, shut, gpus], spread(hgx()), NCCL_IB_HCA="=mlx5_0,mlx5_9", NCCL_IB_DISABLE="1")
+    network, rdma, gpus, _ = hgx()
+    shut = replace(rdma, devices=())
+    dockers = an_h200_node(healthy(locked=Limit(65536, 65536)))
+    found = judged(
+        [network, shut, gpus, dockers], spread(hgx()), NCCL_IB_HCA="=mlx5_0,mlx5_9", NCCL_IB_DISABLE="1"
+    )
     assert codes(found) == ["NET108", "NET109", "NET110", "NET111"]
 
 

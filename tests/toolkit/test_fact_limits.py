@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import subprocess
 import sys
@@ -97,6 +98,15 @@ def test_who_is_held_to_the_number_of_processes(
 ) -> None:
     machine = recorded(tmp_path, {**process("self", uid=uid, caps=caps), "/proc/self/uid_map": uid_map})
     assert limits_of(machine).exempt is exempt
+
+
+def test_how_much_memory_may_be_locked(tmp_path: Path) -> None:
+    files = {**process("self", caps=f"{1 << 14:x}"), **process("7")}
+    files |= {"/proc/self/uid_map": "0 0 4294967295", "/proc/7/uid_map": "0 100000 65536"}
+    machine = recorded(tmp_path, files)
+    assert limits_of(machine).lockable == math.inf
+    assert limits_of(machine, 7).lockable == 65536
+    assert limits_of(machine, 8).lockable == math.inf
 
 
 def test_a_raylet_that_has_ended_is_no_subject(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE adapters, from small recorded trees of `/sys`, `/dev` and `/proc`."""
+"""InfiniBand and RoCE adapters, from small recorded trees of `/sys` and `/dev`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.fact_processes import Process, Processes
-from verl_doctor.toolkit.fact_rdma import LockedMemory, Port, Rdma, rdma
+from verl_doctor.toolkit.fact_rdma import Port, Rdma, rdma
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.machine import Machine
-
-NONE = Absent("no processes")
-LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         {}                {}                bytes\n"
 
 
 def write(root: Path, files: dict[str, str]) -> Machine:
@@ -39,7 +35,7 @@ def port(adapter: str, **files: str) -> dict[str, str]:
 
 
 def test_a_machine_without_adapters(tmp_path: Path) -> None:
-    assert isinstance(rdma.collect(Machine(root=tmp_path), NONE), Absent)
+    assert isinstance(rdma.collect(Machine(root=tmp_path)), Absent)
 
 
 def test_ports_and_their_addresses(tmp_path: Path) -> None:
@@ -56,7 +52,7 @@ def test_ports_and_their_addresses(tmp_path: Path) -> None:
         gid_attrs__types__10="RoCE v2\n",
     )
     devices = {"dev/infiniband/uverbs0": "", "dev/infiniband/rdma_cm": ""}
-    found = rdma.collect(write(tmp_path, {**port("mlx5_0"), **roce, **devices}), NONE)
+    found = rdma.collect(write(tmp_path, {**port("mlx5_0"), **roce, **devices}))
     assert found == Rdma(
         (
             Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec (4X NDR)"),
@@ -78,25 +74,6 @@ def test_ports_and_their_addresses(tmp_path: Path) -> None:
 def test_devices_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = write(tmp_path, {**port("mlx5_0"), "dev/infiniband/uverbs0": ""})
     monkeypatch.setattr(os, "access", lambda path, _: "uverbs" not in str(path))
-    found = rdma.collect(machine, NONE)
+    found = rdma.collect(machine)
     assert isinstance(found, Rdma)
     assert found.closed == found.devices == ("/dev/infiniband/uverbs0",)
-
-
-def test_limits_of_the_shell_and_of_the_raylets(tmp_path: Path) -> None:
-    files = {
-        **port("mlx5_0"),
-        "proc/self/limits": LIMITS.format("unlimited", "unlimited"),
-        "proc/77/limits": LIMITS.format("8388608", "8388608"),
-        "proc/78/status": "",
-        "proc/79/limits": LIMITS.format("65536", "65536"),
-        "proc/79/status": "CapEff:\t0000000000004000\n",
-    }
-    running = tuple(Process(pid, 1, "raylet", "raylet", mine=True, started=0.0) for pid in (77, 78, 79))
-    found = rdma.collect(write(tmp_path, files), Processes(running))
-    assert isinstance(found, Rdma)
-    assert found.locked == (
-        LockedMemory("this shell", None),
-        LockedMemory("raylet 77", 8388608),
-        LockedMemory("raylet 79", None),
-    )
