@@ -15,7 +15,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_processes import Processes
+from verl_doctor.toolkit.fact_processes import Processes, command_of
 from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.file_systems import file_system_of, may_write, nearest, space_of
@@ -100,8 +100,8 @@ def folders(
 def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Choice]:
     raylets = () if isinstance(processes, Unknown) else processes.of("raylet")
     for raylet in raylets:
-        command = machine.read(f"/proc/{raylet.pid}/cmdline") if raylet.mine else None
-        if match := _RAYLETS_FOLDER.search((command or "").replace("\0", " ")):
+        command = command_of(raylet.pid, machine) if raylet.mine else ""
+        if match := _RAYLETS_FOLDER.search(command):
             yield Choice(match[1], f"the raylet (process {raylet.pid})")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group, control_groups, count_of_list
-from verl_doctor.toolkit.fact_processes import Processes
+from verl_doctor.toolkit.fact_processes import Processes, command_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -128,8 +128,7 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
     first = (machine.read(f"/proc/{process}/uid_map") or "0 0 4294967295").split() == _FIRST_NAMESPACE
     # Asked of the first user namespace: a container with users of its own has no powers that count.
     powers = _bits(status.get("CapEff", "")) if first else 0
-    command = (machine.read(f"/proc/{process}/cmdline") or "").replace("\0", " ") if pid else ""
-    told = _RAYLETS_CPUS.search(command)
+    told = _RAYLETS_CPUS.search(command_of(pid, machine)) if pid else None
     return Limits(
         pid,
         allowed=count_of_list(status.get("Cpus_allowed_list", "")),

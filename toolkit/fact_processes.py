@@ -82,8 +82,7 @@ def processes(machine: Machine) -> Processes | Unknown:
 
 def _process(pid: int, booted: int, machine: Machine) -> Process | None:
     """A process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
-    # setproctitle(3) leaves the rest of the old command line as zero bytes.
-    command = (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0").replace("\0", " ")
+    command = command_of(pid, machine)
     role = role_of(command)
     if role is None:
         return None
@@ -95,6 +94,12 @@ def _process(pid: int, booted: int, machine: Machine) -> Process | None:
     started = booted + int(fields[_STARTED - 3]) / os.sysconf("SC_CLK_TCK")
     mine = int(user[1]) == os.geteuid()
     return Process(pid, int(fields[_PARENT - 3]), role, command.partition(" ")[0][-_LONGEST:], mine, started)
+
+
+def command_of(pid: int, machine: Machine) -> str:
+    """The command line of a process, its words apart by blanks; "" when it has ended, or has none."""
+    # setproctitle(3) leaves the rest of the old command line as zero bytes.
+    return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0").replace("\0", " ")
 
 
 def role_of(command: str) -> Role | None:

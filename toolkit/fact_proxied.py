@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import child_proxied
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -136,21 +135,13 @@ def _url(host: str) -> str:
 def _ask(
     machine: Machine, python: str, variables: Mapping[str, str], hosts: tuple[str, ...]
 ) -> dict[str, Any] | Unknown:
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    text = Path(child_proxied.__file__).read_text("utf-8")
     question = json.dumps({"variables": variables, "urls": [_url(host) for host in hosts]})
-    try:
-        answer = machine.run([python, "-c", text, token, question], timeout=_LIMIT)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        told = json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
-        told = None
+    heard = ask_child(machine, python, child_proxied, question, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
     if not isinstance(told, dict):
-        why = f"no answer within {_LIMIT:.0f} s" if answer.code is None else answer.said[:200]
-        return Unknown(f"the HTTP clients could not be asked about proxies: {why}")
+        return Unknown(f"the HTTP clients could not be asked about proxies: {ending(answer, _LIMIT)}")
     return told
 
 

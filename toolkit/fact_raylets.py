@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_environment import Variables, as_far_as_shown
-from verl_doctor.toolkit.fact_processes import Process, Processes
+from verl_doctor.toolkit.fact_processes import Process, Processes, command_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -60,7 +60,7 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
         environ = environ_of(process.pid, machine) if process.mine else None
         if environ is None:
             continue
-        command = (machine.read(f"/proc/{process.pid}/cmdline") or "").replace("\0", " ")
+        command = command_of(process.pid, machine)
         said = {name: match[1] for name, option in _OPTIONS.items() if (match := option.search(command))}
         yield Raylet(
             process.pid,
