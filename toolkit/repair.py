@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -162,9 +162,12 @@ def _attempt(
         return plan.ended("refused", str(error)), work
     after, collection, report = replace(work, job=job, seen=None).looked(_dear(work.session, plan, seen))
     name = f"{home}/{done.id}" if done else None
-    if worse := _worse(before, report, _helpless(work.session, collection, report) - helpless):
-        return _take_back(plan, home, done.id if done else None, worse), _without(work, plan)
     why = _not_repaired(plan, before, report)
+    new_errors = _helpless(work.session, collection, report) - helpless
+    if why and plan.variables and not _more_errors(plan, before, report):
+        del new_errors[plan.code]
+    if worse := _worse(before, report, new_errors):
+        return _take_back(plan, home, done.id if done else None, worse), _without(work, plan)
     if why and plan.variables:
         return _take_out(plan, home, done.id if done else None, why), _without(work, plan)
     return plan.ended("still failing" if why else "repaired", why, name), after
@@ -216,19 +219,47 @@ def _settle(work: _Work) -> list[Repair]:
 
 
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
-    """Why the repair is not proven, or nothing: the rule must have run, and complain less than it did."""
+    """Why the repair is not proven, or nothing: the rule must have run, and complain less than it did.
+
+    It complains as much when it only offers the fix no longer.
+    """
     result = next(result for result in after.results if result.code == plan.code)
     if result.status not in {"pass", "warn", "fail"}:
         return f"{plan.code} could not be judged afterwards: {result.reason}"
-    if _complaints(after, plan) >= _complaints(before, plan):
+    places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
+    if _complaints(after, plan, places) >= _complaints(before, plan, places):
         return f"{plan.code} says the same as before"
     return ""
 
 
-def _complaints(report: Report, plan: Plan) -> int:
-    return sum(
-        result.code == plan.code and finding.fix == plan.fix.id for result, finding in report.findings()
+def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:
+    """How many errors, warnings and hints the rule has that offer this fix or speak of these files.
+
+    What comes to light in other files is none of this repair's.
+    """
+    counted = Counter(
+        finding.severity
+        for finding in _of(report, plan)
+        if finding.fix == plan.fix.id or _place(finding) in places
     )
+    return [counted[severity] for severity in ("error", "warning", "info")]
+
+
+def _more_errors(plan: Plan, before: Report, after: Report) -> bool:
+    """Whether the rule found more errors: one for which it merely offers no fix any more is none."""
+    was, now = (
+        sum(finding.severity == "error" for finding in _of(report, plan)) for report in (before, after)
+    )
+    return now > was
+
+
+def _of(report: Report, plan: Plan) -> Iterator[Finding]:
+    return (finding for result, finding in report.findings() if result.code == plan.code)
+
+
+def _place(finding: Finding) -> str:
+    """The file that a finding is about, "" for the machine or the environment."""
+    return finding.location.path if finding.location else ""
 
 
 def _take_back(plan: Plan, home: Path, identifier: str | None, worse: str) -> Repair:

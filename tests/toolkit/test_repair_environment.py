@@ -114,6 +114,18 @@ def proven_red(proof: Proof) -> Iterator[Finding]:
         yield Finding("red", Evidence("red"), fix="paint-proven")
 
 
+@check("ENV906")
+def faded(shell: Shell) -> Iterator[Finding]:
+    """The colour faded: paint helps once, or makes it a warning, or nothing."""
+    match shell.values.get("COLOUR", "red"):
+        case "red":
+            yield Finding("red", Evidence("red"), fix="paint")
+        case "pink":
+            yield Finding("pink", Evidence("pink"))
+        case "rose":
+            yield Finding("rose", Evidence("rose"), severity="warning")
+
+
 @check("ENV904")
 def other_ray(shell: Shell) -> Iterator[Finding]:
     """Ray has another colour."""
@@ -288,6 +300,21 @@ def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
     assert not (job.folder / "a").is_symlink()
     assert job.ray_file == {}
     assert repair.exit_code(report) == 1
+
+
+def test_a_rule_that_only_stops_offering_the_fix_is_not_repaired(job: Job) -> None:
+    paint = fixing("paint", "ENV906", SetVariable("COLOUR", "pink", "it is nearly white"))
+    report = replace(job, fixes=(paint,), checks=(faded,)).run({})
+    assert only(report).outcome == "still failing"
+    assert only(report).reason.startswith("ENV906 says the same as before")
+    assert not job.env.exists()
+
+
+def test_an_error_that_became_a_warning_is_less(job: Job) -> None:
+    paint = fixing("paint", "ENV906", SetVariable("COLOUR", "rose", "it is nearly white"))
+    report = replace(job, fixes=(paint,), checks=(faded,)).run({})
+    assert only(report).outcome == "repaired"
+    assert job.ray_file == {"COLOUR": "rose"}
 
 
 def test_what_helped_once_and_does_not_now_is_taken_out(job: Job) -> None:
