@@ -14,9 +14,10 @@ from verl_doctor.toolkit.secret import smells_of_secret, without_user
 from verl_doctor.toolkit.text import harmless
 
 SOURCED = "_VERL_DOCTOR_ENV"
-"""Set by the shell file to its own path, so that a later run knows what it set. No package reads such a name."""
+"""Set by the shell file to where it was written first, so that a later run knows what it set. No package reads such a name."""
 
 _BLANKED = "://***@"
+_NO_MORE = "verl-doctor fix asks for it no more"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -58,9 +59,9 @@ def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
 
 
 def reason_of(wanted: SetVariable) -> str:
-    """Why and until when, in one line."""
+    """Why and until when, in one line. What depends on this machine alone is looked at anew by each run."""
     why, until = (" ".join(said.split()).rstrip(".") for said in (wanted.why, wanted.until))
-    return harmless(f"{why}; needed until {until}" if until else why)
+    return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
 
 
 def united(old: Entry, new: Entry) -> Entry:
@@ -114,10 +115,10 @@ def in_front(value: str, path: str) -> str:
     return f"{value}{os.pathsep}{path}" if path else value
 
 
-def without(environ: Mapping[str, str], entries: Iterable[Entry], file: str) -> dict[str, str]:
-    """The environment as it would be had the shell file `file`, which has these entries, not been sourced."""
+def without(environ: Mapping[str, str], entries: Iterable[Entry], sign: str) -> dict[str, str]:
+    """The environment as it would be had the shell file with this sign and these entries not been sourced."""
     before = dict(environ)
-    if before.pop(SOURCED, None) != file:
+    if before.pop(SOURCED, None) != sign:
         return dict(environ)
     for one in entries:
         now = before.get(one.name)

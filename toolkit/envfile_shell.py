@@ -22,27 +22,33 @@ _ENTRY = re.compile(
 _REASON = re.compile(r"# (?P<code>[A-Z]{2,5}[0-9]{3}) (?P<fix>[^\n:]+): (?P<why>[^\n]*)\n")
 
 
-def written(entries: Iterable[Entry], path: str) -> str:
-    """The file's content below its head. `path` is where it lies."""
-    return f"export {SOURCED}={quoted(path)}\n" + "".join(map(_block, entries))
+def written(entries: Iterable[Entry], sign: str) -> str:
+    """The file's content below its head. `sign` is what it sets `SOURCED` to."""
+    return f"export {SOURCED}={quoted(sign)}\n" + "".join(map(_block, entries))
 
 
-def read(content: str) -> tuple[Entry, ...] | None:
-    """The entries of what `written` wrote; None when it is something else."""
-    line = re.match(rf"export {SOURCED}={_WORD}\n", content)
-    entries, position = [], line.end() if line else len(content) + 1
+def read(content: str) -> tuple[str, tuple[Entry, ...]] | None:
+    """The sign and the entries of what `written` wrote; None when it is something else."""
+    line = re.match(rf"export {SOURCED}=({_WORD})\n", content)
+    if line is None:
+        return None
+    entries, position = [], line.end()
     while position < len(content):
         found = _ENTRY.match(content, position)
         if found is None:
             return None
         entries.append(_entry(found))
         position = found.end()
-    return tuple(entries) if line else None
+    return _unquoted(line[1]), tuple(entries)
 
 
 def quoted(value: str) -> str:
     """One word of any POSIX shell that means exactly this text."""
     return "'" + value.replace("'", "'\"'\"'") + "'"
+
+
+def _unquoted(word: str) -> str:
+    return word[1:-1].replace("'\"'\"'", "'")
 
 
 def statement(name: str, value: str | None, *, prepend: bool) -> str:
@@ -76,7 +82,7 @@ def _entry(found: re.Match[str]) -> Entry:
     instead_of = found["instead_of"]
     return Entry(
         name=found["unset"] or found["set"] or found["list"],
-        value=None if word is None else word[1:-1].replace("'\"'\"'", "'"),
+        value=None if word is None else _unquoted(word),
         reasons=tuple(Reason(**one.groupdict()) for one in _REASON.finditer(found["reasons"])),
         prepend=found["list"] is not None,
         node_only=found["node_only"] is not None,

@@ -56,10 +56,21 @@ class EnvFiles:
 
     def entries(self) -> tuple[Entry, ...]:
         """What an earlier run wrote, nothing when there was none. Raises Refused for a file that is not as it was written."""
+        return self._read()[1]
+
+    @property
+    def sign(self) -> str:
+        """By what a later run knows that the shell file was sourced: where it was written first.
+
+        It stays when the folder is moved, or reached by another name. Raises Refused as `entries` does.
+        """
+        return self._read()[0]
+
+    def _read(self) -> tuple[str, tuple[Entry, ...]]:
         text = _ours(self.shell)
         _ours(self.ray)
         if text is None:
-            return ()
+            return str(self.shell), ()
         found = envfile_shell.read(text.partition(_ABOUT_SHELL)[2])
         if found is None:
             raise Refused(_not_ours(self.shell, "is not as this verl-doctor writes it"))
@@ -72,7 +83,7 @@ class EnvFiles:
         """
         ordered = sorted(entries, key=lambda one: one.name)
         return [
-            _change(self.shell, _ABOUT_SHELL + envfile_shell.written(ordered, str(self.shell))),
+            _change(self.shell, _ABOUT_SHELL + envfile_shell.written(ordered, self.sign)),
             _change(self.ray, _ABOUT_RAY + envfile_ray.written(ordered, set_here)),
         ]
 

@@ -33,13 +33,14 @@ _JUDGED = frozenset({"pass", "warn", "fail"})
 class JobEnvironment:
     """What the files of `--output-env DIR` are to hold.
 
-    `written` is what an earlier run wrote there, `found` the environment without it. Every look sees `held`, what repairs
+    `written` is what an earlier run wrote there, `sign` tells an environment that has it, `found` is that of this run without it. Every look sees `held`, what repairs
     of this run set, and `kept`, what an earlier run set for rules that were not judged now. `waiting` are those of an
     earlier run whose repair is still to be tried, or is not asked for now: they stay in the files, but for those that are
     `needless`.
     """
 
     files: EnvFiles
+    sign: str
     written: tuple[Entry, ...]
     found: Mapping[str, str]
     held: tuple[Entry, ...] = ()
@@ -49,7 +50,7 @@ class JobEnvironment:
 
     def as_found(self, environ: Mapping[str, str]) -> dict[str, str]:
         """An environment without what the files set, if it has it: that is what makes a variable necessary, or not."""
-        return without(environ, self.written, str(self.files.shell))
+        return without(environ, self.written, self.sign)
 
     def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment that a process has when it is started anew after the shell file was sourced."""
@@ -143,11 +144,11 @@ def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
     if os.path.lexists(files.folder) and not os.path.isdir(files.folder):
         raise UsageError(f"--output-env {folder}: this is no folder; name one, it need not exist")
     try:
-        earlier = files.entries()
+        earlier, sign = files.entries(), files.sign
     except Refused as error:
         raise UsageError(str(error)) from None
-    found = without(machine.environ, earlier, str(files.shell))
-    return JobEnvironment(files, earlier, found, waiting=earlier)
+    found = without(machine.environ, earlier, sign)
+    return JobEnvironment(files, sign, earlier, found, waiting=earlier)
 
 
 def with_variables(
