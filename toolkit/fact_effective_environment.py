@@ -64,8 +64,9 @@ class Effective:
     `driver` is the process that the launch script starts. `raylets` are what the running raylets have, one for each of
     `EffectiveEnvironment.raylets`, and `workers` what the workers of each see when they start; both have one entry when
     the job starts its own Ray or nothing is known of the raylets. `decided_by` says whose value the workers see, `path`
-    and `line` where that is written; with "nobody" they do not see it, and it is the driver's value that is written there. `dropped` is what verl would have given, had the driver not set the variable itself.
-    `later` are the processes that verl gives another value, when it creates them or while they run.
+    and `line` where that is written; with "nobody" they do not see it, and it is the driver's value that is written there.
+    `dropped` is what verl would have given, had the driver not set the variable itself. `later` are the processes that
+    verl gives another value, when it creates them or while they run.
     """
 
     name: str

@@ -1,59 +1,25 @@
-"""What a collector needs of this machine besides files: the user's environment and folder, and running other programs.
+"""What a collector needs of this machine: the user's environment and folder, the kernel's files, and running other programs.
 
 Tests give a `Machine` of their own, whose programs may answer from a table.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
-import selectors
-import signal
-import subprocess
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+
+from verl_doctor.toolkit.process_group import Answer, run_group
+
+__all__ = ["Answer", "Machine", "Runner"]
 
 # Caches of a child go to a private folder, so that looking at an environment leaves no trace in the user's home.
 _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR")
-# Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end.
-_MARK = "VERL_DOCTOR_CHILD"
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_LINKS = 40  # as the kernel has it
-_MOST_READ = 16 * 1024 * 1024  # bytes of a child's output; it is killed when it writes more
 _PIECE = 1024 * 1024  # bytes that are read at once
-# Seconds between two looks at a child where the system does not tell of its end.
-_PAUSE = 0.01
-# How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
-_DYING = 2.0
-_SET_CHILD_SUBREAPER = 36  # prctl(2)
-_GET_CHILD_SUBREAPER = 37
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a child process said. `code` is None when it ran out of time and was killed.
-
-    One that wrote without end was killed, too: its `code` is that of the signal, and its complaint ends with a sentence
-    that says so.
-    """
-
-    code: int | None
-    stdout: str
-    stderr: str
-    seconds: float
-
-    @property
-    def said(self) -> str:
-        """The last line of its complaint, for a one-line reason."""
-        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return lines[-1].strip() if lines else "it said nothing"
-
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
 
@@ -70,8 +36,9 @@ def _current_folder() -> Path:
 class Machine:
     """This machine, as the user stands before it.
 
+    `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
     `as_started` turns the environment that a process of Ray's was started with into the one that it will have when it is
-    started anew: another one only while a repair of the job's environment is judged. `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
+    started anew: another one only while a repair of the job's environment is judged.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -132,7 +99,7 @@ class Machine:
             environment.update({"PYTHONDONTWRITEBYTECODE": "1"} if env is None else env)
             if self.runner is not None:
                 return self.runner(argv, environment, timeout)
-            return _run_group(argv, environment, timeout, private)
+            return run_group(argv, environment, timeout, private)
 
     def _as_seen_from_here(self) -> dict[str, str]:
         """What would mean something else in a private home and folder: the user's packages and relative paths."""
@@ -148,227 +115,3 @@ class Machine:
 def _steps(path: str) -> list[str]:
     """The parts of a path, the last one first."""
     return [part for part in reversed(path.split("/")) if part]
-
-
-def _run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:
-    """Run a child and listen to it until it ends, says too much, or has had its time; then end all that it started."""
-    started = time.monotonic()
-    token = secrets.token_hex(16)
-    with _orphans.adopted() as adopted:
-        # No context manager, which would wait without limit.
-        process = subprocess.Popen(
-            list(argv),
-            env={**environ, _MARK: token},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        streams = [_Stream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
-        in_time = False
-        try:
-            in_time = _listen(process.pid, streams, started + timeout)
-        finally:
-            # The child is not reaped yet, so its number, which is also the group's, belongs to nobody else.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_DYING)
-                _reap(-process.pid)
-            _end_escaped(token, adopted=adopted)
-            for stream in streams:
-                stream.close()
-        code = process.returncode if in_time else None
-        out, err = (stream.text for stream in streams)
-        if any(stream.is_too_long for stream in streams):
-            err += f"\nit was killed after {_MOST_READ // 1024 // 1024} MB of output"
-        return Answer(code, out, err, time.monotonic() - started)
-
-
-class _Stream:
-    """What a child writes, as far as it is kept. A grandchild may hold the other end for ever, so its end is not waited for."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._kept = bytearray()
-        self.is_open = True
-        os.set_blocking(pipe.fileno(), False)
-
-    def fileno(self) -> int:
-        """The pipe's number."""
-        return self._pipe.fileno()
-
-    def take(self) -> bool:
-        """Keep what is there now, as far as it may be kept. Whether there was anything."""
-        try:
-            piece = os.read(self.fileno(), _PIECE)
-        except BlockingIOError:
-            return False
-        self.is_open = piece != b""
-        self._kept += piece
-        return self.is_open and not self.is_too_long
-
-    def close(self) -> None:
-        """Keep what is left in the pipe, and let it go."""
-        while self.is_open and not self.is_too_long and self.take():
-            pass
-        self._pipe.close()
-
-    @property
-    def is_too_long(self) -> bool:
-        """Whether more was written than anybody wants to read."""
-        return len(self._kept) > _MOST_READ
-
-    @property
-    def text(self) -> str:
-        """What was kept."""
-        return bytes(self._kept[:_MOST_READ]).decode("utf-8", "replace")
-
-
-def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
-    """Take what a child writes until it has ended or said too much, and do not reap it. Whether that was in time."""
-    with _end_of(pid) as end, selectors.DefaultSelector() as selector:
-        for stream in streams:
-            selector.register(stream, selectors.EVENT_READ, stream)
-        if end is not None:
-            selector.register(end, selectors.EVENT_READ)
-        while not _has_ended(pid):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            for key, _ in selector.select(left if end is not None else min(left, _PAUSE)):
-                stream = key.data
-                if stream is None:
-                    continue
-                stream.take()
-                if stream.is_too_long:
-                    return True
-                if not stream.is_open:
-                    selector.unregister(stream)
-    return True
-
-
-@contextlib.contextmanager
-def _end_of(pid: int) -> Iterator[int | None]:
-    """A descriptor that can be read once this child has ended; None where the system knows none."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        yield None
-        return
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-
-
-class _Orphans:
-    """Makes this process the parent of what its children leave behind, for as long as some child runs."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running = 0
-        self._before = 0
-        self._can = False
-
-    @contextlib.contextmanager
-    def adopted(self) -> Iterator[bool]:
-        """Yield whether orphans come to us. Several threads may be inside at the same time."""
-        with self._lock:
-            if self._running == 0:
-                self._before = _is_subreaper()
-                self._can = _become_subreaper(1)
-            self._running += 1
-        try:
-            yield self._can
-        finally:
-            with self._lock:
-                self._running -= 1
-                if self._running == 0 and self._can:
-                    _become_subreaper(self._before)
-
-
-_orphans = _Orphans()
-
-
-def _is_subreaper() -> int:
-    import ctypes  # noqa: PLC0415 - a few milliseconds that only a child is worth
-
-    answer = ctypes.c_int(0)
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
-    return answer.value
-
-
-def _become_subreaper(value: int) -> bool:
-    import ctypes  # noqa: PLC0415
-
-    try:
-        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, value, 0, 0, 0) == 0)
-    except (AttributeError, OSError):
-        return False
-
-
-def _end_escaped(token: str, *, adopted: bool) -> None:
-    """Kill and reap what left the process group, and nothing that does not carry the token.
-
-    When one is killed its own children come to us, so this goes on until none is left.
-    """
-    deadline = time.monotonic() + _DYING
-    while time.monotonic() < deadline:
-        killed = [pid for pid in _suspects(adopted=adopted) if _killed(pid, token)]
-        if not killed:
-            return
-        for pid in killed:
-            _reap(pid)
-
-
-def _suspects(*, adopted: bool) -> Iterable[int]:
-    """Our own children when orphans come to us, otherwise every process."""
-    lists = list(Path("/proc/self/task").glob("*/children")) if adopted else []
-    if lists:
-        texts = []
-        for path in lists:
-            with contextlib.suppress(OSError):  # the thread has ended
-                texts.append(path.read_text(encoding="ascii"))
-        return [int(word) for text in texts for word in text.split()]
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
-    except OSError:
-        return []
-
-
-def _killed(pid: int, token: str) -> bool:
-    """Kill this process if its environment proves that it comes from our child."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return False
-    try:
-        # Opened before it is read: if the number changes hands in between, the signal goes to the dead.
-        if f"{_MARK}={token}".encode() not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            return False
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    except OSError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
-
-
-def _reap(number: int) -> None:
-    """Take a killed process, or a whole group when the number is negative, off the table, if it is our child."""
-    deadline = time.monotonic() + _DYING
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            pid, _ = os.waitpid(number, os.WNOHANG)
-            if pid == 0:
-                time.sleep(0.002)
-            elif number > 0:
-                return
