@@ -62,6 +62,16 @@ def test_a_changed_file_is_noticed_even_with_its_old_time(sources: Path) -> None
     assert ask(sources, "second") == "second"
 
 
+def test_a_file_may_be_named_itself_and_need_not_be_there(sources: Path) -> None:
+    file = sources / "b.txt"
+    assert ask(file) == "first"
+    assert ask(file, "second") == "first"
+    file.write_text("x")
+    assert ask(file, "written") == "written"
+    file.write_text("xy")
+    assert ask(file, "edited") == "edited"
+
+
 def test_a_new_a_renamed_and_a_removed_file_are_noticed(sources: Path) -> None:
     ask(sources)
     (sources / "b.py").write_text("")
