@@ -8,11 +8,13 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from running import Doctor, inside
+from trying import IN_CI
 
-IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 # Wheels are kept between runs; they are read, never changed.
 CACHE = Path(os.environ.get("VERL_DOCTOR_TEST_CACHE", Path.home() / ".cache" / "verl-doctor-tests"))
 
@@ -35,6 +37,12 @@ def private_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("RAY_TMPDIR", str(home))
     return home
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Doctor:
+    """`here("undo", "--all", cwd=folder, VIRTUAL_ENV=...)`: what the doctor answers inside of this process."""
+    return partial(inside, monkeypatch=monkeypatch, capfd=capfd)
 
 
 def cannot_run(reason: str) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from verl_doctor.toolkit.cli import main
+
+Doctor = Callable[..., "subprocess.CompletedProcess[str]"]
+"""What the fixture `here` gives."""
 
 
 def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -26,12 +30,19 @@ def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.Comp
 
 
 def inside(
-    *arguments: str | Path, cwd: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    *arguments: str | Path,
+    cwd: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run the same in this process, for answers that need no process of their own: four times as fast."""
-    monkeypatch.chdir(cwd)
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
+    with monkeypatch.context() as patch:
+        patch.chdir(cwd)
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
     said = capfd.readouterr()
     code = ended.value.code
     return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, said.out, said.err)

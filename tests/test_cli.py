@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import doctor, inside
+from running import Doctor, doctor
 
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.cli import cli
@@ -32,10 +32,8 @@ def test_no_command_says_what_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(
-    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    done = inside(command, "--help", cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)
+def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> None:
+    done = here(command, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert "Usage: verl-doctor" in done.stdout
 
@@ -74,11 +72,7 @@ def test_every_command_has_help(
     ],
 )
 def test_wrong_input_gets_one_sentence_and_exit_code_2(
-    tmp_path: Path,
-    arguments: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    here: Doctor, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "broken.json").write_bytes(b"\xff\x00{")
     (tmp_path / "verl.whl").touch()
@@ -86,7 +80,7 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(
     (tmp_path / "damaged.json").write_text(
         '{"schema_version": 1, "facts": {"Interpreter": {"is": {"version": 3}}}}'
     )
-    done = inside(*arguments, cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)
+    done = here(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     sentences = [line for line in done.stderr.splitlines() if not line.startswith("verl-doctor 0")]
@@ -94,45 +88,47 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(
     assert "Traceback" not in done.stderr
 
 
-def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
+def test_a_broken_configuration_is_named(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").write_text("selct = 3")
-    done = doctor("check", cwd=tmp_path)
+    done = here("check", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "unknown key 'selct'" in done.stderr
 
 
-def test_a_configuration_that_is_no_file_is_named(tmp_path: Path) -> None:
+def test_a_configuration_that_is_no_file_is_named(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").mkdir()
-    done = doctor("check", cwd=tmp_path)
+    done = here("check", cwd=tmp_path)
     assert done.returncode == 2
     assert "verl-doctor.toml is no file" in done.stderr
 
 
-def test_an_active_environment_that_is_gone_is_not_passed_over_in_silence(tmp_path: Path) -> None:
-    done = doctor("check", "--select", "PY100", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
+def test_an_active_environment_that_is_gone_is_not_passed_over_in_silence(
+    here: Doctor, tmp_path: Path
+) -> None:
+    done = here("check", "--select", "PY100", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
     assert "VIRTUAL_ENV=/nowhere is set, and there is no /nowhere/bin/python" in done.stderr
-    said = doctor("check", "--select", "PY100", "--format", "json", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
+    said = here("check", "--select", "PY100", "--format", "json", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
     assert "VIRTUAL_ENV=/nowhere" in json.loads(said.stdout)["target"]["passed_over"]
 
 
-def test_an_interpreter_may_be_named_as_one_would_type_it(tmp_path: Path) -> None:
+def test_an_interpreter_may_be_named_as_one_would_type_it(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "python9").symlink_to(sys.executable)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    done = doctor("check", "--select", "PY100", "--python", "python9", cwd=ROOT, PATH=path)
+    done = here("check", "--select", "PY100", "--python", "python9", cwd=ROOT, PATH=path)
     assert done.returncode == 0
     assert f"{tmp_path}/python9" in done.stderr
 
 
-def test_what_was_not_judged_is_not_praised(tmp_path: Path) -> None:
-    done = doctor("check", "--select", "PKG104", cwd=tmp_path)
+def test_what_was_not_judged_is_not_praised(here: Doctor, tmp_path: Path) -> None:
+    done = here("check", "--select", "PKG104", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.startswith("COULD NOT CHECK  nothing was judged: needs --deep")
-    fixed = doctor("fix", "--select", "PY100", cwd=tmp_path)
+    fixed = here("fix", "--select", "PY100", cwd=tmp_path)
     assert fixed.stdout.startswith("NOTHING TO REPAIR  nothing wrong found by 1 rule")
 
 
-def test_nothing_to_undo_is_a_sentence(tmp_path: Path) -> None:
-    done = doctor("undo", cwd=tmp_path, XDG_STATE_HOME=str(tmp_path))
+def test_nothing_to_undo_is_a_sentence(here: Doctor, tmp_path: Path) -> None:
+    done = here("undo", cwd=tmp_path, XDG_STATE_HOME=str(tmp_path))
     assert done.returncode == 1
     assert "nothing to undo" in done.stderr
 
@@ -153,43 +149,43 @@ def test_a_reader_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_stdout_is_one_json_document_and_nothing_else(tmp_path: Path) -> None:
-    for arguments in (["check", "--format", "json"], ["fix", "--format", "json"]):
-        assert json.loads(doctor(*arguments, cwd=tmp_path).stdout)["schema_version"] == 1
+def test_stdout_is_one_json_document_and_nothing_else(here: Doctor, tmp_path: Path) -> None:
+    for ask, command in ((doctor, "check"), (here, "fix")):
+        assert json.loads(ask(command, "--format", "json", cwd=tmp_path).stdout)["schema_version"] == 1
 
 
-def test_output_goes_to_the_file_that_was_named(tmp_path: Path) -> None:
-    done = doctor("check", "--format", "json", "--output", "said.json", cwd=tmp_path)
+def test_output_goes_to_the_file_that_was_named(here: Doctor, tmp_path: Path) -> None:
+    done = here("check", "--format", "json", "--output", "said.json", cwd=tmp_path)
     assert done.stdout == ""
     assert json.loads((tmp_path / "said.json").read_text())["verdict"]
 
 
-def test_the_schema_is_json(tmp_path: Path) -> None:
-    assert json.loads(doctor("schema", cwd=tmp_path).stdout)["title"]
+def test_the_schema_is_json(here: Doctor, tmp_path: Path) -> None:
+    assert json.loads(here("schema", cwd=tmp_path).stdout)["title"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_of_the_shell(tmp_path: Path, shell: str) -> None:
-    done = doctor("completion", shell, cwd=tmp_path)
+def test_completion_is_a_script_of_the_shell(here: Doctor, tmp_path: Path, shell: str) -> None:
+    done = here("completion", shell, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "_VERL_DOCTOR_COMPLETE" in done.stdout
 
 
-def test_every_rule_can_be_explained(tmp_path: Path) -> None:
-    listed = doctor("rules", cwd=tmp_path).stdout.splitlines()
+def test_every_rule_can_be_explained(here: Doctor, tmp_path: Path) -> None:
+    listed = here("rules", cwd=tmp_path).stdout.splitlines()
     assert [line.split("\t")[0] for line in listed] == [check.code for check in registry.load().checks]
-    page = doctor("explain", "vllm101", cwd=tmp_path).stdout
+    page = here("explain", "vllm101", cwd=tmp_path).stdout
     assert "## Why it matters" in page
     assert "vllm-log-requests" in page
 
 
-def test_the_checklist_is_computed(tmp_path: Path) -> None:
+def test_the_checklist_is_computed(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").write_text(f'[sites]\nhere = "{tmp_path}"\n')
-    steps = json.loads(doctor("checklist", "--format", "json", cwd=tmp_path).stdout)["steps"]
+    steps = json.loads(here("checklist", "--format", "json", cwd=tmp_path).stdout)["steps"]
     sites = next(step for step in steps if "paths of this cluster" in step["title"])
     assert sites["state"] == "done"
     (tmp_path / "verl-doctor.toml").write_text('[sites]\nhere = "/nowhere/at/all"\n')
-    done = doctor("checklist", cwd=tmp_path)
+    done = here("checklist", cwd=tmp_path)
     assert "/nowhere/at/all" in done.stdout
     assert done.returncode == 1
 

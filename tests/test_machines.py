@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from running import doctor
+from running import Doctor
 
 MACHINES = Path(__file__).parent / "machines"
 
 
-def test_a_machine_that_trained_is_told_only_what_is_wrong_with_its_script(tmp_path: Path) -> None:
+def test_a_machine_that_trained_is_told_only_what_is_wrong_with_its_script(
+    here: Doctor, tmp_path: Path
+) -> None:
     """verl 0.9.1 with the vLLM 0.24.0 that its extra pins: a GRPO step was run there to its end, with head size 64.
 
     The script whose facts these are asks for FLASHINFER with a model of head size 80, which that vLLM refused there with
     "head_size not supported". verl's composed configuration is not among the facts.
     """
     facts = MACHINES / "h200-verl-0.9.1-vllm-0.24.0.json"
-    done = doctor("check", "--facts", facts, "--format", "json", cwd=tmp_path)
+    done = here("check", "--facts", facts, "--format", "json", cwd=tmp_path)
     report = json.loads(done.stdout)
     said = {
         (result["code"], finding["severity"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from running import doctor
 
+pytestmark = pytest.mark.slow
 CHECK = f"{sys.executable} -m verl_doctor.toolkit check --select PY100 --format json"
 
 

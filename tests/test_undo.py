@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import doctor
+from running import Doctor
 
 from verl_doctor.toolkit import apply
 from verl_doctor.toolkit.change import NewFile
 from verl_doctor.toolkit.target import Target, journal_homes
+
+Undo = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -36,14 +39,21 @@ def target(environment: Path) -> Target:
     return Target(environment / "bin" / "python", "--python")
 
 
-def undo(environment: Path, *arguments: str) -> tuple[int, str]:
+@pytest.fixture
+def undo(here: Doctor) -> Undo:
     """Undo as somebody does who stands beside both files, in the active environment."""
-    done = doctor("undo", *arguments, cwd=environment.parent, VIRTUAL_ENV=str(environment))
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stdout + done.stderr
+
+    def ask(environment: Path, *arguments: str) -> tuple[int, str]:
+        done = here("undo", *arguments, cwd=environment.parent, VIRTUAL_ENV=str(environment))
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    return ask
 
 
-def test_a_number_that_both_have_must_be_named_in_full(environment: Path, made: tuple[Path, Path]) -> None:
+def test_a_number_that_both_have_must_be_named_in_full(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
     inside, outside = made
     code, said = undo(environment, "1")
     assert code == 2
@@ -56,7 +66,9 @@ def test_a_number_that_both_have_must_be_named_in_full(environment: Path, made: 
     assert outside.exists()
 
 
-def test_without_a_name_the_last_change_goes_first(environment: Path, made: tuple[Path, Path]) -> None:
+def test_without_a_name_the_last_change_goes_first(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
     inside, outside = made
     assert undo(environment)[0] == 0
     assert (inside.exists(), outside.exists()) == (True, False)
@@ -67,7 +79,7 @@ def test_without_a_name_the_last_change_goes_first(environment: Path, made: tupl
     assert "there is nothing to undo: everything here was undone already" in said
 
 
-def test_all_takes_back_both(environment: Path, made: tuple[Path, Path]) -> None:
+def test_all_takes_back_both(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
     listed = undo(environment, "--list")[1]
     assert listed.count("HOST950") == len(made)
     assert undo(environment, "--all")[0] == 0
@@ -75,55 +87,59 @@ def test_all_takes_back_both(environment: Path, made: tuple[Path, Path]) -> None
     assert not any(path.exists() for path in made)
 
 
-def test_a_number_that_is_not_there_is_a_sentence(environment: Path, made: tuple[Path, Path]) -> None:
+def test_a_number_that_is_not_there_is_a_sentence(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
     code, said = undo(environment, "7")
     assert code == 2
     assert "there is no repair 7 here" in said
     assert all(path.exists() for path in made)
 
 
-def test_what_was_repaired_elsewhere_stays_and_is_named(environment: Path, made: tuple[Path, Path]) -> None:
+def test_what_was_repaired_elsewhere_stays_and_is_named(
+    here: Doctor, environment: Path, made: tuple[Path, Path]
+) -> None:
     """A tree beside the environment is another target when an interpreter is named."""
     inside, outside = made
     python = environment / "bin/python"
-    assert doctor("undo", "--python", python, cwd=environment).returncode == 0
+    assert here("undo", "--python", python, cwd=environment).returncode == 0
     assert (inside.exists(), outside.exists()) == (False, True)
-    done = doctor("undo", "--all", "--python", python, cwd=environment)
+    done = here("undo", "--all", "--python", python, cwd=environment)
     assert outside.exists()
     home = journal_homes(target(environment))[1]
     assert f"the last repair of another target changed {outside}: verl-doctor undo {home}/0001" in done.stderr
-    listed = doctor("undo", "--list", "--python", python, cwd=environment).stdout
+    listed = here("undo", "--list", "--python", python, cwd=environment).stdout
     assert f"other targets, {home}" in listed
-    assert doctor("undo", f"{home}/0001", cwd=environment).returncode == 0
+    assert here("undo", f"{home}/0001", cwd=environment).returncode == 0
     assert not outside.exists()
 
 
-def test_a_tree_that_is_named_is_the_only_target(environment: Path, tmp_path: Path) -> None:
+def test_a_tree_that_is_named_is_the_only_target(here: Doctor, environment: Path, tmp_path: Path) -> None:
     paths = []
     for name in ("one", "two"):
         (tmp_path / name / "verl").mkdir(parents=True)
         (tmp_path / name / "verl" / "__init__.py").touch()
         paths.append(tmp_path / name / "verl" / "new.txt")
         apply.apply([NewFile(paths[-1], b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
-    assert doctor("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
+    assert here("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
     assert [path.exists() for path in paths] == [False, True]
 
 
 @pytest.mark.parametrize("name", ["p/1", "p/0001", "./0001"])
-def test_a_folder_that_is_no_journal_is_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_is_no_journal_is_left_alone(here: Doctor, tmp_path: Path, name: str) -> None:
     """Even one whose files are called like a journal's own."""
     for path in ("p/nginx.new", "p/etc/q.new", "p/0001-preparing/keep", "other.new"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    done = doctor("undo", name, cwd=tmp_path)
+    done = here("undo", name, cwd=tmp_path)
     assert done.returncode == 1
     assert "is no journal" in done.stderr
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_a_link_that_leads_elsewhere_now_does_not_make_it_another_targets_repair(
-    environment: Path, tmp_path: Path
+    here: Doctor, environment: Path, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "verl").mkdir(parents=True)
@@ -133,13 +149,15 @@ def test_a_link_that_leads_elsewhere_now_does_not_make_it_another_targets_repair
     apply.apply([NewFile(new, b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
     (tmp_path / "now").unlink()
     (tmp_path / "now").symlink_to("two")
-    assert doctor("undo", "--verl", tmp_path / "two", cwd=tmp_path).returncode == 1
+    assert here("undo", "--verl", tmp_path / "two", cwd=tmp_path).returncode == 1
     assert (tmp_path / "one" / "verl" / "new.txt").exists()
-    assert doctor("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
+    assert here("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
     assert not (tmp_path / "one" / "verl" / "new.txt").exists()
 
 
-def test_a_folder_above_is_no_target(environment: Path, made: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_folder_above_is_no_target(
+    undo: Undo, here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
+) -> None:
     """Who stands above several trees does not mean all of them; a plain python3 has no folder of its own either."""
     deeper = tmp_path / "deep" / "er"
     deeper.mkdir(parents=True)
@@ -150,16 +168,16 @@ def test_a_folder_above_is_no_target(environment: Path, made: tuple[Path, Path],
     system = Path(sys.base_prefix, "bin", "python3")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(system)
-    done = doctor("undo", "--all", "--python", tmp_path / "bin" / "python3", cwd=tmp_path)
+    done = here("undo", "--all", "--python", tmp_path / "bin" / "python3", cwd=tmp_path)
     assert (deeper / "new.txt").exists(), done.stdout
 
 
 def test_a_vllm_to_judge_against_does_not_change_whose_repair_it_is(
-    environment: Path, made: tuple[Path, Path], tmp_path: Path
+    here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "vllm").mkdir()
     (tmp_path / "vllm" / "__init__.py").touch()
-    done = doctor("undo", "--vllm", tmp_path, cwd=tmp_path, VIRTUAL_ENV=str(environment))
+    done = here("undo", "--vllm", tmp_path, cwd=tmp_path, VIRTUAL_ENV=str(environment))
     assert done.returncode == 0
     assert not made[0].exists()
 
@@ -175,7 +193,9 @@ def test_everything_is_undone_before_anything_is_said(environment: Path, made: t
     assert "stdout cannot be written: No space left on device" in done.stderr
 
 
-def test_a_damaged_journal_is_not_read_as_an_empty_one(environment: Path, made: tuple[Path, Path]) -> None:
+def test_a_damaged_journal_is_not_read_as_an_empty_one(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
     home = journal_homes(target(environment))[0]
     for entry in home.glob("0001*/*.json"):
         entry.write_text("{")

@@ -10,6 +10,7 @@ import pytest
 from crash.harness import HOME, Tree, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit.apply import apply, history, undo
 from verl_doctor.toolkit.change import Change, NewFile, NewLink, ReplaceFile
@@ -82,7 +83,7 @@ plans = st.lists(st.lists(st.tuples(paths, contents), min_size=1, max_size=4), m
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=cases(120), deadline=None)
 @given(trees, plans)
 def test_undo_is_the_inverse_of_apply(
     made: tuple[dict, dict, dict], wanted: list[list[tuple[str, bytes]]]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit.envfile import SOURCED, Entry, Reason, sourced
 from verl_doctor.toolkit.envfile_shell import read, written
@@ -127,7 +128,7 @@ def test_any_entries_can_be_read_again(some: list[Entry], path: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(
     st.lists(entries, max_size=6, unique_by=lambda one: one.name), st.dictionaries(names, texts, max_size=3)
 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from source_trees import vllm
+from trying import cases
 
 from verl_doctor.toolkit.fact_launch import Command, Launch, Word
 from verl_doctor.toolkit.fact_model import LFS_MARK, BadFile, Model, model, read_model
@@ -97,7 +98,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(config=st.dictionaries(st.sampled_from(READ), JSON))
 def test_no_configuration_breaks_the_reader(tmp_path: Path, config: dict[str, Any]) -> None:
     found = read_model(folder(tmp_path, config), "--model")

@@ -13,6 +13,7 @@ from environments import install, interpreter, look_at, site_packages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
+from trying import cases
 
 from verl_doctor.toolkit.fact_packages import (
     Distribution,
@@ -232,7 +233,7 @@ def test_a_canonical_name_stays_canonical(name: str) -> None:
     assert canonical(canonical(name)) == canonical(name)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=cases(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=400)
     | st.text(alphabet="Name: Version\nRequires-Dist;=\x00\x85é", max_size=200).map(str.encode)

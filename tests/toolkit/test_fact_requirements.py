@@ -8,6 +8,7 @@ import pytest
 from environments import install, interpreter, look_at, site_packages
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit.fact_packages import Distribution, Packages, marker_environment
 from verl_doctor.toolkit.fact_requirements import Requirements, Unmet, requirements
@@ -177,7 +178,7 @@ REQUIREMENT = st.text(max_size=40) | st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(400), deadline=None)
 @given(texts=st.lists(REQUIREMENT, max_size=4), version=st.text(max_size=10), extra=st.text(max_size=5))
 def test_no_requirement_is_too_broken(texts: list[str], version: str, extra: str) -> None:
     verl = Distribution("verl", version, "/verl", tuple(texts), extras=(extra, "vllm"))

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, collector
@@ -83,7 +84,7 @@ def reread(part: Collector, answer: Any, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("part", PORTABLE, ids=lambda part: part.name)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_portable_fact_comes_back_as_it_was(
     part: Collector, tmp_path: Path, data: st.DataObject

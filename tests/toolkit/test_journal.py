@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit.apply import Refused, apply, history, recover, undo
 from verl_doctor.toolkit.change import NewFile, ReplaceFile
@@ -171,7 +172,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_gives_a_traceback(root: Path, data: st.DataObject) -> None:
     document = json.loads((root / "pristine.json").read_text()) if (root / "pristine.json").exists() else None

@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit.marker import Marker, foreign_words, marked_lines
 from verl_doctor.toolkit.patchset import NoPlace, NotCarried, Patch, dump, edit_for, load, patches_of
@@ -266,7 +267,7 @@ def _stored(node: ast.AST) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(SOURCES, st.data())
 def test_any_patch_is_taken_out_and_brought_back(text: str, data: st.DataObject) -> None:
     source = SourceText(text.encode(), "a.py")

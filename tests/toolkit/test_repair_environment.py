@@ -15,6 +15,7 @@ import yaml
 from crash.harness import tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit import apply, repair
 from verl_doctor.toolkit.change import Change, Fix, NewLink, Refusal, SetVariable, fix
@@ -387,7 +388,7 @@ mornings = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=cases(40), deadline=None)
 @given(st.lists(st.tuples(mornings, st.booleans(), st.booleans()), min_size=1, max_size=4))
 def test_whatever_was_done_on_several_days_undo_takes_it_all_back(
     days: list[tuple[dict[str, str], bool, bool]],
