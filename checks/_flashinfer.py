@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
-from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 from verl_doctor.toolkit.facts import Unknown
 
@@ -28,20 +28,8 @@ def takes_flashinfer(sampler: VllmSampler, configuration: Configuration | Unknow
     return sampler.with_processed or sampler.second_runner
 
 
-def wheel(flashinfer: FlashInfer, packages: Packages | Unknown) -> str:
+def wheel(flashinfer: FlashInfer, torch: TorchBuild | Unknown) -> str:
     """The command that installs the wheel with compiled kernels. It lies on FlashInfer's own index, one for each CUDA."""
-    torch = None if isinstance(packages, Unknown) else packages.get("torch")
-    cuda = torch.version.partition("+")[2] if torch else ""
-    label = cuda if cuda.startswith("cu") else "cu130 (or that of your CUDA)"
+    cuda = "" if isinstance(torch, Unknown) else torch.cuda
+    label = f"cu{cuda.replace('.', '')}" if cuda else "cu130 (or that of your CUDA)"
     return f"pip install flashinfer-jit-cache=={flashinfer.version} --index-url https://flashinfer.ai/whl/{label}"
-
-
-def cuda_of_torch(packages: Packages | Unknown) -> str:
-    """The CUDA that torch is built for, as "13.0"; empty when its version and the packages beside it do not say."""
-    if isinstance(packages, Unknown) or (torch := packages.get("torch")) is None:
-        return ""
-    label = torch.version.partition("+")[2]
-    if label.startswith("cu") and label[2:].isdigit():
-        return f"{label[2:-1]}.{label[-1]}"
-    runtime = packages.get("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
-    return ".".join(runtime.version.split(".")[:2]) if runtime else ""

@@ -7,7 +7,7 @@ from functools import partial
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
-from verl_doctor.toolkit.fact_packages import Distribution, Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 
 H200 = partial(
@@ -33,7 +33,7 @@ TOOLKIT = partial(
 )
 _CHOOSES = "/env/vllm/v1/sample/ops/topk_topp_sampler.py"
 SAMPLER = partial(VllmSampler, "0.24.0", _CHOOSES, flashinfer=True)
-PACKAGES = Packages((Distribution("torch", "2.11.0+cu130", "/env/torch"),))
+TORCH = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0")
 
 
 def job(mode: str) -> Configuration:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._attention import heeded, location, written
 from verl_doctor.checks._flashinfer import wheel
-from verl_doctor.checks._flashinfer_examples import H200, PACKAGES
+from verl_doctor.checks._flashinfer_examples import H200, TORCH
 from verl_doctor.toolkit.fact_attention import AttentionBackends
 from verl_doctor.toolkit.fact_attention_asked import Asked, AttentionAsked
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
 from verl_doctor.toolkit.fact_flashinfer_attention import NAME, FlashInferAttention
-from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
@@ -29,17 +29,17 @@ def _asks(name: str) -> AttentionAsked:
     "CUDA134",
     severity="warning",
     examples=[
-        Example("another backend is the default", (H200(), _FLASH, PACKAGES)),
-        Example("another one is named", (H200(), _BLACKWELL, PACKAGES, _asks("FLASH_ATTN"), _BACKENDS)),
-        Example("compiled before", (H200(built=("batch_prefill_with_kv_cache_x",)), _BLACKWELL, PACKAGES)),
-        Example("a Blackwell GPU", (H200(capability="10.0"), _BLACKWELL, PACKAGES), "no compiled attention for GPUs of capability 10.0"),
-        Example("somebody names it", (H200(), _FLASH, PACKAGES, _asks(NAME), _BACKENDS), "no compiled attention"),
+        Example("another backend is the default", (H200(), _FLASH, TORCH)),
+        Example("another one is named", (H200(), _BLACKWELL, TORCH, _asks("FLASH_ATTN"), _BACKENDS)),
+        Example("compiled before", (H200(built=("batch_prefill_with_kv_cache_x",)), _BLACKWELL, TORCH)),
+        Example("a Blackwell GPU", (H200(capability="10.0"), _BLACKWELL, TORCH), "no compiled attention for GPUs of capability 10.0"),
+        Example("somebody names it", (H200(), _FLASH, TORCH, _asks(NAME), _BACKENDS), "no compiled attention"),
     ],
 )  # fmt: skip
 def flashinfer_attention_not_compiled(
     flashinfer: FlashInfer,
     attention: FlashInferAttention,
-    packages: Packages | Unknown,
+    torch: TorchBuild | Unknown,
     asked: AttentionAsked | Unknown,
     backends: AttentionBackends | Unknown,
 ) -> Iterator[Finding]:
@@ -74,6 +74,5 @@ def flashinfer_attention_not_compiled(
             attention.read_from,
         ),
         location=location(named) if named else None,
-        remedy=f"install it: {wheel(flashinfer, packages)}"
-        + (f", or remove {written(named)}" if named else ""),
+        remedy=f"install it: {wheel(flashinfer, torch)}" + (f", or remove {written(named)}" if named else ""),
     )

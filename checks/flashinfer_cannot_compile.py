@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verl_doctor.checks._flashinfer import cuda_of_torch, must_compile_sampler, wheel
-from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, TOOLKIT
+from verl_doctor.checks._flashinfer import must_compile_sampler, wheel
+from verl_doctor.checks._flashinfer_examples import H200, SAMPLER, TOOLKIT, TORCH
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_cuda_toolkit import LIBRARIES, CudaToolkit
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
-from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE, VllmSampler
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
@@ -21,25 +21,25 @@ from verl_doctor.toolkit.text import listed
     "CUDA132",
     requires={"CUDA133"},
     examples=[
-        Example("all is there", (H200(), SAMPLER(), PACKAGES, TOOLKIT())),
-        Example("nothing must be compiled", (H200(built=("sampling",)), SAMPLER(), PACKAGES, TOOLKIT(nvcc=""))),
-        Example("no nvcc", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="", nvcc="", on_path="")), "there is no nvcc"),
-        Example("a folder without it", (H200(), SAMPLER(), PACKAGES, TOOLKIT(nvcc="", on_path="")), "there is no /usr/local/cuda/bin/nvcc"),
-        Example("ninja is not on PATH", (H200(), SAMPLER(), PACKAGES, TOOLKIT(ninja="")), "there is no ninja on PATH"),
-        Example("CC leads nowhere", (H200(), SAMPLER(), PACKAGES, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
-        Example("gcc without C++", (H200(), SAMPLER(), PACKAGES, TOOLKIT(cxx="")), "there is no c++ on PATH"),
-        Example("a gcc that nvcc refuses", (H200(), SAMPLER(), PACKAGES, TOOLKIT(gcc=16)), "refuses gcc 16"),
-        Example("nvcc does not know the GPU", (H200(), SAMPLER(), PACKAGES, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
-        Example("the CUDA of another torch", (H200(), SAMPLER(), PACKAGES, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
-        Example("a toolkit for nvcc alone", (H200(), SAMPLER(), PACKAGES, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
-        Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), PACKAGES, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
+        Example("all is there", (H200(), SAMPLER(), TORCH, TOOLKIT())),
+        Example("nothing must be compiled", (H200(built=("sampling",)), SAMPLER(), TORCH, TOOLKIT(nvcc=""))),
+        Example("no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "there is no nvcc"),
+        Example("a folder without it", (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")), "there is no /usr/local/cuda/bin/nvcc"),
+        Example("ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "there is no ninja on PATH"),
+        Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
+        Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "there is no c++ on PATH"),
+        Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
+        Example("nvcc does not know the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
+        Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
+        Example("a toolkit for nvcc alone", (H200(), SAMPLER(), TORCH, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
+        Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), TORCH, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
     ],
 )  # fmt: skip
 def flashinfer_cannot_compile(
     flashinfer: FlashInfer,
     sampler: VllmSampler,
     toolkit: CudaToolkit,
-    packages: Packages | Unknown,
+    torch: TorchBuild | Unknown,
     configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
     """FlashInfer must compile a kernel here, and cannot.
@@ -58,11 +58,13 @@ def flashinfer_cannot_compile(
     if not must_compile_sampler(flashinfer, sampler, configuration):
         return
     switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
-    for problem in _problems(toolkit, flashinfer.capability, cuda_of_torch(packages)):
+    for problem in _problems(
+        toolkit, flashinfer.capability, "" if isinstance(torch, Unknown) else torch.cuda
+    ):
         yield Finding(
             f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} starts, and {problem.what}",
             Evidence(problem.found, problem.wanted, toolkit.home),
-            remedy=f"{switch}install the compiled one: {wheel(flashinfer, packages)}",
+            remedy=f"{switch}install the compiled one: {wheel(flashinfer, torch)}",
             fix="own-sampler" if sampler.can_be_switched else None,
             severity=None if problem.certain else "warning",
             stops=(EVERY_JOB,) if problem.certain else (),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._flashinfer import must_compile_sampler, wheel
-from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, job
+from verl_doctor.checks._flashinfer_examples import H200, SAMPLER, TORCH, job
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
-from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.fact_vllm_sampler import VARIABLE, VllmSampler
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -25,19 +25,19 @@ _COST = (
     severity="warning",
     requires={"CUDA132"},
     examples=[
-        Example("compiled before", (H200(built=("sampling",)), SAMPLER(), PACKAGES)),
-        Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), PACKAGES)),
-        Example("verl wants log probabilities that FlashInfer cannot give", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), PACKAGES)),
-        Example("the job asks for raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), PACKAGES, job("raw_logprobs")), "nvcc compiles"),
-        Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), PACKAGES, job("processed_logprobs")), "nvcc compiles"),
-        Example("no kernel is there", (H200(), SAMPLER(), PACKAGES), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
-        Example("the cubin wheel does not hold it", (H200(cubin="0.6.12"), SAMPLER(), PACKAGES), "no compiled sampler"),
+        Example("compiled before", (H200(built=("sampling",)), SAMPLER(), TORCH)),
+        Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), TORCH)),
+        Example("verl wants log probabilities that FlashInfer cannot give", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
+        Example("the job asks for raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
+        Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "nvcc compiles"),
+        Example("no kernel is there", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
+        Example("the cubin wheel does not hold it", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),
     ],
 )  # fmt: skip
 def flashinfer_sampler_not_compiled(
     flashinfer: FlashInfer,
     sampler: VllmSampler,
-    packages: Packages | Unknown,
+    torch: TorchBuild | Unknown,
     configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
     """FlashInfer's sampler is compiled when the engine first starts.
@@ -71,6 +71,6 @@ def flashinfer_sampler_not_compiled(
         f"FlashInfer {flashinfer.version} has no compiled sampler for GPUs of capability {flashinfer.capability}: "
         f"nvcc compiles it when vLLM {sampler.version} first starts",
         Evidence("; ".join(seen), _COST, sampler.read_from),
-        remedy=f"{switch}install it: {wheel(flashinfer, packages)}",
+        remedy=f"{switch}install it: {wheel(flashinfer, torch)}",
         fix="own-sampler" if sampler.can_be_switched else None,
     )

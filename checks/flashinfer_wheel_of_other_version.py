@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._flashinfer import wheel
-from verl_doctor.checks._flashinfer_examples import H200, PACKAGES
+from verl_doctor.checks._flashinfer_examples import H200, TORCH
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer, belongs
-from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
@@ -15,15 +15,15 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 @check(
     "CUDA131",
     examples=[
-        Example("one version", (H200(cubin="0.6.12", jit_cache="0.6.12+cu130"), PACKAGES)),
-        Example("none of the wheels", (H200(), PACKAGES)),
-        Example("built from a checkout", (H200(version="0.0.0+unknown", cubin="0.6.12"), PACKAGES)),
-        Example("an older cubin wheel", (H200(cubin="0.6.11", refuses_others=True), PACKAGES), "import flashinfer fails"),
-        Example("a newer release goes on without it", (H200(version="0.7.2", jit_cache="0.7.1+cu130"), PACKAGES), "is ignored"),
+        Example("one version", (H200(cubin="0.6.12", jit_cache="0.6.12+cu130"), TORCH)),
+        Example("none of the wheels", (H200(), TORCH)),
+        Example("built from a checkout", (H200(version="0.0.0+unknown", cubin="0.6.12"), TORCH)),
+        Example("an older cubin wheel", (H200(cubin="0.6.11", refuses_others=True), TORCH), "import flashinfer fails"),
+        Example("a newer release goes on without it", (H200(version="0.7.2", jit_cache="0.7.1+cu130"), TORCH), "is ignored"),
     ],
 )  # fmt: skip
 def flashinfer_wheel_of_other_version(
-    flashinfer: FlashInfer, packages: Packages | Unknown
+    flashinfer: FlashInfer, torch: TorchBuild | Unknown
 ) -> Iterator[Finding]:
     """FlashInfer and its wheels of compiled kernels are of different versions.
 
@@ -49,6 +49,6 @@ def flashinfer_wheel_of_other_version(
             yield Finding(
                 f"{name} {version} is not for FlashInfer {flashinfer.version}: {outcome}",
                 Evidence(version, flashinfer.version, f"{flashinfer.folder}/jit/env.py"),
-                remedy=cubin if name == "flashinfer-cubin" else wheel(flashinfer, packages),
+                remedy=cubin if name == "flashinfer-cubin" else wheel(flashinfer, torch),
                 severity="error" if flashinfer.refuses_others else "warning",
             )

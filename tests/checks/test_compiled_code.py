@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from verl_doctor.checks._caches import HUGGING_FACE, TRITON, VLLM, here
-from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER, TOOLKIT
+from verl_doctor.checks._flashinfer_examples import H200, SAMPLER, TOOLKIT, TORCH
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.fact_attention import AttentionBackends
 from verl_doctor.toolkit.fact_attention_asked import AttentionAsked
@@ -55,7 +55,7 @@ NO_GPUS = dict.fromkeys((FlashInfer, VllmSampler, FlashInferAttention, CudaToolk
 def test_healthy_machines_are_told_nothing(check: Any, machine: dict[type, Any]) -> None:
     unknown = [(fact, NO_JOB) for fact in (Configuration, AttentionAsked, AttentionBackends)]
     facts = [(fact, value) if isinstance(value, Unknown) else value for fact, value in machine.items()]
-    result = run_check(check, PACKAGES, *unknown, *facts)
+    result = run_check(check, TORCH, *unknown, *facts)
     assert result.status in {"pass", "not_applicable"}, result.reason
     assert result.findings == ()
 

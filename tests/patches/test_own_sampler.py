@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.checks._flashinfer_examples import H200, PACKAGES, SAMPLER
+from verl_doctor.checks._flashinfer_examples import H200, SAMPLER, TORCH
 from verl_doctor.checks.flashinfer_sampler_not_compiled import flashinfer_sampler_not_compiled
 from verl_doctor.patches.own_sampler import own_sampler
 from verl_doctor.toolkit.change import Refusal, SetVariable
@@ -14,7 +14,7 @@ NO_JOB = (Configuration, Unknown("no launch script was named"))
 
 
 def test_a_variable_and_until_when_it_is_needed() -> None:
-    (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), SAMPLER(), PACKAGES, NO_JOB).findings
+    (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), SAMPLER(), TORCH, NO_JOB).findings
     (change,) = own_sampler.plan(finding, H200(), SAMPLER())
     assert isinstance(change, SetVariable)
     assert (change.name, change.value) == ("VLLM_USE_FLASHINFER_SAMPLER", "0")
@@ -23,12 +23,12 @@ def test_a_variable_and_until_when_it_is_needed() -> None:
 
 def test_a_vllm_that_does_not_heed_it_is_not_given_it() -> None:
     stubborn = SAMPLER(can_be_switched=False)
-    (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), stubborn, PACKAGES, NO_JOB).findings
+    (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), stubborn, TORCH, NO_JOB).findings
     assert finding.fix is None
     assert "set VLLM" not in finding.remedy
     assert isinstance(own_sampler.plan(finding, H200(), stubborn), Refusal)
 
 
 def test_the_wheel_that_is_named_fits_the_cuda_of_torch() -> None:
-    (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), SAMPLER(), PACKAGES, NO_JOB).findings
+    (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), SAMPLER(), TORCH, NO_JOB).findings
     assert finding.remedy.endswith("flashinfer-jit-cache==0.6.12 --index-url https://flashinfer.ai/whl/cu130")
