@@ -16,7 +16,7 @@ from verl_doctor.checks._effective import (
     standing,
     who_starts,
 )
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.fact_effective_environment import WITHHELD, Effective, EffectiveEnvironment, Value
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
@@ -25,6 +25,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted, listed
 
 _LOST = row("NCCL_IB_HCA", "mlx5", None, None, "nobody")
+_KEY = Effective("WANDB_API_KEY", Value(untold=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
 _SHOWN = 6
 
 
@@ -43,6 +44,7 @@ _SHOWN = 6
             (standing(row("HF_HOME", "/hf", None, None, "nobody"), _LOST), *script("HF_HOME", "NCCL_IB_HCA")),
             "do not get HF_HOME, NCCL_IB_HCA",
         ),
+        Example("a secret, which is written to no file", (standing(_KEY), *shell("WANDB_API_KEY")), "do not get WANDB_API_KEY"),
     ],
 )  # fmt: skip
 def variable_stays_with_driver(
@@ -67,21 +69,33 @@ def variable_stays_with_driver(
     """
     unread = dead(readers)
     lost = [one for one in lost_on_the_way(environment) if one.name not in unread]
-    if not lost:
-        return
-    places = [set_at(one.name, variables, launch) for one in lost]
+    for rows in (
+        [one for one in lost if one.driver.whole is not None],
+        [one for one in lost if one.driver.whole is None],
+    ):
+        if rows:
+            yield _finding(rows, environment, variables, launch)
+
+
+def _finding(
+    rows: list[Effective], environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
+) -> Finding:
+    """One finding for all whose values a file may hold, and one for the others."""
+    places = [set_at(one.name, variables, launch) for one in rows]
     locations = [location for location, _ in places if location is not None]
-    names = listed((one.name for one in lost), _SHOWN)
-    yield Finding(
-        f"the workers do not get {names}, which {'is' if len(lost) == 1 else 'are'} set for the driver only",
+    names = listed((one.name for one in rows), _SHOWN)
+    may_be_written = rows[0].driver.whole is not None
+    handed_on = ", or hand it on in the job's runtime_env" if may_be_written else ""
+    return Finding(
+        f"the workers do not get {names}, which {'is' if len(rows) == 1 else 'are'} set for the driver only",
         Evidence(
             f"set in {listed(dict.fromkeys(words for _, words in places), 3)}",
-            f"{counted(len(lost), 'variable')} in the environment of {who_starts(environment)}, which was started without",
+            f"{counted(len(rows), 'variable')} in the environment of {who_starts(environment)}, which was started without",
             read_from(environment),
         ),
         location=locations[0] if locations else None,
-        remedy="set it before ray start on every node, or hand it on in the job's runtime_env",
+        remedy=f"set it before ray start on every node{handed_on}",
         severity=None if locations or not isinstance(launch, Unknown) else "info",
-        fix="variables-for-workers",
+        fix="variables-for-workers" if may_be_written else None,
         also=tuple(dict.fromkeys(locations[1:])),
     )

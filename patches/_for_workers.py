@@ -14,11 +14,12 @@ def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal
     changes: list[Change] = []
     hidden = []
     for row in rows:
-        if row.driver.untold or row.driver.text is None:
+        value = row.driver.whole
+        if value is None:
             hidden.append(row.name)
             continue
         said = why.format(name=row.name)
-        changes.append(SetVariable(row.name, row.driver.text, said, node_only=row.name in PER_NODE))
+        changes.append(SetVariable(row.name, value, said, node_only=row.name in PER_NODE))
     if not changes:
         named = ", ".join(hidden)
         return Refusal(

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.change import SetVariable
 from verl_doctor.toolkit.fact_environment import is_harmless
 from verl_doctor.toolkit.refused import Refused
-from verl_doctor.toolkit.secret import smells_of_secret, without_user
+from verl_doctor.toolkit.secret import BLANKED, smells_of_secret, without_user
 from verl_doctor.toolkit.text import harmless
 
 SOURCED = "_VERL_DOCTOR_ENV"
 """Set by the shell file to where it was written first, so that a later run knows what it set. No package reads such a name."""
 
-_BLANKED = "://***@"
 _NO_MORE = "verl-doctor fix asks for it no more"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -85,7 +84,7 @@ def may_be_written(name: str, value: str) -> bool:
 
     Not one with a user and a password in a URL, nor one where a fact has blanked them: the job needs them.
     """
-    return is_harmless(name, value) and _BLANKED not in without_user(value)
+    return is_harmless(name, value) and BLANKED not in without_user(value)
 
 
 def said(one: Entry) -> str:

@@ -12,6 +12,7 @@ from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.secret import BLANKED
 
 Decider = Literal["the driver", "the raylet", "verl", "the runtime_env", "Ray", "nobody"]
 WITHHELD = "it may be a secret"
@@ -29,6 +30,11 @@ class Value:
     text: str | None = None
     untold: str = ""
     present: bool = False
+
+    @property
+    def whole(self) -> str | None:
+        """The text, when it is known and nothing in it was blanked, so that it can be given to another process."""
+        return None if self.untold or BLANKED in (self.text or "") else self.text
 
     @property
     def is_set(self) -> bool | None:

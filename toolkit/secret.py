@@ -31,6 +31,9 @@ _TOKEN = re.compile(
 )
 # Names that are given a value, or quoted beside one: --name, "name", name=, name: and -Dname.
 _NAMED = re.compile(r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"']))")
+BLANKED = "://***@"
+"""What stands in a URL whose user and password were taken out."""
+
 _USER_IN_URL = re.compile(r"(:[/\\]{2,})[^\s/\\?#\"'<>@]*@")
 
 

@@ -42,11 +42,13 @@ def test_all_that_stayed_with_the_driver_is_given_in_one_plan() -> None:
         row("HF_HOME", "/hf", None, None, "nobody"),
         row("NCCL_SOCKET_IFNAME", "eth0", None, None, "nobody"),
         row("NCCL_DEBUG", "INFO", "INFO", "INFO"),
+        row("HTTPS_PROXY", "http://***@proxy:8080", None, None, "nobody"),
         TOKEN,
     )
-    plan = variables_for_workers.plan(
-        found(variable_stays_with_driver, environment), environment, NOT_SEARCHED
-    )
+    helped, other = run_check(variable_stays_with_driver, environment, *script("A")[:2]).findings
+    assert (helped.fix, other.fix) == ("variables-for-workers", None)
+    assert "HTTPS_PROXY, HF_TOKEN" in other.message
+    plan = variables_for_workers.plan(helped, environment, NOT_SEARCHED)
     assert given(plan) == {"HF_HOME": ("/hf", False), "NCCL_SOCKET_IFNAME": ("eth0", True)}
 
 
