@@ -24,5 +24,9 @@ def at_most_warning(here: JobHere) -> Severity | None:
 
 
 def gpus_used(here: JobHere, resources: Resources, configuration: Configuration | Unknown) -> int:
-    """The GPUs of this machine that the job uses: none where it is not certain that it runs here, as on a head node."""
-    return (number_of(configuration, GPUS) or len(resources.gpus or ())) if here.certain else 0
+    """The GPUs of this machine that the job uses: none where it is not certain that it runs here.
+
+    A head node with Ray and without GPUs has none of those that the job asks each node for.
+    """
+    seen = len(resources.gpus or ())
+    return min(number_of(configuration, GPUS) or seen, seen) if here.certain else 0
