@@ -28,7 +28,7 @@ _BESIDES = frozenset({"Interpreter", "Packages", "VerlTrees", "VllmTree"})
 # Much, and read by rules of other families alone.
 _NOT_NEEDED = (("Configuration", "before"), ("Configuration", "origins"), ("Configuration", "deprecated"))
 # Versions in these look like addresses and names of packages like secrets, and all of it is public.
-_PUBLIC = frozenset({"Packages", "CudaWheels", "Extensions", "PackagesCode"})
+_PUBLIC = frozenset({"Packages", "Wheels", "CudaWheels", "Extensions", "PackagesCode"})
 # Fields and settings of verl that are called keys and name a setting, a column or a feature.
 _NAMES_OF_KEYS = frozenset(
     {"key", "prompt_key", "reward_fn_key", "image_key", "video_key", "audio_key", "teacher_key"}
@@ -103,11 +103,17 @@ class Redaction:
 
 
 def needed_facts() -> frozenset[str]:
-    """The facts that the rules about machines ask for."""
+    """The facts that the rules about machines ask for, and those that mask them."""
     parts = registry.load()
     local = {collector.fact for collector in parts.collectors if collector.local}
-    asked = {need for check in parts.checks if check.family in FAMILIES for need in _needs(check)}
-    return frozenset(fact.__name__ for fact in asked - local) | _BESIDES
+    waiting = [check for check in parts.checks if check.family in FAMILIES]
+    asked: dict[str, set[type]] = {}
+    while waiting:
+        check = waiting.pop()
+        if check.code not in asked:
+            asked[check.code] = set(_needs(check))
+            waiting += [other for other in parts.checks if other.code in check.requires]
+    return frozenset(fact.__name__ for fact in set().union(*asked.values()) - local) | _BESIDES
 
 
 def _needs(check: Check) -> Iterator[type]:

@@ -1,0 +1,65 @@
+"""Recorded machines as the rules about machines judge them, whole or with something broken."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit import factsfile, registry
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.judge import DEEP, Selection, judge
+from verl_doctor.toolkit.registry import Registry
+from verl_doctor.toolkit.result import CheckResult
+
+MACHINES = Path(__file__).parent / "machines"
+_FAMILIES = ("CUDA", "HOST", "NET", "ENV")
+_TODAY = date(2026, 11, 21)
+
+Facts = Mapping[type, Any]
+Edits = Mapping[type, Any]
+"""For each fact another one, or a function from the one that was recorded."""
+
+
+@functools.cache
+def known() -> Registry:
+    """All rules and collectors, loaded once."""
+    return registry.load()
+
+
+@functools.cache
+def machine(name: str) -> Facts:
+    """The facts of a recorded machine."""
+    return factsfile.load(MACHINES / f"{name}.json", known().collectors)
+
+
+def edited(facts: Facts, edits: Edits) -> Facts:
+    """The facts with some of them replaced."""
+    return {**facts, **{fact: edit(facts[fact]) if callable(edit) else edit for fact, edit in edits.items()}}
+
+
+def at(path: str, value: Any) -> Any:
+    """An edit of what lies at a path in a fact, as in `devices.0.mig`."""
+    return functools.partial(_changed, steps=tuple(path.split(".")), value=value)
+
+
+def _changed(part: Any, steps: tuple[str, ...], value: Any) -> Any:
+    if not steps:
+        return value
+    step, *others = steps
+    if isinstance(part, tuple):
+        index = int(step)
+        return (*part[:index], _changed(part[index], tuple(others), value), *part[index + 1 :])
+    if isinstance(part, Mapping):
+        return {**part, step: _changed(part.get(step), tuple(others), value)}
+    return replace(part, **{step: _changed(getattr(part, step), tuple(others), value)})
+
+
+def judged(facts: Facts) -> tuple[CheckResult, ...]:
+    """What the rules about machines say, those of `--deep` included."""
+    collection = Collection(known().collectors, facts)
+    selection = Selection(select=_FAMILIES, costs=frozenset({"instant"}) | DEEP)
+    return judge(known().checks, collection, selection, today=_TODAY)

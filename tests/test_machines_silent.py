@@ -1,0 +1,131 @@
+"""What the rules about machines say of machines that are well: nothing that anybody would act on.
+
+`h200-with-job.json`, `head-node-of-two.json` and `closed-container.json` were taken by the doctor on real machines, the
+first on an H200 node with verl 0.9.1 and vLLM 0.24.0 that trained, the second beside a real head of Ray on a host with
+cgroup v1, the third as an ordinary user in namespaces whose /sys is empty, whose /dev has no devices, and whose /proc
+shows one's own processes alone. No laptop was at hand: `laptop.json` is written by hand, from what Linux shows on one
+with an RTX 4060 of 8 GB that draws the screen, 12 CPUs and 16 GiB, wireless network, Docker and a VPN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from machine_facts import Facts, at, edited, judged, machine
+
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer
+from verl_doctor.toolkit.fact_gpus import Fabric, Gpus, Peers
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
+
+_NVML = "there is no NVIDIA GPU here (NVML Shared Library Not Found)"
+_ONE_NODE = "nothing says that the job runs on more than one machine"
+_SEVERAL_NODES = "NET101 NET104 NET105 NET107 NET108 NET109 NET110 NET111 NET112 NET117"
+_NO_GPU = {
+    "there is no NVIDIA GPU here": (
+        "CUDA101 CUDA102 CUDA103 CUDA104 CUDA105 CUDA106 CUDA107 CUDA108 CUDA109"
+    ),
+    _NVML: (
+        "CUDA114 CUDA115 CUDA140 CUDA141 CUDA142 CUDA143 CUDA144 CUDA145 CUDA146 CUDA147 CUDA148 CUDA149 CUDA150"
+        " CUDA151 CUDA152 CUDA153 CUDA154 CUDA155 CUDA156 NET130 NET131 NET132 NET133"
+    ),
+    f"nothing is compiled for GPUs here: {_NVML}": "CUDA133 CUDA135 CUDA136 ENV117",
+    "FlashInfer is not installed in this environment": "CUDA130 CUDA131 CUDA132 CUDA134",
+    "this machine has no GPU that is seen, so the job runs elsewhere": "HOST110",
+    "no engine of this job is Megatron": "ENV114",
+    "no variable names a proxy": "NET113",
+}
+# What is not judged, by the reason that is given; every other rule must pass.
+_NOT_JUDGED = {
+    "h200-with-job": {
+        "a collective needs two GPUs, and the job sees 1 of 1": "NET130 NET131 NET132",
+        "no engine of this job is Megatron": "ENV114",
+        "no variable names a proxy": "NET113",
+        "no address of a head is named with its port": "NET116",
+        _ONE_NODE: _SEVERAL_NODES,
+        "vLLM 0.24.0 asks another backend first on GPUs of capability 9.0": "CUDA134",
+    },
+    "head-node-of-two": {
+        **_NO_GPU,
+        "this machine shows no InfiniBand or RoCE adapter": "NET107 NET108 NET109 NET110 NET111 NET112",
+    },
+    "closed-container": {
+        **_NO_GPU,
+        "no address of a head is named with its port": "NET116",
+        _ONE_NODE: _SEVERAL_NODES,
+    },
+    "laptop": {
+        "FlashInfer is not installed in this environment": "CUDA130 CUDA131 CUDA132 CUDA134",
+        "vLLM is not installed in this environment": "CUDA137 ENV106 ENV115 NET133",
+        "a collective needs two GPUs, and the job sees 1 of 1": "NET130 NET131 NET132",
+        "no launch script was named: verl-doctor check LAUNCH_SCRIPT reads one": "ENV114 ENV118 HOST110 HOST116",
+        "no variable names a proxy": "NET113",
+        "no address of a head is named with its port": "NET116",
+        "the kernel's log may not be read": "CUDA143",
+        _ONE_NODE: _SEVERAL_NODES,
+    },
+}
+_SAID = {
+    # As it was found: the sampler is compiled while the first engine starts, which costs minutes.
+    "h200-with-job": {("CUDA130", "warning")},
+    # No time server reaches that virtual machine.
+    "head-node-of-two": {("NET117", "info")},
+}
+
+
+def eight_gpus() -> Facts:
+    """The H200 node as a whole one of its kind: eight GPUs behind NVSwitches, as the two of h200-two-gpus.json are."""
+    facts = machine("h200-with-job")
+    one = facts[Gpus].devices[0]
+    fabric = Fabric("completed")
+    devices = tuple(
+        replace(one, index=index, uuid=f"GPU-0000000{index}", links=18, links_active=18, fabric=fabric)
+        for index in range(8)
+    )
+    peers = tuple(
+        Peers(first, second, "ok", nvlink=True) for first in range(8) for second in range(8) if first < second
+    )
+    gpus = replace(facts[Gpus], devices=devices, peers=peers)
+    shares = facts[Resources].gpus * 8
+    return edited(
+        facts,
+        {
+            Gpus: gpus,
+            VisibleDevices: VisibleDevices(tuple(range(8))),
+            Resources: replace(facts[Resources], gpus=shares),
+            FlashInfer: at("built", ("sampling",)),
+        },
+    )
+
+
+@pytest.mark.parametrize("name", _NOT_JUDGED)
+def test_a_machine_that_is_well_is_told_nothing(name: str) -> None:
+    results = judged(machine(name))
+    said = {(result.code, finding.severity) for result in results for finding in result.findings}
+    assert said == _SAID.get(name, set())
+    assert [(result.code, result.reason) for result in results if result.status == "error"] == []
+
+
+@pytest.mark.parametrize("name", _NOT_JUDGED)
+def test_what_is_not_judged_says_why(name: str) -> None:
+    """A rule that stops judging a machine is noticed here, and so is one that would judge what is not there."""
+    found: dict[str, list[str]] = {}
+    for result in judged(machine(name)):
+        if result.status in ("skipped", "not_applicable"):
+            found.setdefault(result.reason, []).append(result.code)
+    assert {reason: " ".join(sorted(codes)) for reason, codes in found.items()} == _NOT_JUDGED[name]
+
+
+def test_only_what_could_not_be_seen_is_skipped() -> None:
+    skipped = {
+        (name, result.code)
+        for name in _NOT_JUDGED
+        for result in judged(machine(name))
+        if result.status == "skipped"
+    }
+    assert skipped == {("laptop", "CUDA143")}
+
+
+def test_eight_gpus_that_are_well() -> None:
+    assert [result.code for result in judged(eight_gpus()) if result.findings] == []
