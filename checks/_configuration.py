@@ -1,4 +1,4 @@
-"""What the rules about the job's configuration share: where a word stands, and a miniature of verl's tree for examples."""
+"""What the rules about the job's configuration share: keys, where a word stands, and a miniature of verl's tree for examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 
 from verl_doctor.toolkit.fact_configuration import Asked, Configuration, with_overrides
 from verl_doctor.toolkit.fact_launch import COMMAND_LINE, Word
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Location
+
+GPUS = "trainer.n_gpus_per_node"
+NODES = "trainer.nnodes"
+WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 
 SCRIPT = "/home/me/run.sh"
 TREE: Mapping[str, Any] = {
@@ -56,6 +61,11 @@ def asked(*words: str, verl: str = "0.6.1") -> tuple[Configuration]:
         "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=TREE, verl=verl
     )
     return (with_overrides(tree, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
+
+
+def number_of(configuration: Configuration | Unknown, key: str) -> int:
+    """A whole number of the job's configuration; 0 when it is not known."""
+    return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)
 
 
 def place(word: Asked) -> Location:

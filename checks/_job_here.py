@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.checks._ray_cpus import GPUS, number_of
+from verl_doctor.checks._configuration import GPUS, number_of
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_resources import Resources

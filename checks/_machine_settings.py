@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks._configuration import GPUS, WORKERS
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_resources import Resources
 
-GPUS = "trainer.n_gpus_per_node"
-WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _OFFLOAD = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from verl_doctor.checks._configuration import GPUS, number_of
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_limits import Limits
 from verl_doctor.toolkit.fact_ray_tickets import RayTickets
 from verl_doctor.toolkit.facts import Unknown
 
-GPUS = "trainer.n_gpus_per_node"
 NUM_CPUS = ("ray_kwargs.ray_init.num_cpus", "ray_init.num_cpus")
 _QUEUE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 _SLURM = "SLURM_CPUS_ON_NODE"
@@ -55,11 +55,6 @@ def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayT
         units = number_of(configuration, _QUEUE)
     each = _TICKETS if isinstance(tickets, Unknown) else tickets.of_each_gpu
     return each * gpus + 1 + (units + 1 if units else 0)
-
-
-def number_of(configuration: Configuration | Unknown, key: str) -> int:
-    """A whole number of the job's configuration; 0 when it is not known."""
-    return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)
 
 
 def num_cpus_key(configuration: Configuration | Unknown) -> str:

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import math
 
-from verl_doctor.checks._ray_cpus import number_of
+from verl_doctor.checks._configuration import WORKERS, number_of
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_limits import HostLimits
 from verl_doctor.toolkit.facts import Unknown
 
-WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 REGISTER = "RAY_worker_register_timeout_seconds"
 # Of verl's default configuration, as of 0.9.1: TaskRunner, reward workers, and the units and controller of its queue.
 _OTHER_ACTORS = 18

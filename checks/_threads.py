@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verl_doctor.checks._ray_cpus import GPUS, Bound, cpus_of, number_of
-from verl_doctor.checks._ray_needs import WORKERS
+from verl_doctor.checks._configuration import GPUS, WORKERS, number_of
+from verl_doctor.checks._ray_cpus import Bound, cpus_of
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables

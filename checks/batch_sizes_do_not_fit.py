@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from verl_doctor.checks._configuration import asked, place
+from verl_doctor.checks._configuration import GPUS, NODES, asked, place
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_demands import Demands
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _REF = "actor_rollout_ref.ref"
-_GPUS = ("trainer.n_gpus_per_node", "trainer.nnodes")
+_GPUS = (GPUS, NODES)
 _EVERY = Demands(
     dict.fromkeys(
         (
@@ -35,7 +35,7 @@ class _Broken(NamedTuple):
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
-    if not configuration.has(_ACTOR) or not configuration.has("trainer.n_gpus_per_node"):
+    if not configuration.has(_ACTOR) or not configuration.has(GPUS):
         return "this is no configuration of PPO"
     return (
         None if configuration.complete else "a part of the command is not known, so other values may be set"

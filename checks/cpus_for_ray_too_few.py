@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._configuration import GPUS, NODES, asked, number_of
 from verl_doctor.checks._job_here import HERE
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
-from verl_doctor.checks._ray_cpus import GPUS, NUM_CPUS, num_cpus_key, number_of, tickets_for, told_cpus
+from verl_doctor.checks._ray_cpus import NUM_CPUS, num_cpus_key, tickets_for, told_cpus
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_limits import HostLimits
@@ -77,7 +77,7 @@ def cpus_for_ray_too_few(
     wanted = number_of(configuration, GPUS)
     if not here.certain or not resources.gpus or not 0 < wanted <= len(resources.gpus):
         return
-    alone = number_of(configuration, "trainer.nnodes") <= 1
+    alone = number_of(configuration, NODES) <= 1
     need = tickets_for(configuration, wanted, tickets) if alone else tickets.of_each_gpu * wanted
     for subject in limits.raylets:
         if subject.told and subject.told < need:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._configuration import asked, place
+from verl_doctor.checks._configuration import GPUS, asked, place
 from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_gpus import Gpus, MigDevice
@@ -13,7 +13,6 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted
 
-_GPUS = "trainer.n_gpus_per_node"
 _ALL = VisibleDevices(tuple(range(8)))
 _PART = MigDevice("NVIDIA H200 MIG 3g.71gb", "MIG-0123abcd", 72_000)
 _DIVIDED = healthy(mig=True, mig_devices=(_PART, _PART))
@@ -27,8 +26,8 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
     requires={"CUDA140"},
     examples=[
         Example("none is divided", (node(), _ALL, *asked())),
-        Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{_GPUS}=1"))),
-        Example("parts for a job on several", (node(_DIVIDED), _ALL, *asked(f"{_GPUS}=2")), "cannot work together"),
+        Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=1"))),
+        Example("parts for a job on several", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=2")), "cannot work together"),
         Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "no part of it can be used"),
     ],
 )  # fmt: skip
@@ -58,10 +57,10 @@ def gpu_divided(
             remedy="have MIG turned off, or have MIG devices made",
             severity="error",
         )
-    wanted = configuration.number(_GPUS) if isinstance(configuration, Configuration) else None
+    wanted = configuration.number(GPUS) if isinstance(configuration, Configuration) else None
     parts = [part for device in divided for part in device.mig_devices]
     if parts and wanted is not None and wanted > 1 and isinstance(configuration, Configuration):
-        word = configuration.asked_for(_GPUS)
+        word = configuration.asked_for(GPUS)
         yield Finding(
             f"the job asks for {wanted:g} GPUs, and {named(divided)} {'is' if len(divided) == 1 else 'are'} "
             f"divided by MIG into parts that cannot work together",
@@ -71,6 +70,6 @@ def gpu_divided(
                 read_from=read_from,
             ),
             location=place(word) if word else None,
-            remedy=f"have MIG turned off, or use one part: {_GPUS}=1",
+            remedy=f"have MIG turned off, or use one part: {GPUS}=1",
             severity="error",
         )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._configuration import GPUS, NODES, WORKERS, asked, number_of
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
-from verl_doctor.checks._ray_cpus import GPUS, number_of
-from verl_doctor.checks._ray_needs import WORKERS
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
 from verl_doctor.toolkit.fact_memory import HostMemory
@@ -84,7 +82,7 @@ def memory_too_small(
     fewer agent workers, a higher limit of the container. The need is an estimate; the finding has its formula.
     """
     number = number_of(configuration, GPUS) or len(resources.gpus or ())
-    nodes = number_of(configuration, "trainer.nnodes") or 1
+    nodes = number_of(configuration, NODES) or 1
     parts = list(_bytes_a_parameter(configuration))
     workers = number_of(configuration, WORKERS) + 4
     # One process of the job reads all weights in single precision before they are spread.

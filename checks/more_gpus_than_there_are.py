@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._configuration import asked, place
-from verl_doctor.checks._machine_settings import GPUS, recommended
+from verl_doctor.checks._configuration import GPUS, asked, place
+from verl_doctor.checks._machine_settings import recommended
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._configuration import GPUS, asked
 from verl_doctor.checks._variables import places
 from verl_doctor.toolkit.fact_collective import Collective, Remedy, Trial
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -15,7 +15,6 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted
 
-_GPUS = "trainer.n_gpus_per_node"
 _WORKS = Trial(works=True, first=0.7, bandwidth=213.0, seconds=8.1)
 _HANGS = Trial(stuck="the first all-reduce", seconds=60.0)
 _APART = Trial((("NCCL_P2P_DISABLE", "1"),), works=True, bandwidth=9)
@@ -44,7 +43,7 @@ def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
         Example("what it needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),
         Example("it hangs, and not without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
         Example("it fails, and not without host memory of cuMem", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
-        Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *asked(f"{_GPUS}=1")), "hangs in the first all-reduce"),
+        Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *asked(f"{GPUS}=1")), "hangs in the first all-reduce"),
         Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "nor with any variable that is known to help"),
         Example("numbers arrive damaged", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
     ],
@@ -74,7 +73,7 @@ def nccl_fails(
     if plain.works or _is_set(collective.remedy, variables, launch):
         return
     how = _how(plain)
-    alone = isinstance(configuration, Configuration) and configuration.number(_GPUS) == 1
+    alone = isinstance(configuration, Configuration) and configuration.number(GPUS) == 1
     words = " ".join(f"{name}={value}" for name, value in collective.remedy)
     cure = collective.trials[-1]
     yield Finding(
