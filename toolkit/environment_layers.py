@@ -20,6 +20,7 @@ from verl_doctor.toolkit.ray_environment import (
     expanded,
     inherited,
     joined,
+    named_in,
 )
 from verl_doctor.toolkit.verl_environment import Job, Start
 
@@ -90,7 +91,7 @@ def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> T
     (first, *_), _ = bases(parties, shell, Start(Table(), address="auto"))
     driver = Table(first.environ)
     driver.open = bool(first.unknown)
-    for name, held in job_vars.items():
+    for name, held in _as_ray_sets(job_vars, first).items():
         driver.put(name, held.raw, held.place)
     return driver
 
@@ -124,16 +125,16 @@ def worker(
     parties: Parties, job: Job | None, base: Base, begun: Start, job_vars: Mapping[str, Held]
 ) -> dict[str, Held]:
     """What a training worker has when it starts, layer upon layer."""
-    known = texts(base.environ)
     found = {
         name: Held(value, _giver(base, name), base.environ.places.get(name, NOWHERE))
         for name, value in base.environ.items()
     }
-    found.update({name: _expanded(held, known) for name, held in job_vars.items()})
+    given = dict(job_vars)
     for name, value in begun.env_vars.items():
         place = begun.env_vars.places.get(name, NOWHERE)
         by: Decider = "verl" if place[0].endswith(".py") else "the runtime_env"
-        found[name] = _expanded(Held(value, by, place), known)
+        given[name] = Held(value, by, place)
+    found.update(_as_ray_sets(given, base))
     if job is not None:
         environ = Table({name: held.raw for name, held in found.items()})
         for one in verl_environment.for_workers(job, environ):
@@ -153,6 +154,20 @@ def _giver(base: Base, name: str) -> Decider:
     return "verl" if base.environ.places.get(name, NOWHERE)[0].endswith(".py") else base.by
 
 
-def _expanded(held: Held, known: Mapping[str, str]) -> Held:
-    """A variable of a `runtime_env` as Ray sets it."""
-    return replace(held, raw=expanded(held.raw, known)) if isinstance(held.raw, str) else held
+def _as_ray_sets(given: Mapping[str, Held], base: Base) -> dict[str, Held]:
+    """The variables of a `runtime_env` as Ray sets them in a process that inherits from `base`.
+
+    One after the other by name, so that a value may speak of an earlier one: a `runtime_env` travels as JSON with sorted
+    keys (`serialize` in ray/runtime_env/runtime_env.py).
+    """
+    known: dict[str, Any] = dict(base.environ)
+    unseen = UNCLEAR if base.unknown else ""
+    found = {}
+    for name in sorted(given):
+        raw = given[name].raw
+        if isinstance(raw, str):
+            told = all(isinstance(known.get(one, unseen), str) for one in named_in(raw))
+            raw = expanded(raw, known) if told else SOME_TEXT
+        found[name] = replace(given[name], raw=raw)
+        known[name] = raw
+    return found

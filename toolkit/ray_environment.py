@@ -19,6 +19,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 # Where Ray writes the environment of a worker that it has started. Paths below its package.
 _WRITERS = ("_private/worker.py", "_private/utils.py")
 _SWITCH = re.compile(r"[\"'](RAY_EXPERIMENTAL_NOSET_(\w+))[\"']")
+_NAMED = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _LEFT = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 
@@ -56,12 +57,17 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not (own and name == "LD_PRELOAD")}
 
 
+def named_in(value: str) -> frozenset[str]:
+    """The variables that Ray puts into a value of `env_vars`."""
+    return frozenset(braced or bare for braced, bare in _NAMED.findall(value))
+
+
 def expanded(value: str, environ: Mapping[str, str]) -> str:
     """What Ray makes of `${NAME}` in a value of `env_vars` (`update_envs` in ray/_private/utils.py).
 
     It looks in the environment that the worker inherits; what is not set there becomes empty.
     """
-    known = re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda match: environ.get(match[1] or match[2], match[0]), value)
+    known = _NAMED.sub(lambda match: environ.get(match[1] or match[2], match[0]), value)
     return _LEFT.sub("", known)
 
 

@@ -229,6 +229,24 @@ def test_ray_puts_the_raylets_values_into_a_runtime_env(job: Job) -> None:
         "python -m verl.trainer.main_ppo\n"
     )
     assert job.seen("PYTHONPATH")[1:] == ("/y", "/x:/y", "the runtime_env")
+    assert job.row("PYTHONPATH").driver == Value("/x:/y")
+
+
+def test_ray_sets_one_variable_of_a_runtime_env_after_the_other_by_name(job: Job) -> None:
+    env = '\'{"env_vars": {"VLLM_CACHE_ROOT": "${HF_HOME}/v", "HF_HOME": "/job", "CUDA_HOME": "${HF_HOME}/c"}}\''
+    job.raylet(HF_HOME="/raylet").script(
+        f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
+    )
+    assert job.row("VLLM_CACHE_ROOT").worker == Value("/job/v")
+    assert job.row("CUDA_HOME").worker == Value("/raylet/c")
+
+
+def test_what_a_runtime_env_takes_from_a_raylet_that_is_not_seen_is_not_told(job: Job) -> None:
+    env = '\'{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}", "HF_HOME": "/job"}}\''
+    job.script(f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n")
+    assert job.row("PYTHONPATH").worker.text is None
+    assert job.row("PYTHONPATH").worker.untold
+    assert job.row("HF_HOME").worker == Value("/job")
 
 
 @pytest.mark.parametrize(
