@@ -51,7 +51,7 @@ def cache_on_network(caches: Caches) -> Iterator[Finding]:
                 "a folder on this node's own disk; what sharing costs is not measured",
                 "/proc/self/mountinfo",
             ),
-            remedy=f"set {listed((folder.variable for folder in folders), len(COMPILED))} to folders on a disk of the node"
+            remedy=f"set {listed((folder.variable for folder in folders), len(COMPILED))} to {'folders' if len(folders) > 1 else 'a folder'} on a disk of the node"
             + (f", below {caches.local}" if caches.local else ""),
             fix="local-caches" if caches.local else None,
         )

@@ -89,4 +89,6 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
 def _ago(age: float | None) -> str:
     if age is None:
         return "since the machine was started"
+    if age < 3600:
+        return f"{age / 60:.0f} min ago"
     return f"{age / 3600:.1f} h ago" if age < _RECENT else f"{age / 86400:.0f} days ago"

@@ -22,6 +22,7 @@ from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
 
 _POD = "/sys/fs/cgroup/kubepods.slice/pod1"
 _WORTH_IT = 0.9
@@ -89,8 +90,8 @@ def threads_too_few(
     number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
         bound = cpus_of(subject, variables)
-        counted = 0 if isinstance(ray, Unknown) else ray.counted
-        prestarted = started_at_once(subject.told or told_cpus(configuration) or counted, limits)
+        of_ray = 0 if isinstance(ray, Unknown) else ray.counted
+        prestarted = started_at_once(subject.told or told_cpus(configuration) or of_ray, limits)
         needed = max(prestarted if here.certain else 0, actors(configuration, number))
         running, lean = bool(subject.pid), _is_lean(subject, job, raylets)
         need = threads_needed(cores, needed, number, running=running, lean=lean)
@@ -106,12 +107,12 @@ def threads_too_few(
             Evidence(
                 found=f"{room.amount:g} left",
                 wanted=f"about {need} = {'' if subject.pid else 'those of Ray itself, '}"
-                f"those of {needed} workers and {number} GPUs on {cores} cores",
+                f"those of {needed} workers and {counted(number, 'GPU')} on {cores} cores",
                 read_from=room.read_from,
             ),
-            remedy="raise it"
+            remedy=f"raise it by {need - room.amount:g} or more"
             + (
-                f", or need about {least}: {LEAN}=1, and {num_cpus_key(configuration)}={fewer}"
+                f"; with {LEAN}=1 and {num_cpus_key(configuration)}={fewer} the job needs about {least}"
                 if least < _WORTH_IT * need
                 else ""
             ),

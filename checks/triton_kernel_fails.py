@@ -49,7 +49,7 @@ def triton_kernel_fails(kernel: TritonKernel) -> Iterator[Finding]:
     yield Finding(
         message,
         Evidence(kernel.said or "wrong sums", "a kernel that runs", f"a child of the target's Python ({took})" if took else ""),
-        remedy="run the same with TRITON_CACHE_DIR set to an empty folder, and read the whole error",
+        remedy="check --deep again with TRITON_CACHE_DIR set to an empty folder: what is cached may be for another GPU or driver",
         stops=(EVERY_JOB,),
         phase="start",
     )  # fmt: skip

@@ -11,6 +11,7 @@ from machine_facts import at, edited, judged, machine
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group
 from verl_doctor.toolkit.fact_caches import Caches
+from verl_doctor.toolkit.fact_clock import Clock
 from verl_doctor.toolkit.fact_cuda_init import CudaAnswer, CudaInit
 from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
 from verl_doctor.toolkit.fact_cuda_wheels import CudaWheel, CudaWheels
@@ -82,7 +83,11 @@ def _named_for_its_interface(network: Network) -> Network:
     return replace(network, host=replace(network.host, addresses=own.addresses[:1]))
 
 
-_TWO_NODES = {JobNodes: at("nodes", 2), Network: _named_for_its_interface}
+_TWO_NODES = {
+    JobNodes: at("nodes", 2),
+    Network: _named_for_its_interface,
+    Clock: at("synchronised", value=True),
+}
 
 
 def _first(library: Library) -> Any:

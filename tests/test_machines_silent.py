@@ -44,7 +44,6 @@ _NOT_JUDGED = {
         "no variable names a proxy": "NET113",
         "no address of a head is named with its port": "NET116",
         _ONE_NODE: _SEVERAL_NODES,
-        "vLLM 0.24.0 asks another backend first on GPUs of capability 9.0": "CUDA134",
     },
     "head-node-of-two": {
         **_NO_GPU,

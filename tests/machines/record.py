@@ -9,6 +9,7 @@ A value that looks like a secret is refused and never written.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import re
@@ -102,6 +103,7 @@ class Redaction:
         return self._stand_in(found[0], lambda n: str(network[n]))
 
 
+@functools.cache
 def needed_facts() -> frozenset[str]:
     """The facts that the rules about machines ask for, and those that mask them."""
     parts = registry.load()
@@ -123,7 +125,8 @@ def _needs(check: Check) -> Iterator[type]:
 
 def recorded(document: Mapping[str, Any], folders: Mapping[str, str] | None = None) -> str:
     """The facts file's text for this folder. Raises RefusedError, naming the place, when a value looks like a secret."""
-    facts = {name: entry for name, entry in document["facts"].items() if name in needed_facts()}
+    needed = needed_facts()
+    facts = {name: entry for name, entry in document["facts"].items() if name in needed}
     for name, field in _NOT_NEEDED:
         facts.get(name, {}).get("is", {}).pop(field, None)
     for distribution in facts.get("Packages", {}).get("is", {}).get("distributions", ()):
