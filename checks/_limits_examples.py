@@ -8,7 +8,7 @@ from verl_doctor.toolkit.fact_resources import Gpu, Resources
 
 def an_h200_node(shell: Limits | None = None, *raylets: Limits, online: int = 32) -> HostLimits:
     """The limits of a healthy node, for examples: nothing is in the way."""
-    return HostLimits(shell or healthy(), raylets, online, 150, 150, 2062399, 4194304, 1048576)
+    return HostLimits(shell or healthy(), raylets, online, 150, 150, 2062399, 4194304)
 
 
 def healthy(pid: int = 0, cpus: int = 32, groups: tuple[Group, ...] = (), **others: Limit) -> Limits:

@@ -18,14 +18,14 @@ def _example(memory: HostMemory) -> tuple[object, ...]:
 
 
 def _strict(limit: int, committed: int) -> HostMemory:
-    return HostMemory(250 * _GIB, 240 * _GIB, 0, 2, limit * _GIB, committed * _GIB)
+    return HostMemory(250 * _GIB, 240 * _GIB, 2, limit * _GIB, committed * _GIB)
 
 
 @check(
     "HOST113",
     severity="warning",
     examples=[
-        Example("Linux's default", _example(HostMemory(250 * _GIB, 240 * _GIB, 0, 0, 125 * _GIB, 1 * _GIB))),
+        Example("Linux's default", _example(HostMemory(250 * _GIB, 240 * _GIB, 0, 125 * _GIB, 1 * _GIB))),
         Example("strict, with half of the memory", _example(_strict(125, 20)), "promises at most 105 GiB more"),
     ],
 )  # fmt: skip

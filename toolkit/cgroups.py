@@ -24,8 +24,8 @@ _UNLIMITED = 1 << 60
 class Group:
     """One control group, by its folder. What it does not limit, or does not tell, is None.
 
-    `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` and `swap` are in
-    bytes. `memory` is the lower of the limit beyond which the kernel kills and the one beyond which it slows down;
+    `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` is in
+    bytes: the lower of the limit beyond which the kernel kills and the one beyond which it slows down;
     `memory_used` leaves out what is only cached from files. `oom_kills` counts the processes, here and below, that
     were killed for want of memory since the group was made.
     """
@@ -37,7 +37,6 @@ class Group:
     pids_used: int | None = None
     memory: int | None = None
     memory_used: int | None = None
-    swap: int | None = None
     oom_kills: int | None = None
 
     @property
@@ -157,7 +156,6 @@ def _group(machine: Machine, folder: str) -> Group:
         pids_used=first("pids.current"),
         memory=min(limits, default=None),
         memory_used=None if used is None else max(0, used - cached),
-        swap=first("memory.swap.max"),
         oom_kills=kills.get("oom_kill"),
     )
 

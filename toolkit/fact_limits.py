@@ -80,8 +80,7 @@ class HostLimits:
     """Limits of this shell and of the raylets that run as this user, and the kernel's own.
 
     `online` are the machine's CPUs. `tasks` are the processes and threads of this user now, as far as they are seen from
-    here, `all_tasks` those of everybody. `threads_max`, `pid_max` and `map_max` (memory mappings of one process) are the
-    kernel's (sysctl). `others` are raylets of other users.
+    here, `all_tasks` those of everybody. `threads_max` and `pid_max` are the kernel's (sysctl). `others` are raylets of other users.
     """
 
     shell: Limits
@@ -91,7 +90,6 @@ class HostLimits:
     all_tasks: int | None = None
     threads_max: int | None = None
     pid_max: int | None = None
-    map_max: int | None = None
     others: tuple[int, ...] = ()
 
     @property
@@ -115,7 +113,6 @@ def host_limits(machine: Machine, processes: Processes | Unknown) -> HostLimits 
         all_tasks=_all_tasks(machine),
         threads_max=_sysctl(machine, "kernel/threads-max"),
         pid_max=_sysctl(machine, "kernel/pid_max"),
-        map_max=_sysctl(machine, "vm/max_map_count"),
         others=tuple(raylet.pid for raylet in raylets if not raylet.mine),
     )
 

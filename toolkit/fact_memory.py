@@ -21,7 +21,6 @@ class HostMemory:
 
     total: int | None
     available: int | None = None
-    swap: int | None = None
     overcommit: int | None = None
     commit_limit: int | None = None
     committed: int | None = None
@@ -38,7 +37,6 @@ def memory(machine: Machine) -> HostMemory | Absent:
     return HostMemory(
         amounts.get("MemTotal"),
         amounts.get("MemAvailable"),
-        amounts.get("SwapTotal"),
         int(overcommit) if overcommit.isdigit() else None,
         amounts.get("CommitLimit"),
         amounts.get("Committed_AS"),

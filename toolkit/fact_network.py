@@ -58,17 +58,13 @@ _UP = 0x1  # RTF_UP
 class Interface:
     """One network interface. `up` says that it is switched on and has a carrier.
 
-    `addresses` are without a scope, those of IPv4 first, as getifaddrs(3) gives them to NCCL and gloo. `master` is the bridge or
-    bond that it belongs to. `mtu` is in bytes, `speed` in Mbit/s, 0 when the driver does not say.
+    `addresses` are without a scope, those of IPv4 first, as getifaddrs(3) gives them to NCCL and gloo.
     """
 
     name: str
     kind: Kind
     up: bool
     addresses: tuple[str, ...] = ()
-    master: str = ""
-    mtu: int = 0
-    speed: int = 0
 
 
 @dataclass(frozen=True)
@@ -181,15 +177,11 @@ def _interfaces(machine: Machine) -> Iterator[Interface]:
     for name, found in psutil.net_if_addrs().items():
         spelt = (_plain(each.address) for each in found if each.family in (socket.AF_INET, socket.AF_INET6))
         state = states.get(name)
-        master = machine.at(f"/sys/class/net/{name}/master")
         yield Interface(
             name,
             kind_of(machine, name),
             up=state is not None and state.isup,
             addresses=tuple(dict.fromkeys(filter(is_address, spelt))),
-            master=master.readlink().name if master.is_symlink() else "",
-            mtu=state.mtu if state else 0,
-            speed=state.speed if state else 0,
         )
 
 

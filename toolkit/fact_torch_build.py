@@ -22,14 +22,13 @@ _LARGEST = 64 * 1024
 class TorchBuild:
     """The torch that an import takes, read from its folder.
 
-    `version` is as torch says it ("2.8.0+cu128"). `cuda` is the version of CUDA that it was built with, "" for none, and `hip`
-    that of ROCm. `cxx11_abi`: whether its std::string is that of the new ABI; None when the library does not tell.
+    `version` is as torch says it ("2.8.0+cu128"). `cuda` is the version of CUDA that it was built with, "" for none.
+    `cxx11_abi`: whether its std::string is that of the new ABI; None when the library does not tell.
     """
 
     folder: str
     version: str
     cuda: str = ""
-    hip: str = ""
     cxx11_abi: bool | None = None
 
 
@@ -50,7 +49,6 @@ def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
         folder=folder,
         version=str(said.get("__version__", "")),
         cuda=str(said.get("cuda") or ""),
-        hip=str(said.get("hip") or ""),
         cxx11_abi=_cxx11_abi(f"{folder}/lib/libc10.so"),
     )
 

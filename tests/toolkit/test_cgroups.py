@@ -41,11 +41,10 @@ def test_version_2_in_a_container_with_a_namespace_of_its_own(tmp_path: Path) ->
             f"{CG}/memory.max": "1000\n",
             f"{CG}/memory.current": "900\n",
             f"{CG}/memory.stat": "anon 100\nactive_file 300\ninactive_file 200\n",
-            f"{CG}/memory.swap.max": "0\n",
             f"{CG}/memory.events": "low 0\nhigh 0\nmax 5\noom 2\noom_kill 2\n",
         },
     )
-    assert found.groups == (Group(CG, 16.0, 33, 4096, 96, 1000, 400, 0, 2),)
+    assert found.groups == (Group(CG, 16.0, 33, 4096, 96, 1000, 400, 2),)
     assert found.pids
     assert found.pids.pids_left == 4000
 

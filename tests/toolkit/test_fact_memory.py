@@ -18,7 +18,7 @@ def test_amounts_in_bytes(tmp_path: Path) -> None:
             "/proc/sys/vm/overcommit_memory": "2\n",
         },
     )
-    assert memory.collect(machine) == HostMemory(102400, 51200, 0, 2, 61440, None)
+    assert memory.collect(machine) == HostMemory(102400, 51200, 2, 61440, None)
 
 
 def test_a_system_without_it(tmp_path: Path) -> None:

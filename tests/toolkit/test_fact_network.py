@@ -107,9 +107,7 @@ def test_addresses_in_the_order_in_which_they_are_tried(
             "eth1": [address("02:01", 17)],
         },
     )
-    monkeypatch.setattr(
-        psutil, "net_if_stats", lambda: {"eth0": SimpleNamespace(isup=True, mtu=1500, speed=100)}
-    )
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: {"eth0": SimpleNamespace(isup=True)})
     monkeypatch.setattr(socket, "gethostname", lambda: "node7")
     monkeypatch.setattr(
         socket,
@@ -121,7 +119,7 @@ def test_addresses_in_the_order_in_which_they_are_tried(
     assert network.collect(machine) == Network(
         Resolved("node7", ("10.0.0.5", "fe80::1")),
         (
-            Interface("eth0", "unknown", up=True, addresses=("10.0.0.5", "fe80::1"), mtu=1500, speed=100),
+            Interface("eth0", "unknown", up=True, addresses=("10.0.0.5", "fe80::1")),
             Interface("eth1", "unknown", up=False),
         ),
         hosts_line=3,
