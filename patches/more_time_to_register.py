@@ -20,4 +20,5 @@ def more_time_to_register(finding: Finding, variables: JobVariables) -> list[Cha
     seconds = _SECONDS.search(finding.remedy)
     if seconds is None:
         return Refusal("the finding names no time")
-    return [SetVariable(REGISTER, seconds[1], finding.message, "the environment is on a local disk")]
+    until = "the environment is on a local disk"
+    return [SetVariable(REGISTER, seconds[1], finding.message, until, node_only=True)]

@@ -261,9 +261,10 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield _repair_verdict(report, repairs)
     for repair in repairs:
         yield Text()
-        line = Text(repair.outcome, style=_OUTCOMES.get(repair.outcome, "bold yellow"))
-        line.append(f"  {repair.code} {harmless(repair.title)} ({repair.safety})")
-        yield line
+        said = f"{repair.code} {repair.title} ({repair.safety})"
+        first, *more = _lines(said, width, indent=2, first=f"{repair.outcome}  ")
+        first.stylize(_OUTCOMES.get(repair.outcome, "bold yellow"), 0, len(repair.outcome))
+        yield from (first, *more)
         if repair.reason:
             yield from _lines(repair.reason, width, indent=2)
         if repair.restart and repair.outcome in {"repaired", "planned"}:

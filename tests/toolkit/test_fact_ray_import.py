@@ -44,7 +44,11 @@ FINDING = Finding("slow", Evidence("25 s"), remedy="or set RAY_worker_register_t
 def test_the_time_is_set() -> None:
     assert more_time_to_register.plan(FINDING, JobVariables()) == [
         SetVariable(
-            "RAY_worker_register_timeout_seconds", "240", "slow", "the environment is on a local disk"
+            "RAY_worker_register_timeout_seconds",
+            "240",
+            "slow",
+            "the environment is on a local disk",
+            node_only=True,
         )
     ]
 

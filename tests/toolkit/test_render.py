@@ -73,6 +73,9 @@ def test_what_to_type_next_examines_the_same_target() -> None:
 def test_no_line_is_wider_than_the_terminal() -> None:
     long = finding("a sentence that goes on and on " * 8, remedy="type this " * 20)
     assert max(map(len, text(report(long), width=80).splitlines())) <= 80
+    repair = Repair("the-fix", "VLLM101", "a title that is longer than it should be " * 4, "safe", "repaired")
+    repaired = report(repairs=(repair,))
+    assert max(map(len, text(repaired, width=80).splitlines())) <= 80
 
 
 def test_a_pipe_gets_each_thing_on_one_line() -> None:
