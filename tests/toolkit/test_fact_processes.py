@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
@@ -90,6 +91,8 @@ def test_a_machine_without_the_table(tmp_path: Path) -> None:
 def test_this_machine_is_seen_as_others_see_it() -> None:
     with subprocess.Popen(["raylet", "1000"], executable="/bin/sleep") as child:
         try:
+            while not Path(f"/proc/{child.pid}/cmdline").read_bytes():
+                time.sleep(0.001)  # Popen returns a moment before Linux has put the words there
             found = processes.collect(Machine())
             assert isinstance(found, Processes)
             (mine,) = [process for process in found.running if process.pid == child.pid]
