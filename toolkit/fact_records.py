@@ -93,7 +93,7 @@ class HashedRecords:
 @collector(timeout=30)
 def records(packages: Packages, marker: Marker) -> Records:
     """Compare sizes and times, and the content of what looks suspicious."""
-    hashes = Hashes(platformdirs.user_cache_path("verl-doctor"))
+    hashes = _remembered(Records)
     found = [_compare(distribution, hashes, marker) for distribution in _judged(packages)]
     hashes.save()
     return Records(
@@ -109,7 +109,7 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
     if records.packages and not any(package.files for package in records.packages):
         names = ", ".join(package.package for package in records.packages)
         return Unknown(f"nothing tells which content the files of {names} should have")
-    hashes = Hashes(platformdirs.user_cache_path("verl-doctor"))
+    hashes = _remembered(HashedRecords)
     told = {drift.path for drift in records.drifts}
     read, drifts = 0, []
     for distribution in _judged(packages):
@@ -123,6 +123,11 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
         ][:_MOST_TOLD]
     hashes.save()
     return HashedRecords(read, tuple(drifts))
+
+
+def _remembered(fact: type) -> Hashes:
+    """Each look has a memory of its own: that of the thorough one has 20,000 files for each environment, and is slow to load."""
+    return Hashes(platformdirs.user_cache_path("verl-doctor") / fact.__name__)
 
 
 def _judged(packages: Packages) -> Iterator[Distribution]:
