@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 from running import Doctor, doctor
 
@@ -16,7 +17,7 @@ from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.cli import cli
 
 ROOT = Path(__file__).parent
-COMMANDS = sorted(cli.commands)
+COMMANDS = cli.list_commands(click.Context(cli))
 
 
 def test_no_command_says_what_there_is(tmp_path: Path) -> None:

@@ -13,10 +13,7 @@ from typing import NoReturn
 import click
 
 from verl_doctor.toolkit import output, render, session
-from verl_doctor.toolkit.cli_changes import undo
-from verl_doctor.toolkit.cli_docs import completion, demo, explain, plugins, rules, schema
-from verl_doctor.toolkit.cli_environment import environment
-from verl_doctor.toolkit.cli_matrix import matrix
+from verl_doctor.toolkit.cli_group import Group
 from verl_doctor.toolkit.cli_options import (
     PATH,
     Rules,
@@ -26,7 +23,6 @@ from verl_doctor.toolkit.cli_options import (
     target_options,
     view_options,
 )
-from verl_doctor.toolkit.cli_patches import patches
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import said_by
@@ -37,6 +33,14 @@ from verl_doctor.toolkit.text import harmless
 
 # The machine's fault, not ours.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
+
+_ELSEWHERE = {
+    "undo": "cli_changes",
+    "environment": "cli_environment",
+    "matrix": "cli_matrix",
+    "patches": "cli_patches",
+    **dict.fromkeys(("rules", "explain", "plugins", "schema", "completion", "demo"), "cli_docs"),
+}
 
 EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could not check."
 
@@ -80,7 +84,9 @@ def _stop(sentence: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group, elsewhere=_ELSEWHERE, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="verl-doctor", message="verl-doctor %(version)s")
 def cli() -> None:
     """Judge a verl environment before the job starts, repair it, and take repairs back.
@@ -193,10 +199,6 @@ def checklist(*, options: Options, form: str) -> int:
         lines = migration.as_text(steps) if form == "text" else migration.as_markdown(steps)
         print("\n".join(harmless(line) for line in lines))
     return migration.exit_code(steps)
-
-
-for _command in (environment, matrix, undo, patches, rules, explain, plugins, schema, completion, demo):
-    cli.add_command(_command)
 
 
 def _session(options: Options, rules: Rules, view: View, facts: Path | None = None) -> Session:

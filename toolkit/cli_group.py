@@ -1,0 +1,28 @@
+"""A group of commands of which some are loaded when they are asked for: `check` says its first line the sooner."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class Group(click.Group):
+    """`elsewhere` names the module of each command that is not loaded yet."""
+
+    def __init__(self, *arguments: Any, elsewhere: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._elsewhere = elsewhere
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name all, loaded or not."""
+        return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a command, and load it when it was not asked for before."""
+        if cmd_name not in self.commands and cmd_name in self._elsewhere:
+            module = importlib.import_module(f"verl_doctor.toolkit.{self._elsewhere[cmd_name]}")
+            self.add_command(getattr(module, cmd_name))
+        return super().get_command(ctx, cmd_name)
