@@ -8,8 +8,9 @@ below the one that is mounted (ray-project/ray#34846, #50474). So the files are 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit.cgroups import count_of_list
@@ -18,6 +19,7 @@ from verl_doctor.toolkit.fact_trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import Unreadable, parse, read
+from verl_doctor.toolkit.remember import remembered
 
 _QUOTA, _PERIOD, _MAX, _SET = (
     "cpu_quota_file_name",
@@ -39,6 +41,13 @@ class RayCpus:
     version: str = ""
 
 
+@dataclass(frozen=True)
+class CpuFiles:
+    """The files that a Ray asks for the CPUs of a container, by the name of the parameter whose default they are."""
+
+    named: Mapping[str, str]
+
+
 @collector()
 def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCpus | Unknown:
     """Read which files the installed Ray looks at, and those files."""
@@ -48,9 +57,10 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
     if not limits.online:
         return Unknown("the number of this machine's CPUs is not told")
     path = Path(tree.folder, "_private", "utils.py")
-    files = files_asked(path)
-    if isinstance(files, Unknown):
-        return files
+    asked = remembered(CpuFiles, "", [path], partial(files_asked, path))
+    if isinstance(asked, Unknown):
+        return asked
+    files = asked.named
     named = machine.environ.get("PYTHON_CPU_COUNT", "")
     whole = int(named) if named.isdigit() and int(named) else limits.online
     if machine.environ.get(_MACHINES_OWN):
@@ -61,8 +71,8 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
     return RayCpus(int(found[0]), found[1], tree.version)
 
 
-def files_asked(path: Path) -> dict[str, str] | Unknown:
-    """The files that this Ray asks for the CPUs of a container, by the name of the parameter whose default they are."""
+def files_asked(path: Path) -> CpuFiles | Unknown:
+    """Which files this Ray asks."""
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source
     if isinstance(tree, Unreadable):
@@ -86,10 +96,10 @@ def files_asked(path: Path) -> dict[str, str] | Unknown:
     }
     if len(files) != len(arguments.args) or not {*files} <= {_QUOTA, _PERIOD, _MAX, _SET}:
         return Unknown("this Ray counts CPUs in a way that the doctor does not know")
-    return files
+    return CpuFiles(files)
 
 
-def _told(machine: Machine, files: dict[str, str]) -> Iterator[tuple[float, str]]:
+def _told(machine: Machine, files: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     """The numbers that Ray takes from these files, each with its file: a quota of version 1 or else of 2, and a set."""
     texts = {name: (machine.read(path) or "").strip() for name, path in files.items()}
     quota, period = texts.get(_QUOTA, ""), texts.get(_PERIOD, "")

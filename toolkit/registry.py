@@ -63,8 +63,11 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             for part in _parts(vars(module).values()):
                 shelf.put(part, "verl-doctor")
     plugins, problems = [], []
+    entry_points = (
+        importlib.metadata.entry_points()
+    )  # it reads a file of every distribution beside the doctor
     for group in _GROUPS:
-        for entry_point in importlib.metadata.entry_points(group=group):
+        for entry_point in entry_points.select(group=group):
             distribution = entry_point.dist.name if entry_point.dist else "unknown"
             if distribution in disabled:
                 continue

@@ -9,7 +9,7 @@ import pytest
 from recorded import recorded
 
 from verl_doctor.toolkit.fact_limits import HostLimits, Limits
-from verl_doctor.toolkit.fact_ray_cpus import RayCpus, files_asked, ray_cpus
+from verl_doctor.toolkit.fact_ray_cpus import CpuFiles, RayCpus, files_asked, ray_cpus
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 
@@ -83,6 +83,6 @@ def test_without_ray(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["2.41.0", "2.49.2"])
 def test_real_releases(wheel_tree: Callable[[str, str], Path], version: str) -> None:
     files = files_asked(wheel_tree("ray", version) / "ray" / "_private" / "utils.py")
-    assert isinstance(files, dict)
-    assert files["cpu_max_file_name"] == "/sys/fs/cgroup/cpu.max"
-    assert len(files) == 4
+    assert isinstance(files, CpuFiles)
+    assert files.named["cpu_max_file_name"] == "/sys/fs/cgroup/cpu.max"
+    assert len(files.named) == 4
