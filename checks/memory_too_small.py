@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._configuration import GPUS, NODES, WORKERS, asked, number_of
+from verl_doctor.checks._hidden_groups import hidden_groups
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_limits import Group, HostLimits
@@ -51,6 +52,7 @@ def _irrelevant(configuration: Configuration, resources: Resources, limits: Host
     "HOST110",
     severity="warning",
     applies=_irrelevant,
+    unjudged=hidden_groups,
     examples=[
         Example("no offload", _example(200)),
         Example("offload and enough memory", _example(500, *_OFFLOAD)),

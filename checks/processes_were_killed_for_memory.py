@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks._hidden_groups import hidden_groups
 from verl_doctor.checks._job_here import HERE, hint
 from verl_doctor.checks._limits_examples import an_h200_node, healthy
 from verl_doctor.toolkit.fact_job_here import JobHere
@@ -21,6 +22,7 @@ def _example(*groups: Group) -> tuple[object, ...]:
 @check(
     "HOST114",
     severity="warning",
+    unjudged=hidden_groups,
     examples=[
         Example("none", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=0))),
         Example("it is not told", _example()),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._hidden_groups import hidden_groups
 from verl_doctor.checks._job_here import HERE, hint
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._ray_cpus import NUM_CPUS, Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
@@ -55,6 +56,7 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
     "HOST101",
     severity="warning",
     applies=_irrelevant,
+    unjudged=hidden_groups,
     examples=[
         Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
         Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *asked(f"{NUM_CPUS[0]}=8"))),

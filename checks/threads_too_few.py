@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._hidden_groups import hidden_groups
 from verl_doctor.checks._job_here import HERE, at_most_warning, gpus_used
 from verl_doctor.checks._limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks._ray_cpus import Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
@@ -49,6 +50,7 @@ def _pids(most: int, used: int) -> tuple[Group, ...]:
 @check(
     "HOST102",
     severity="error",
+    unjudged=hidden_groups,
     examples=[
         Example("without limits", _example(an_h200_node())),
         Example("enough", _example(an_h200_node(healthy(groups=_pids(16384, 200))))),

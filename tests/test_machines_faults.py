@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_cuda_init import CudaAnswer, CudaInit
 from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
 from verl_doctor.toolkit.fact_cuda_wheels import CudaWheel, CudaWheels
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_extensions import Extension, Extensions, MissingSymbol
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
 from verl_doctor.toolkit.fact_folders import Folders
@@ -156,6 +157,8 @@ FAULTS = [
     Fault("HIP_VISIBLE_DEVICES reaches the workers", "CUDA153", "HIP_VISIBLE_DEVICES=0,1", {EffectiveEnvironment: _worker_has("HIP_VISIBLE_DEVICES", "0,1")}),
     Fault("a lost GPU", "CUDA155", "GPU is lost", {Gpus: at("devices.0.trouble", "GPU is lost")}),
     Fault("a CPU quota of the pod", "HOST101", "16 CPUs", {HostLimits: _with_group(cpus=2.0)}),
+    Fault("Slurm gave 2 CPUs and enforces nothing", "HOST101", "may use 2", {Variables: lambda fact: replace(fact, values={**fact.values, "SLURM_CPUS_ON_NODE": "2"})}),
+    Fault("a cpuset of cgroup v1, as Slurm makes it", "HOST101", "may use 2", {HostLimits: at("shell.groups", ControlGroups((Group("/sys/fs/cgroup/cpuset/slurm/uid_1000/job_7", cpuset=2),)))}),
     Fault("pids of a group above", "HOST102", "pid", {HostLimits: _with_group(pids=700, pids_used=90)}),
     Fault("few open files", "HOST103", "128", {HostLimits: at("shell.files", Limit(128, 128))}),
     Fault("Docker's /dev/shm", "HOST105", "/dev/shm", {SharedMemory: lambda fact: replace(fact, size=64 << 20, free=64 << 20)}),

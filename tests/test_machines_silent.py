@@ -126,5 +126,10 @@ def test_only_what_could_not_be_seen_is_skipped() -> None:
     assert skipped == {("laptop", "CUDA143")}
 
 
+def test_limits_that_a_container_hides_are_not_passed_in_silence() -> None:
+    results = judged(machine("closed-container"))
+    assert [result.code for result in results if result.unjudged] == ["HOST101", "HOST102", "HOST114"]
+
+
 def test_eight_gpus_that_are_well() -> None:
     assert [result.code for result in judged(eight_gpus()) if result.findings] == []

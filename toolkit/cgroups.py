@@ -52,9 +52,13 @@ class Group:
 
 @dataclass(frozen=True)
 class ControlGroups:
-    """The groups that hold a process, the innermost of each hierarchy first. None are known where the kernel tells of none."""
+    """The groups that hold a process, the innermost of each hierarchy first. None are known where the kernel tells of none.
+
+    `hidden`: the kernel names groups, and no hierarchy is mounted where their limits could be read.
+    """
 
     groups: tuple[Group, ...] = ()
+    hidden: bool = False
 
     @property
     def cpus(self) -> Group | None:
@@ -96,14 +100,19 @@ class ControlGroups:
 def control_groups(machine: Machine, process: str = "self") -> ControlGroups:
     """The groups of a process, by its number. As seen through the mounts of this process."""
     mounts = [mount for mount in file_systems(machine) if mount.kind in ("cgroup", "cgroup2")]
+    lines = (machine.read(f"/proc/{process}/cgroup") or "").splitlines()
     found = []
-    for line in (machine.read(f"/proc/{process}/cgroup") or "").splitlines():
+    named = False
+    for line in lines:
         # hierarchy-ID:controllers:path, with no controllers for version 2 (cgroups(7))
-        controllers, separator, path = line.partition(":")[2].partition(":")
-        mount = _mount_of(controllers, mounts) if separator else None
+        controllers, _, path = line.partition(":")[2].partition(":")
+        named = named or path.startswith("/")
+        mount = _mount_of(controllers, mounts) if path else None
         if mount is not None:
             found += [_group(machine, folder) for folder in _folders(machine, mount, path)]
-    return ControlGroups(tuple(group for group in found if group != Group(group.folder)))
+    return ControlGroups(
+        tuple(group for group in found if group != Group(group.folder)), hidden=named and not found
+    )
 
 
 def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:

@@ -58,6 +58,8 @@ class Rdma:
 def rdma(machine: Machine) -> Rdma | Unknown:
     """Read `/sys/class/infiniband`, and try the permissions of `/dev/infiniband`."""
     adapters = _entries(machine, _CLASS)
+    if not adapters and not _entries(machine, "/sys/class"):
+        return Unknown("this container hides /sys, where InfiniBand and RoCE adapters are listed")
     if not adapters:
         return Absent("this machine shows no InfiniBand or RoCE adapter")
     devices = [

@@ -28,6 +28,15 @@ def groups(root: Path, mounts: str, own: str, files: Mapping[str, str]) -> Contr
     return control_groups(recorded(root, {**system, **files}))
 
 
+@pytest.mark.parametrize("own", ["0::/pod/container\n", "4:memory:/job\n3:pids:/job\n0::/\n"])
+def test_groups_that_are_named_and_not_mounted_are_hidden(tmp_path: Path, own: str) -> None:
+    assert groups(tmp_path, "24 1 0:22 / /proc rw - proc proc rw\n", own, {}) == ControlGroups(hidden=True)
+
+
+def test_a_kernel_that_names_no_group_hides_none(tmp_path: Path) -> None:
+    assert groups(tmp_path, "", "", {}) == ControlGroups()
+
+
 def test_version_2_in_a_container_with_a_namespace_of_its_own(tmp_path: Path) -> None:
     found = groups(
         tmp_path,
@@ -143,7 +152,7 @@ def test_a_group_that_cannot_be_seen_leaves_those_above_it(tmp_path: Path, own: 
     assert groups(tmp_path, V2, own, {f"{CG}/pids.max": "9\n"}).groups == (Group(CG, pids=9),)
 
 
-@pytest.mark.parametrize("own", ["", "nonsense\n", "0::\n", "7:pids:/a\n"])
+@pytest.mark.parametrize("own", ["", "nonsense\n", "0::\n"])
 def test_what_the_kernel_does_not_tell_is_not_guessed(tmp_path: Path, own: str) -> None:
     assert groups(tmp_path, "", own, {f"{CG}/pids.max": "9\n"}) == ControlGroups()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.fact_rdma import Port, Rdma, rdma
-from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
 
@@ -35,7 +35,15 @@ def port(adapter: str, **files: str) -> dict[str, str]:
 
 
 def test_a_machine_without_adapters(tmp_path: Path) -> None:
+    (tmp_path / "sys/class/net").mkdir(parents=True)
     assert isinstance(rdma.collect(Machine(root=tmp_path)), Absent)
+
+
+def test_a_container_that_hides_sys_shows_no_adapter_and_may_have_some(tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    answer = rdma.collect(Machine(root=tmp_path))
+    assert isinstance(answer, Unknown)
+    assert not isinstance(answer, Absent)
 
 
 def test_ports_and_their_addresses(tmp_path: Path) -> None:
