@@ -21,11 +21,20 @@ def must_compile_sampler(
 
 def takes_flashinfer(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
     """Whether the job's engine samples with FlashInfer: not when it wants log probabilities as they are after top-k and top-p."""
+    return sampler.with_processed if _wants_processed(sampler, configuration) else sampler.flashinfer
+
+
+def may_compile_sampler(
+    flashinfer: FlashInfer, sampler: VllmSampler, configuration: Configuration | Unknown
+) -> bool:
+    """Whether it needs that kernel only if vLLM takes its second model runner, which depends on the model."""
+    first = takes_flashinfer(sampler, configuration)
+    return KERNEL not in flashinfer.built and sampler.second_runner and not first
+
+
+def _wants_processed(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
     mode = None if isinstance(configuration, Unknown) else configuration.get(_MODE)
-    mode = mode if isinstance(mode, str) else sampler.wanted_by_verl
-    if not mode.startswith("processed"):
-        return sampler.flashinfer
-    return sampler.with_processed or sampler.second_runner
+    return (mode if isinstance(mode, str) else sampler.wanted_by_verl).startswith("processed")
 
 
 def wheel(flashinfer: FlashInfer, torch: TorchBuild | Unknown) -> str:

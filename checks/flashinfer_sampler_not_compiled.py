@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._flashinfer import must_compile_sampler, wheel
+from verl_doctor.checks._flashinfer import may_compile_sampler, must_compile_sampler, wheel
 from verl_doctor.checks._flashinfer_examples import H200, SAMPLER, TORCH, job
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_flashinfer import FlashInfer
@@ -29,7 +29,7 @@ _COST = (
         Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), TORCH)),
         Example("verl wants log probabilities that FlashInfer cannot give", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
         Example("the job asks for raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
-        Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "nvcc compiles"),
+        Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 takes its second model runner"),
         Example("no kernel is there", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
         Example("the cubin wheel does not hold it", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),
     ],
@@ -45,7 +45,8 @@ def flashinfer_sampler_not_compiled(
     ## Why it matters
 
     FlashInfer brings its kernels as sources. Which of them vLLM needs, and by which default, changed over its releases; this
-    rule reads it from the vLLM that is there. A kernel that is not yet in FlashInfer's cache is compiled by nvcc while
+    rule reads it from the vLLM that is there. verl asks for log probabilities as they are after top-k and top-p, which vLLM's first
+    model runner computes without FlashInfer: a GRPO step of verl 0.9.1 with vLLM 0.24.0 compiled nothing on an H200. A kernel that is not yet in FlashInfer's cache is compiled by nvcc while
     the engine starts, by each node, and again with each release and kind of GPU. That takes minutes, and looks like a hang.
     The wheel `flashinfer-cubin` does not help: it holds other kernels.
 
@@ -59,7 +60,8 @@ def flashinfer_sampler_not_compiled(
     `python -c "from flashinfer.jit.sampling import gen_sampling_module as g; g().build_and_load()"`. FLASHINFER_WORKSPACE_BASE names a
     folder that outlives the container.
     """
-    if not must_compile_sampler(flashinfer, sampler, configuration):
+    certain = must_compile_sampler(flashinfer, sampler, configuration)
+    if not certain and not may_compile_sampler(flashinfer, sampler, configuration):
         return
     seen = [f"no {flashinfer.cache}/*/cached_ops/sampling/sampling.so", "no flashinfer-jit-cache"]
     if flashinfer.jit_cache:
@@ -69,8 +71,13 @@ def flashinfer_sampler_not_compiled(
     switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
     yield Finding(
         f"FlashInfer {flashinfer.version} has no compiled sampler for GPUs of capability {flashinfer.capability}: "
-        f"nvcc compiles it when vLLM {sampler.version} first starts",
+        + (
+            f"nvcc compiles it when vLLM {sampler.version} first starts"
+            if certain
+            else f"nvcc compiles it if vLLM {sampler.version} takes its second model runner for this model"
+        ),
         Evidence("; ".join(seen), _COST, sampler.read_from),
         remedy=f"{switch}install it: {wheel(flashinfer, torch)}",
+        severity=None if certain else "info",
         fix="own-sampler" if sampler.can_be_switched else None,
     )

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.target import Target
 
 @fix("precompile", repairs="PY103", safety="safe")
 def precompile(_: Finding, target: Target, bytecode: Bytecode) -> list[Change] | Refusal:
-    """Write the missing bytecode caches of the large packages.
+    """Write the missing bytecode caches, of all packages that are installed beside the large ones.
 
     A cache changes nothing but the time that an import takes: Python checks it against its source.
     """
@@ -22,7 +22,11 @@ def precompile(_: Finding, target: Target, bytecode: Bytecode) -> list[Change] |
         return Refusal(
             f"PYTHONPYCACHEPREFIX sends the caches to {bytecode.prefix}: run python -m compileall with that variable set"
         )
-    roots = tuple(Path(package.folder) for package in bytecode.packages if package.missing)
-    if not roots:
+    lacking = [Path(package.folder) for package in bytecode.packages if package.missing]
+    if not lacking:
         return Refusal("every source has its cache by now")
-    return [CompileBytecode(target.python, roots)]
+    # The hundred small packages of an environment have half of the sources that a job imports.
+    roots = dict.fromkeys(
+        folder.parent if str(folder.parent) in bytecode.installs else folder for folder in lacking
+    )
+    return [CompileBytecode(target.python, tuple(roots))]

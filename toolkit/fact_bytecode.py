@@ -38,12 +38,14 @@ class Bytecode:
     """The caches of the large packages.
 
     `writable` says whether this user could write caches where Python would look for them; `prefix` is the folder that
-    `PYTHONPYCACHEPREFIX` names, empty when caches lie beside their sources.
+    `PYTHONPYCACHEPREFIX` names, empty when caches lie beside their sources. `installs` are those folders around the
+    packages that an installer fills, and not a checkout or somebody's home.
     """
 
     packages: tuple[PackageBytecode, ...]
     writable: bool
     prefix: str = ""
+    installs: tuple[str, ...] = ()
 
     @property
     def sources(self) -> int:
@@ -71,16 +73,30 @@ def bytecode(interpreter: Interpreter, variables: Variables) -> Bytecode | Unkno
         return Absent(f"none of {', '.join(_OF_THE_JOB)} is installed in this environment")
     counted = tuple(_count(name, folder, interpreter.cache_tag, prefix) for name, folder in folders)
     places = [Path(prefix)] if prefix else [folder for _, folder in folders]
-    return Bytecode(counted, all(_writable(place) for place in places), prefix)
+    around = dict.fromkeys(str(folder.parent) for _, folder in folders)
+    return Bytecode(
+        counted,
+        all(_writable(place) for place in places),
+        prefix,
+        tuple(filter(_is_filled_by_installer, around)),
+    )
 
 
 def _package_folders(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
+    """Where an import finds the packages: in a folder of PYTHONPATH before site-packages."""
     for name in _PACKAGES:
-        for site in interpreter.site_packages:
-            folder = Path(site, name)
+        for entry in dict.fromkeys((*interpreter.sys_path, *interpreter.site_packages)):
+            folder = Path(entry, name)
             if (folder / "__init__.py").is_file():
                 yield name, folder
                 break
+
+
+def _is_filled_by_installer(folder: str) -> bool:
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))  # noqa: PTH208 - names alone
+    except OSError:
+        return False
 
 
 def _count(name: str, top: Path, tag: str, prefix: str) -> PackageBytecode:

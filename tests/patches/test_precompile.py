@@ -21,6 +21,12 @@ def test_only_packages_that_lack_caches_are_compiled() -> None:
     assert plan == [CompileBytecode(TARGET.python, (Path("/env/site/torch"),))]
 
 
+def test_what_is_installed_beside_them_is_compiled_too_and_a_checkout_alone() -> None:
+    verl = PackageBytecode("verl", "/home/me/verl/verl", 300, 300)
+    plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING, verl), writable=True, installs=("/env/site",)))
+    assert plan == [CompileBytecode(TARGET.python, (Path("/env/site"), Path("/home/me/verl/verl")))]
+
+
 def test_a_folder_that_cannot_be_written_is_refused() -> None:
     plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING,), writable=False))
     assert plan == Refusal("site-packages cannot be written by this user")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def test_caches_are_looked_for_where_the_prefix_says(site: Path, tmp_path: Path)
 def test_a_package_that_is_not_installed_is_not_counted(site: Path) -> None:
     (site / "ray").mkdir()  # the rest of an uninstallation
     assert [package.name for package in count(site).packages] == ["torch"]
+
+
+def test_a_package_is_counted_where_an_import_finds_it(site: Path, tmp_path: Path) -> None:
+    before = tmp_path / "target"
+    (before / "torch").mkdir(parents=True)
+    (before / "torch" / "__init__.py").write_text("")
+    python = interpreter(site)
+    found = bytecode.collect(replace(python, sys_path=(str(before), *python.sys_path)), Variables({}))
+    assert isinstance(found, Bytecode)
+    assert [(package.folder, package.sources) for package in found.packages] == [(str(before / "torch"), 1)]
+    assert found.installs == ()
+    (before / "torch-2.8.0.dist-info").mkdir()
+    found = bytecode.collect(replace(python, sys_path=(str(before), *python.sys_path)), Variables({}))
+    assert isinstance(found, Bytecode)
+    assert found.installs == (str(before),)
 
 
 @pytest.mark.parametrize("name", ["", "numpy"])
