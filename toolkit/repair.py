@@ -215,7 +215,8 @@ def _settle(work: _Work) -> list[Repair]:
     except apply.Refused as error:
         return [replace(repair, outcome="refused", reason=str(error))]
     name = f"{home}/{done.id}" if done else None
-    return [replace(repair, reason=", ".join(one.name for one in gone), transaction=name)]
+    why = "; ".join(f"{one.name} was there for {' and '.join(map(str, one.reasons))}" for one in gone)
+    return [replace(repair, reason=why, transaction=name)]
 
 
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:

@@ -260,6 +260,8 @@ def test_what_no_rule_asks_for_any_more_is_taken_out(job: Job) -> None:
     job.run(found)
     report = job.run({**job.sourced(found), "COLOUR": "yellow"})
     assert outcomes(report) == [("shrink", "repaired"), ("environment-files", "repaired")]
+    taken_out = (report.repairs or ())[-1]
+    assert taken_out.reason == "COLOUR was there for ENV901 paint: red hurts; needed until somebody paints it"
     assert "COLOUR" not in job.shell_file
     assert "unset SIZE" in job.shell_file
     assert report.verdict == "ok"
