@@ -1,4 +1,4 @@
-"""Fixes of NET101 to NET105: which interface is named, and where."""
+"""Fixes of NET101 to NET106: which interface is named, and where."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from verl_doctor.checks._network_examples import BRIDGE, ETH0, LO, NO_RDMA, TWO, machine, named
+from verl_doctor.checks.host_address_not_own import host_address_not_own
 from verl_doctor.checks.hostname_is_loopback import hostname_is_loopback
+from verl_doctor.checks.hostname_leads_nowhere import hostname_leads_nowhere
 from verl_doctor.checks.interface_leads_nowhere import interface_leads_nowhere
 from verl_doctor.checks.interface_left_to_chance import interface_left_to_chance
 from verl_doctor.checks.interface_unknown import interface_unknown
 from verl_doctor.patches.gloo_interface import gloo_interface
+from verl_doctor.patches.gloo_interface_for_lost_name import gloo_interface_for_lost_name
+from verl_doctor.patches.host_address import host_address
 from verl_doctor.patches.interface_name import interface_name
 from verl_doctor.patches.interface_that_is_chosen import interface_that_is_chosen
 from verl_doctor.patches.interface_that_leads_out import interface_that_leads_out
@@ -55,6 +59,19 @@ def plan(
     (finding,) = rule.judge(**{need.parameter: known[need.parameter] for need in rule.needs})
     assert finding.fix == fix.id
     return fix.plan(finding, **{need.parameter: known[need.parameter] for need in fix.needs})
+
+
+def test_an_address_that_is_not_this_nodes_is_taken_away() -> None:
+    (change,) = plan(host_address_not_own, host_address, machine(LO, ETH0), TWO, VLLM_HOST_IP="10.0.0.77")
+    assert isinstance(change, SetVariable)
+    assert (change.name, change.value, change.node_only) == ("VLLM_HOST_IP", None, True)
+
+
+def test_gloo_is_told_where_the_name_leads_nowhere() -> None:
+    lost = named(failed="Name or service not known")
+    (change,) = plan(hostname_leads_nowhere, gloo_interface_for_lost_name, lost)
+    assert isinstance(change, SetVariable)
+    assert (change.name, change.value, change.node_only) == ("GLOO_SOCKET_IFNAME", "eth0", True)
 
 
 def test_gloo_is_told_by_its_name() -> None:
