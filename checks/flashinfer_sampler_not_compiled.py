@@ -45,10 +45,12 @@ def flashinfer_sampler_not_compiled(
     ## Why it matters
 
     FlashInfer brings its kernels as sources. Which of them vLLM needs, and by which default, changed over its releases; this
-    rule reads it from the vLLM that is there. verl asks for log probabilities as they are after top-k and top-p, which vLLM's first
-    model runner computes without FlashInfer: a GRPO step of verl 0.9.1 with vLLM 0.24.0 compiled nothing on an H200. A kernel that is not yet in FlashInfer's cache is compiled by nvcc while
+    rule reads it from the vLLM that is there. A kernel that is not yet in FlashInfer's cache is compiled by nvcc while
     the engine starts, by each node, and again with each release and kind of GPU. That takes minutes, and looks like a hang.
     The wheel `flashinfer-cubin` does not help: it holds other kernels.
+
+    verl asks for log probabilities as they are after top-k and top-p, which vLLM's first model runner computes without
+    FlashInfer: a GRPO step of verl 0.9.1 with vLLM 0.24.0 compiled nothing on an H200.
 
     ## How to fix
 
