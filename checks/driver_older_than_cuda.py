@@ -67,7 +67,7 @@ def driver_older_than_cuda(
                 else f"a driver for CUDA {wanted}",
                 read_from="NVML",
             ),
-            remedy=f"Install builds for CUDA {serves}, or have the driver renewed"
+            remedy=f"install builds for CUDA {serves}, or have the driver renewed"
             + (f" to {MINIMUM_DRIVER[wanted]} or later" if wanted in MINIMUM_DRIVER else ""),
         )
 

@@ -104,6 +104,8 @@ def _nccl(value: str, network: Network) -> str:
 
 
 def _good(network: Network) -> str:
-    """The interfaces that could be named."""
-    names = [each.name for each in network.interfaces if each.up and each.addresses]
+    """The interfaces that could be named: loopback leads to no other node."""
+    names = [
+        each.name for each in network.interfaces if each.up and each.addresses and each.kind != "loopback"
+    ]
     return " or ".join(names) or "an interface that is up"

@@ -136,5 +136,5 @@ def ray_counts_too_many_cpus(
 
 def _wanted(right: int, bound: Bound) -> str:
     if right > bound.amount:
-        return f"{right}: so many the job asks Ray for, whatever there is"
+        return f"{right}: the job asks Ray for so many, and waits for ever when there are fewer"
     return f"{right} or fewer"

@@ -64,7 +64,7 @@ def triton_cannot_link(
         Evidence(
             f"{said}; it names {searched} to the linker", f"libcuda where {build.compiler or 'the compiler'} looks", build.folder
         ),
-        remedy=f"a folder with libcuda.so -> {own.path if own else 'libcuda.so.1'} in {LIBCUDA_PATH} and LIBRARY_PATH",
+        remedy=f"name a folder with libcuda.so -> {own.path if own else 'libcuda.so.1'} in {LIBCUDA_PATH} and LIBRARY_PATH",
         stops=(EVERY_JOB,),
         phase="start",
         fix="libcuda-link" if own else None,

@@ -11,6 +11,10 @@ from typing import Any
 
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_flashinfer import FlashInfer
+from verl_doctor.toolkit.fact_gpus import Fabric, Gpus, Peers
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.judge import DEEP, Selection, judge
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.result import CheckResult
@@ -63,3 +67,32 @@ def judged(facts: Facts) -> tuple[CheckResult, ...]:
     collection = Collection(known().collectors, facts)
     selection = Selection(select=_FAMILIES, costs=frozenset({"instant"}) | DEEP)
     return judge(known().checks, collection, selection, today=_TODAY)
+
+
+def healthy_node() -> Facts:
+    """The recorded H200 node after the sampler was compiled: nothing is left to say of it."""
+    return edited(machine("h200-with-job"), {FlashInfer: at("built", ("sampling",))})
+
+
+def eight_gpus() -> Facts:
+    """The H200 node as a whole one of its kind: eight GPUs behind NVSwitches, as the two of h200-two-gpus.json are."""
+    facts = healthy_node()
+    one = facts[Gpus].devices[0]
+    fabric = Fabric("completed")
+    devices = tuple(
+        replace(one, index=index, uuid=f"GPU-0000000{index}", links=18, links_active=18, fabric=fabric)
+        for index in range(8)
+    )
+    peers = tuple(
+        Peers(first, second, "ok", nvlink=True) for first in range(8) for second in range(8) if first < second
+    )
+    gpus = replace(facts[Gpus], devices=devices, peers=peers)
+    shares = facts[Resources].gpus * 8
+    return edited(
+        facts,
+        {
+            Gpus: gpus,
+            VisibleDevices: VisibleDevices(tuple(range(8))),
+            Resources: replace(facts[Resources], gpus=shares),
+        },
+    )

@@ -9,15 +9,10 @@ with an RTX 4060 of 8 GB that draws the screen, 12 CPUs and 16 GiB, wireless net
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
-from machine_facts import Facts, at, edited, judged, machine
-
-from verl_doctor.toolkit.fact_flashinfer import FlashInfer
-from verl_doctor.toolkit.fact_gpus import Fabric, Gpus, Peers
-from verl_doctor.toolkit.fact_resources import Resources
-from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
+from machine_facts import Facts, eight_gpus, healthy_node, judged, machine
 
 _NVML = "there is no NVIDIA GPU here (NVML Shared Library Not Found)"
 _ONE_NODE = "nothing says that the job runs on more than one machine"
@@ -73,31 +68,6 @@ _SAID = {
 }
 
 
-def eight_gpus() -> Facts:
-    """The H200 node as a whole one of its kind: eight GPUs behind NVSwitches, as the two of h200-two-gpus.json are."""
-    facts = machine("h200-with-job")
-    one = facts[Gpus].devices[0]
-    fabric = Fabric("completed")
-    devices = tuple(
-        replace(one, index=index, uuid=f"GPU-0000000{index}", links=18, links_active=18, fabric=fabric)
-        for index in range(8)
-    )
-    peers = tuple(
-        Peers(first, second, "ok", nvlink=True) for first in range(8) for second in range(8) if first < second
-    )
-    gpus = replace(facts[Gpus], devices=devices, peers=peers)
-    shares = facts[Resources].gpus * 8
-    return edited(
-        facts,
-        {
-            Gpus: gpus,
-            VisibleDevices: VisibleDevices(tuple(range(8))),
-            Resources: replace(facts[Resources], gpus=shares),
-            FlashInfer: at("built", ("sampling",)),
-        },
-    )
-
-
 @pytest.mark.parametrize("name", _NOT_JUDGED)
 def test_a_machine_that_is_well_is_told_nothing(name: str) -> None:
     results = judged(machine(name))
@@ -131,5 +101,6 @@ def test_limits_that_a_container_hides_are_not_passed_in_silence() -> None:
     assert [result.code for result in results if result.unjudged] == ["HOST101", "HOST102", "HOST114"]
 
 
-def test_eight_gpus_that_are_well() -> None:
-    assert [result.code for result in judged(eight_gpus()) if result.findings] == []
+@pytest.mark.parametrize("node", [healthy_node, eight_gpus])
+def test_a_node_whose_sampler_is_compiled_is_told_nothing_at_all(node: Callable[[], Facts]) -> None:
+    assert [result.code for result in judged(node()) if result.findings] == []
