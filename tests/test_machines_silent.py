@@ -61,7 +61,7 @@ _NOT_JUDGED = {
     },
 }
 _SAID = {
-    # As it was found: the sampler is compiled while the first engine starts, which costs minutes.
+    # Its job compiled nothing; one whose model takes vLLM's second model runner would.
     "h200-with-job": {("CUDA130", "info")},
     # No time server reaches that virtual machine.
     "head-node-of-two": {("NET117", "info")},
