@@ -9,6 +9,7 @@ from typing import Any
 from verl_doctor.toolkit import ray_environment, verl_environment
 from verl_doctor.toolkit.environment_job import Parties
 from verl_doctor.toolkit.fact_effective_environment import Decider
+from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_launch import Setting
 from verl_doctor.toolkit.fact_raylets import Raylet, environ_of
 from verl_doctor.toolkit.facts import Unknown
@@ -142,7 +143,8 @@ def worker(
     ray = parties.ray if begun.uses_ray else None
     for one in ray_environment.for_workers(ray, tuple(found)) if ray is not None else ():
         found[one.name] = Held(one.value, "Ray", one.place, _BY_RAY)
-    for name, switch, place in devices_of_workers(ray) if ray is not None else ():
+    nvidia = isinstance(parties.gpus, Gpus)
+    for name, switch, place in devices_of_workers(ray, nvidia=nvidia) if ray is not None else ():
         forbidden = switch in found and found[switch].raw != "0"
         if not forbidden and (name in found or name in begun.environ):
             found[name] = Held(UNCLEAR, "Ray", place, _DEVICES, sure=False)

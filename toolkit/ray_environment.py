@@ -20,6 +20,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 _WRITERS = ("_private/worker.py", "_private/utils.py")
 _SWITCH = re.compile(r"[\"'](RAY_EXPERIMENTAL_NOSET_(\w+))[\"']")
 _NAMED = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+# The maker's module of Ray, and how one says that what it gives away are GPUs (`get_resource_name`).
+_NVIDIA = "nvidia_gpu.py"
+_FOR_GPUS = re.compile(r"return [\"']GPU[\"']")
 _LEFT = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 
@@ -84,11 +87,17 @@ def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
     yield from found.values()
 
 
-def devices_of_workers(ray: Path) -> Iterator[tuple[str, str, Place]]:
-    """The variables by which Ray gives each worker its accelerators, the switch that forbids it, and the place."""
+def devices_of_workers(ray: Path, *, nvidia: bool) -> Iterator[tuple[str, str, Place]]:
+    """The variables by which Ray gives each worker its accelerators, the switch that forbids it, and the place.
+
+    Of the makers of GPUs Ray asks the one whose GPUs it finds (`get_accelerator_manager_for_resource` in
+    ray/_private/accelerators): where they are NVIDIA's, the variables of the others stay as they are inherited.
+    """
     for path in sorted((ray / "_private" / "accelerators").glob("*.py")):
         source = read(path)
         text = source.decode("utf-8", "replace") if isinstance(source, bytes) else ""
+        if nvidia and path.name != _NVIDIA and _FOR_GPUS.search(text):
+            continue
         for found in _SWITCH.finditer(text):
             yield found[2], found[1], (str(path), text.count("\n", 0, found.start()) + 1)
 

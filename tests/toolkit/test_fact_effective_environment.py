@@ -383,6 +383,22 @@ def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> No
     assert job.seen("CUDA_VISIBLE_DEVICES") == ("0,1", "2,3", "2,3", "the raylet")
 
 
+@pytest.mark.parametrize(("gpus", "sees"), [(Gpus(), "0,1"), (Absent("no GPU"), None)])
+def test_ray_leaves_the_variables_of_other_makers_gpus_alone(
+    gpus: Gpus | Unknown, sees: str | None, job: Job
+) -> None:
+    job.ray(utils="")
+    folder = job.folder / "site" / "ray" / "_private" / "accelerators"
+    folder.mkdir()
+    source = (
+        "NO = 'RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES'\ndef get_resource_name():\n    return \"GPU\"\n"
+    )
+    folder.joinpath("amd_gpu.py").write_text(source)
+    job.parties = replace(job.parties, gpus=gpus)
+    row = job.shell(HIP_VISIBLE_DEVICES="0,1").raylet(7, HIP_VISIBLE_DEVICES="0,1").row("HIP_VISIBLE_DEVICES")
+    assert row.worker.text == sees
+
+
 def test_a_repair_is_judged_by_a_raylet_that_is_started_anew(job: Job) -> None:
     """What becomes of its environment then is for the machine to say; the process itself still has the old one."""
     job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
