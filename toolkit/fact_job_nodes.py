@@ -89,7 +89,7 @@ def job_nodes(
 ) -> JobNodes:
     """Put together what is said of nodes and heads, and look up this machine's routes to the heads."""
     values = launch_values(launch, configuration)
-    nodes, said_by = _nodes(variables, values)
+    nodes, said_by = _nodes(variables, values, launch)
     here = _in_this_network(raylets, machine)
     deadline = time.monotonic() + _RESOLVING
     said = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
@@ -123,8 +123,8 @@ def option(words: Sequence[Word], name: str) -> Word | None:
     return None
 
 
-def _nodes(variables: Variables, values: LaunchValues) -> tuple[int | None, str]:
-    """The largest number of nodes that the configuration asks for; where nothing is known of it, what SLURM gave."""
+def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown) -> tuple[int | None, str]:
+    """The largest number of nodes that the configuration asks for; where nothing is known of it, what Slurm gave or is asked for."""
     asked = [one for key in _NODES if (one := given(values, key)) is not None]
     numbers = [(one.value, one.key) for one in asked if isinstance(one.value, int)]
     if numbers and all(one.known for one in asked):
@@ -132,7 +132,8 @@ def _nodes(variables: Variables, values: LaunchValues) -> tuple[int | None, str]
     for name in _SLURM:
         if variables.get(name).isdigit():
             return int(variables.get(name)), name
-    return None, ""
+    asked_of_slurm = None if isinstance(launch, Unknown) else launch.nodes
+    return asked_of_slurm, "#SBATCH --nodes" if asked_of_slurm else ""
 
 
 def _in_configuration(values: LaunchValues) -> Iterator[Head]:

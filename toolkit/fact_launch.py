@@ -81,7 +81,8 @@ class Launch:
     be followed, each a sentence with its line. `refused` are the named scripts that bash cannot parse,
     and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`, and
     `stops_ray` says that a `ray stop` comes before all of them. `submitted` says that the job is
-    handed to `ray job submit`, so that it does not inherit what the script exports.
+    handed to `ray job submit`, so that it does not inherit what the script exports. `nodes` is how many a batch script asks
+    Slurm for, None when it does not say.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -95,6 +96,7 @@ class Launch:
     ray_starts: tuple[tuple[Word, ...], ...] = ()
     stops_ray: bool = False
     submitted: bool = False
+    nodes: int | None = None
 
 
 @collector()

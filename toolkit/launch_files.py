@@ -30,6 +30,8 @@ _SECRET_KEY = re.compile(
     r"(?:api|access|secret|private)_?key|secret|passw(?:or)?d|(?:^|_)token$|credential", re.IGNORECASE
 )
 
+_SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
+
 
 def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
     """Read the files of a target, and the words behind them. Unknown when one of them is no text."""
@@ -37,6 +39,7 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
+    nodes: int | None = None
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in target.files:
         kind = _kind(path)
@@ -52,6 +55,7 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
             reader.dockerfile(text, str(path))
         else:
             followed = len(reader.unread)
+            nodes = nodes or _nodes_of_batch(text)
             reader.script(text, str(path), target.words if path == scripts[0] else ())
             if len(reader.unread) > followed and not _has_carriage_returns(str(path)):
                 errors.append(refused(str(path), text, machine))
@@ -59,7 +63,21 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
         files.append((COMMAND_LINE, "command line"))
         reader.command_line(target.words)
     found = _launch(reader, tuple(files), settings)
-    return replace(found, refused=tuple(error for error in errors if error))
+    return replace(found, refused=tuple(error for error in errors if error), nodes=nodes)
+
+
+def _nodes_of_batch(text: str) -> int | None:
+    """How many nodes the `#SBATCH` lines of a script ask for, the last one counts; of a range the most.
+
+    Slurm reads them up to the first command only: https://slurm.schedmd.com/sbatch.html
+    """
+    found = None
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        asked = _SBATCH_NODES.match(line)
+        found = int(asked[1]) if asked else found
+    return found
 
 
 def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[Setting]) -> Launch:

@@ -148,3 +148,23 @@ def test_a_ray_in_another_container_s_network_is_not_here(tmp_path: Path) -> Non
 )
 def test_addresses_of_heads(text: str, expected: tuple[str, int] | None) -> None:
     assert endpoint(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes"),
+    [
+        ("#SBATCH --nodes=4", 4),
+        ("#SBATCH --job-name=x -N 2", 2),
+        ("#SBATCH -N2", 2),
+        ("#SBATCH --nodes 2-8", 8),
+        ("#SBATCH --nodes=1\n#SBATCH --nodes=3", 3),
+        ("#SBATCH --ntasks-per-node=8", None),
+        ("##SBATCH --nodes=4", None),
+        ("set -x\n#SBATCH --nodes=4", None),
+    ],
+)
+def test_a_batch_script_says_how_many_nodes(tmp_path: Path, line: str, nodes: int | None) -> None:
+    script = f"#!/bin/bash\n{line}\npython -m verl.trainer.main_ppo trainer.nnodes=$SLURM_NNODES a.b=1\n"
+    found = seen(read(tmp_path, script))
+    assert (found.nodes, found.said_by) == (nodes, "#SBATCH --nodes" if nodes else "")
+    assert seen(read(tmp_path, script), SLURM_NNODES="5").nodes == 5
