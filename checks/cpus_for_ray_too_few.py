@@ -82,7 +82,13 @@ def cpus_for_ray_too_few(
     for subject in limits.raylets:
         if subject.told and subject.told < need:
             yield _finding(
-                configuration, need, tickets, f"{subject.name} has {subject.told:g}", "its command line"
+                configuration,
+                need,
+                tickets,
+                f"{subject.name} has {subject.told:g}",
+                "its command line",
+                # ray.init refuses num_cpus when it joins a Ray that runs.
+                remedy=f"ray stop, then ray start --num-cpus={need}",
             )
     given = told_cpus(configuration)
     if limits.raylets or (not given and isinstance(starts, RayStarts) and starts.gives("num-cpus")):
@@ -93,7 +99,9 @@ def cpus_for_ray_too_few(
         yield _finding(configuration, need, tickets, f"Ray will have {have}", read_from)
 
 
-def _finding(there: Configuration, need: int, tickets: RayTickets, have: str, read_from: str) -> Finding:
+def _finding(
+    there: Configuration, need: int, tickets: RayTickets, have: str, read_from: str, remedy: str = ""
+) -> Finding:
     return Finding(
         f"the job asks Ray for {need} CPUs here, and {have}: it would wait for ever",
         Evidence(
@@ -101,5 +109,5 @@ def _finding(there: Configuration, need: int, tickets: RayTickets, have: str, re
             wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(there, GPUS)} GPUs, and those of the driver's actors",
             read_from=tickets.read_from,
         ),
-        remedy=f"set {num_cpus_key(there)}={need}, or ray start --num-cpus={need}",
+        remedy=remedy or f"set {num_cpus_key(there)}={need}, or ray start --num-cpus={need}",
     )

@@ -18,7 +18,13 @@ def ending(answer: Answer, timeout: float) -> str:
     """In words how a child ended that told less than it should."""
     if answer.code is None:
         return f"it did not end within {timeout:.0f} s"
-    return f"the process was ended by signal {-answer.code}" if answer.code < 0 else answer.said[:_LONGEST]
+    if answer.flooded:
+        return answer.said
+    if answer.code < 0:
+        return f"the process was ended by signal {-answer.code}"
+    if answer.stderr.strip():
+        return answer.said[:_LONGEST]
+    return f"the process ended with status {answer.code} before it had answered"  # what it printed may be half an answer
 
 
 def ask_child(

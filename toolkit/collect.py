@@ -13,6 +13,9 @@ from typing import Any, cast
 
 from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
 
+# A thread needs a place in the table of processes, and room for its stack among the addresses.
+_WAYS_OUT = "raise the limit on processes (pids limit of the container, ulimit -u) or on addresses (ulimit -v), or end some"
+
 
 class Collection:
     """All facts of one subject: those that were given, and those that are collected on demand.
@@ -129,6 +132,5 @@ def _broke(collector: Collector, error: BaseException) -> Broken:
 def _no_thread(collector: Collector, error: BaseException) -> Broken:
     """Running it here instead would be running it without a time limit."""
     return Broken(
-        f"{collector.name} could not be read: this machine starts no more threads ({error}); "
-        f"raise the limit on processes (pids limit of the container, ulimit -u), or end some"
+        f"{collector.name} could not be read: this machine starts no more threads ({error}); {_WAYS_OUT}"
     )

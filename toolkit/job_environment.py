@@ -141,8 +141,10 @@ def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
     if folder is None:
         return None
     files = EnvFiles(Path(os.path.abspath(machine.cwd / folder)))
-    if os.path.lexists(files.folder) and not os.path.isdir(files.folder):
-        raise UsageError(f"--output-env {folder}: this is no folder; name one, it need not exist")
+    there = next(path for path in (files.folder, *files.folder.parents) if os.path.lexists(path))
+    if not os.path.isdir(there):
+        place = "this" if there == files.folder else str(there)
+        raise UsageError(f"--output-env {folder}: {place} is no folder; name one, it need not exist")
     try:
         earlier, sign = files.entries(), files.sign
     except Refused as error:

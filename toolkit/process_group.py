@@ -31,14 +31,15 @@ _GET_CHILD_SUBREAPER = 37
 class Answer:
     """What a child process said. `code` is None when it ran out of time and was killed.
 
-    One that wrote without end was killed, too: its `code` is that of the signal, and its complaint ends with a sentence
-    that says so.
+    One that wrote without end was killed, too, and is `flooded`: its `code` is that of the signal, and its complaint ends
+    with a sentence that says so.
     """
 
     code: int | None
     stdout: str
     stderr: str
     seconds: float
+    flooded: bool = False
 
     @property
     def said(self) -> str:
@@ -81,9 +82,10 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
                 stream.close()
         code = process.returncode if in_time else None
         out, err = (stream.text for stream in streams)
-        if any(stream.is_too_long for stream in streams):
+        flooded = any(stream.is_too_long for stream in streams)
+        if flooded:
             err += f"\nit was killed after {_MOST_READ // 1024 // 1024} MB of output"
-        return Answer(code, out, err, time.monotonic() - started)
+        return Answer(code, out, err, time.monotonic() - started, flooded)
 
 
 class _Stream:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit import process_group
+from verl_doctor.toolkit.child import ending
 from verl_doctor.toolkit.machine import Answer, Machine
 
 SLEEP = "import time; time.sleep(60)"
@@ -62,9 +63,21 @@ def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
     monkeypatch.setattr(process_group, "_MOST_READ", 2_000_000)
     answer = run(f"import os, subprocess, sys, time\n{flood}", timeout=30)
     assert answer.code == -9
-    assert answer.said == "it was killed after 1 MB of output"
+    assert answer.said == ending(answer, 30) == "it was killed after 1 MB of output"
     assert max(len(answer.stdout), len(answer.stderr)) <= 2_000_000 + 100
     assert answer.seconds < 15
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("print('verl-doctor 1 {}'); os._exit(0)", "the process ended with status 0 before it had answered"),
+        ("print('verl-doctor 1 {}'); sys.exit('no driver')", "no driver"),
+        ("os.abort()", "the process was ended by signal 6"),
+    ],
+)
+def test_how_a_child_ended_is_told_in_words_that_are_not_its_answers(code: str, words: str) -> None:
+    assert ending(run(f"import os, sys\n{code}", timeout=30), 30) == words
 
 
 def test_what_a_grandchild_writes_after_the_childs_end_is_not_waited_for() -> None:
