@@ -66,11 +66,12 @@ def test_what_ray_counts_is_what_the_fact_says(python: Path, wheel_tree: Callabl
     from verl_doctor.toolkit.fact_processes import Processes
     from verl_doctor.toolkit.fact_ray_cpus import RayCpus, ray_cpus
     from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree
+    from verl_doctor.toolkit.facts import Absent
     from verl_doctor.toolkit.machine import Machine
 
     folder = next((python.parents[1] / "lib").glob("python3*/site-packages/ray"))
     machine = Machine(environ={})
     trees = LibraryTrees((Tree(str(folder), "ray", ray_head.VERSION, ""),))
-    found = ray_cpus.collect(trees, host_limits.collect(machine, Processes()), machine)
+    found = ray_cpus.collect(trees, host_limits.collect(machine, Processes(), Absent("no script")), machine)
     assert isinstance(found, RayCpus)
     assert found.counted == int(said.stdout)

@@ -82,7 +82,7 @@ class Launch:
     and `runtime_env` files that are none. `ray_starts` are the words behind each `ray start`, and
     `stops_ray` says that a `ray stop` comes before all of them. `submitted` says that the job is
     handed to `ray job submit`, so that it does not inherit what the script exports. `nodes` is how many a batch script asks
-    Slurm for, None when it does not say.
+    Slurm for, None when it does not say. `limits` are the words behind each `ulimit`, "" for one that is not known.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -97,6 +97,7 @@ class Launch:
     stops_ray: bool = False
     submitted: bool = False
     nodes: int | None = None
+    limits: tuple[tuple[str, ...], ...] = ()
 
 
 @collector()

@@ -10,10 +10,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group, control_groups, count_of_list
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_processes import Processes, command_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -23,6 +25,8 @@ __all__ = ["ControlGroups", "Group", "HostLimits", "Limit", "Limits", "host_limi
 # In any user namespace but the first one, root counts as anybody else.
 _FIRST_NAMESPACE = ["0", "0", "4294967295"]
 _IPC_LOCK, _SYS_ADMIN, _SYS_RESOURCE = 14, 21, 24  # capabilities(7)
+# The letters of bash's `ulimit`, and bytes or pieces in its units.
+_ULIMIT = {"files": ("n", 1), "processes": ("u", 1), "locked": ("l", 1024), "addresses": ("v", 1024)}
 _ALL_TASKS = re.compile(r"\S+ \S+ \S+ \d+/(\d+)")
 _RAYLETS_CPUS = re.compile(r"--static_resource_list=(?:.*,)?CPU,(\d+(?:\.\d+)?)")
 
@@ -99,14 +103,19 @@ class HostLimits:
 
 
 @collector()
-def host_limits(machine: Machine, processes: Processes | Unknown) -> HostLimits | Unknown:
-    """Read /proc for this process, which has the shell's limits, and for the raylets of this user."""
+def host_limits(
+    machine: Machine, processes: Processes | Unknown, launch: Launch | Unknown
+) -> HostLimits | Unknown:
+    """Read /proc for this process, which has the shell's limits, and for the raylets of this user.
+
+    What the launch script sets with `ulimit` counts as the shell's.
+    """
     if machine.read("/proc/self/limits") is None:
         return Absent("this system tells no limits: it has no /proc/self/limits")
     raylets = () if isinstance(processes, Unknown) else processes.of("raylet")
     mine = [limits_of(machine, raylet.pid) for raylet in raylets if raylet.mine]
     return HostLimits(
-        shell=limits_of(machine),
+        shell=_with_ulimits(limits_of(machine), () if isinstance(launch, Unknown) else launch.limits),
         raylets=tuple(limits for limits in mine if limits.files is not None),
         online=_online(machine),
         tasks=_tasks_of_this_user(machine),
@@ -140,6 +149,36 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
         groups=control_groups(machine, process),
         told=float(told[1]) if told else None,
     )
+
+
+def _with_ulimits(limits: Limits, calls: Iterable[Sequence[str]]) -> Limits:
+    """The limits after these calls of bash's `ulimit`."""
+    for words in calls:
+        soft_alone = hard_alone = False
+        for word, value in zip(words, (*words[1:], ""), strict=False):
+            letters = set(word[1:]) if word.startswith("-") else set()
+            soft_alone |= "S" in letters
+            hard_alone |= "H" in letters
+            for name, (letter, unit) in _ULIMIT.items():
+                old = getattr(limits, name)
+                if letter in letters and old is not None and not (hard_alone and not soft_alone):
+                    new = _set(old, value, unit, soft_alone=soft_alone, root=limits.exempt)
+                    changed: dict[str, Any] = {name: new}
+                    limits = replace(limits, **changed)
+    return limits
+
+
+def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> Limit:
+    """One limit after `ulimit` was given a value for it. Only root raises a hard one; for others the command fails."""
+    if value == "hard":
+        return Limit(old.hard, old.hard)
+    if not value.isdecimal() and value != "unlimited":
+        return old
+    new = int(value) * unit if value.isdecimal() else None
+    higher = old.hard is not None and (new is None or new > old.hard)
+    if higher and (soft_alone or not root):
+        return old
+    return Limit(new, old.hard if soft_alone else new)
 
 
 def _rows(text: str) -> Iterator[tuple[str, Limit]]:

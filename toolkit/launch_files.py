@@ -101,6 +101,7 @@ def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[
         tuple(dict.fromkeys(reader.unread)),
         ray_starts=tuple(tuple(_word(word) for word in words) for words in reader.ray_starts),
         stops_ray=reader.stops_ray,
+        limits=tuple(reader.limits),
         submitted=program is not None and program.submitted,
     )
 

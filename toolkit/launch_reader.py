@@ -69,6 +69,7 @@ class Reader:
     lost: list[Argument] = field(default_factory=list)
     ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
     stops_ray: bool = False
+    limits: list[tuple[str, ...]] = field(default_factory=list)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script that is called with these arguments."""
@@ -89,6 +90,7 @@ class Reader:
 
     def follow(self, walk: Walk) -> None:
         """Look at what was called, and into the scripts among it."""
+        self.limits += walk.limits
         place = 0
         while place < len(walk.calls):
             self.call(walk, walk.calls[place])

@@ -112,6 +112,11 @@ def _read(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
             walk.scope.variables[argument.text] = None
 
 
+def _ulimit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    if not walk.conditions:
+        walk.limits.append(tuple(argument.text or "" for argument in argv[1:]))
+
+
 def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
     """Touches neither variables nor the job."""
 
@@ -121,7 +126,7 @@ BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("source", "."), _source),
     **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf", "let"), _read),
     **dict.fromkeys(
-        ("echo", ":", "true", "false", "[", "[[", "test", "((", "trap", "ulimit", "wait", "sleep", "shopt"),
+        ("echo", ":", "true", "false", "[", "[[", "test", "((", "trap", "wait", "sleep", "shopt"),
         _nothing,
     ),
     "unset": _unset,
@@ -129,5 +134,6 @@ BUILTINS: dict[str, Builtin] = {
     "set": _set,
     "cd": _cd,
     "eval": _eval,
+    "ulimit": _ulimit,
     **dict.fromkeys(("exit", "return"), _exit),
 }

@@ -69,7 +69,10 @@ class Call:
 
 @dataclass
 class Walk:
-    """What was met so far. `load` returns the text of a file, or None when it cannot be read; `builtins` are the shell's own commands."""
+    """What was met so far. `load` returns the text of a file, or None when it cannot be read; `builtins` are the shell's own commands.
+
+    `limits` are the words of each `ulimit` that is certain to run.
+    """
 
     scope: Scope
     load: Callable[[str], str | None]
@@ -79,6 +82,7 @@ class Walk:
     calls: list[Call] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
+    limits: list[tuple[str, ...]] = field(default_factory=list)
     functions: dict[str, tuple[str, tuple[Node, ...]]] = field(default_factory=dict)
     conditions: int = 0
     depth: int = 0

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from recorded import recorded
 
+from verl_doctor.toolkit.fact_launch import Launch, launch
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit, host_limits, limits_of
 from verl_doctor.toolkit.fact_processes import Process, Processes
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
 
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
 Max processes             {soft}                 96365                processes
@@ -24,6 +26,9 @@ Max locked memory         65536                65536                bytes
 Max address space         unlimited            unlimited            bytes
 """
 STATUS = "Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nThreads:\t{threads}\nCapEff:\t{caps}\nCpus_allowed_list:\t0-7\n"
+
+
+NO_SCRIPT = Absent("no launch script was named")
 
 
 def process(
@@ -35,8 +40,10 @@ def process(
     }
 
 
-def look(root: Path, files: Mapping[str, str], *running: Process) -> HostLimits | Unknown:
-    return host_limits.collect(recorded(root, files), Processes(running))
+def look(
+    root: Path, files: Mapping[str, str], *running: Process, launched: Launch | Unknown = NO_SCRIPT
+) -> HostLimits | Unknown:
+    return host_limits.collect(recorded(root, files), Processes(running), launched)
 
 
 def raylet(pid: int, *, mine: bool = True) -> Process:
@@ -68,6 +75,42 @@ def test_the_raylets_limits_are_its_own(tmp_path: Path) -> None:
     assert found.others == (8,)
     assert (found.online, found.all_tasks, found.pid_max) == (64, 345, 32768)
     assert found.tasks == 30  # of this user alone; /proc/self is no process of its own
+
+
+@pytest.mark.parametrize(
+    ("script", "limit", "is_now"),
+    [
+        ("ulimit -n 65536", "files", Limit(65536, 65536)),
+        ("ulimit -Sn 65536 || true", "files", Limit(65536, 1048576)),
+        ("ulimit -S -n hard", "files", Limit(1048576, 1048576)),
+        ("ulimit -Hn 2048", "files", Limit(1024, 1048576)),
+        ("ulimit -n 2000000", "files", Limit(1024, 1048576)),
+        ("ulimit -n 512 2>/dev/null; ulimit -n 2048", "files", Limit(512, 512)),
+        ("ulimit -n $N; ulimit -a; ulimit -n; ulimit", "files", Limit(1024, 1048576)),
+        ("if [ -e /x ]; then ulimit -n 65536; fi", "files", Limit(1024, 1048576)),
+        ("ulimit -c 0 -u 100", "processes", Limit(100, 100)),
+        ("ulimit -v 8000000", "addresses", Limit(8192000000, 8192000000)),
+        ("ulimit -l unlimited", "locked", Limit(65536, 65536)),
+    ],
+)
+def test_what_the_launch_script_sets_counts_as_the_shells(
+    tmp_path: Path, script: str, limit: str, is_now: Limit
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"{script}\npython -m verl.trainer.main_ppo a.b=1\n")
+    read = launch.collect(Target(Path("/p"), "--python", files=(path,)), Machine(environ={}, cwd=tmp_path))
+    files = process("self") | process("7")
+    found = look(tmp_path, files, raylet(7), launched=read)
+    assert isinstance(found, HostLimits)
+    assert getattr(found.shell, limit) == is_now
+    assert found.raylets[0].files == Limit(1024, 1048576)
+
+
+def test_root_raises_a_hard_limit(tmp_path: Path) -> None:
+    read = Launch((), limits=(("-l", "unlimited"),))
+    found = look(tmp_path, process("self", uid=0), launched=read)
+    assert isinstance(found, HostLimits)
+    assert found.shell.locked == Limit(None, None)
 
 
 def test_cpus_are_the_least_of_affinity_and_groups(tmp_path: Path) -> None:

@@ -504,6 +504,8 @@ def test_a_folder_that_is_a_file_is_wrong_usage(job: Job) -> None:
     (job.folder / "file").write_text("")
     with pytest.raises(UsageError, match="this is no folder"):
         job.run({}, into="file")
+    with pytest.raises(UsageError, match="file is no folder"):
+        job.run({}, into="file/below")
 
 
 def test_nothing_is_written_where_nothing_is_needed(job: Job) -> None:
