@@ -68,7 +68,8 @@ class JobEnvironment:
 
     def as_planned(self, seen: Collection, *, applied: bool) -> EnvironmentFiles:
         """The files for the report: what they hold, or would, and how they are used."""
-        diff = "" if applied else "".join(map(diff_of, self.changes()))
+        to_write = not applied and (self.entries or self.written)
+        diff = "".join(map(diff_of, self.changes())) if to_write else ""
         return EnvironmentFiles(
             shell=str(self.files.shell),
             runtime_env=str(self.files.ray),

@@ -509,8 +509,11 @@ def test_a_folder_that_is_a_file_is_wrong_usage(job: Job) -> None:
 
 
 def test_nothing_is_written_where_nothing_is_needed(job: Job) -> None:
-    report = job.run({"COLOUR": "blue"})
-    assert outcomes(report) == []
+    for applied in (False, True):
+        report = job.run({"COLOUR": "blue"}, applied=applied)
+        assert outcomes(report) == []
+        assert report.environment is not None
+        assert report.environment.diff == ""
     assert not job.env.exists()
 
 
