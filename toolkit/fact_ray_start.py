@@ -1,4 +1,8 @@
-"""The `ray start` commands in the launch files, and what they tell Ray instead of letting it count."""
+"""The `ray start` commands in the launch files, and what they tell Ray instead of letting it count.
+
+They are found in the text, wherever they run: behind `srun` or `ssh` too. `Launch.ray_starts` are only those that the script itself
+runs here, as the shell hands over their words.
+"""
 
 from __future__ import annotations
 
