@@ -82,7 +82,7 @@ def cuda_toolkit(
     elif on_path:
         home, told_by = _two_up(on_path), "PATH"
     else:
-        home = DEFAULT if machine.at(DEFAULT).is_dir() else ""
+        home = DEFAULT if os.path.isdir(machine.at(DEFAULT)) else ""
     nvcc = f"{home}/bin/nvcc" if _holds_one(machine, home) else ""
     named = next((name for name in ("CC", "NVCC_CCBIN") if variables.get(name)), "")
     compiler = _found(machine, variables.get(named) or "gcc", path)
@@ -117,23 +117,22 @@ def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ..
     own = [f"{home}/{name}" for name in _IN_TOOLKIT]
     folders = [*own, *(f"{folder}/stubs" for folder in own), *_LINKER, *library_path.split(os.pathsep)]
     places = [machine.at(folder) for folder in folders if folder]
-    return tuple(name for name in LIBRARIES if not any((place / name).exists() for place in places))
+    return tuple(name for name in LIBRARIES if not any(os.path.exists(place / name) for place in places))
 
 
 def _lacking(
     machine: Machine, home: str, variables: JobVariables, headers: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The headers that no include folder has. A wrapper of nvcc alone does not say where those of its toolkit are."""
-    if (
-        variables.has("FLASHINFER_EXTRA_CUDAFLAGS")
-        or not machine.at(f"{home}/include/cuda_runtime.h").is_file()
+    if variables.has("FLASHINFER_EXTRA_CUDAFLAGS") or not os.path.isfile(
+        machine.at(f"{home}/include/cuda_runtime.h")
     ):
         return ()
     named = os.pathsep.join(variables.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
     places = [
         machine.at(folder) for folder in (f"{home}/include", *_INCLUDED, *named.split(os.pathsep)) if folder
     ]
-    return tuple(header for header in headers if not any((place / header).is_file() for place in places))
+    return tuple(header for header in headers if not any(os.path.isfile(place / header) for place in places))
 
 
 def _candidate(machine: Machine, home: str, on_path: str) -> str:
@@ -166,7 +165,7 @@ def _found(machine: Machine, name: str, path: str) -> str:
 
 
 def _runs(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _said(machine: Machine, program: str, *arguments: str) -> str:

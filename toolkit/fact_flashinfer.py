@@ -6,6 +6,7 @@ Where it looks: flashinfer/jit/env.py and flashinfer/jit/core.py of releases 0.2
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def flashinfer(
     """Read its version from its folder, and look for compiled kernels where it would."""
     sites = [Path(entry) for entry in interpreter.sys_path]
     folder = next(
-        (site / "flashinfer" for site in sites if (site / "flashinfer" / "__init__.py").is_file()), None
+        (site / "flashinfer" for site in sites if os.path.isfile(site / "flashinfer" / "__init__.py")), None
     )
     if folder is None:
         return Absent("FlashInfer is not installed in this environment")

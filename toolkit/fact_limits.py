@@ -170,11 +170,12 @@ def _with_ulimits(limits: Limits, calls: Iterable[Sequence[str]]) -> Limits:
 
 def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> Limit:
     """One limit after `ulimit` was given a value for it. Only root raises a hard one; for others the command fails."""
+    number = value.isascii() and value.isdecimal()
     if value == "hard":
         return Limit(old.hard, old.hard)
-    if not value.isdecimal() and value != "unlimited":
+    if not number and value != "unlimited":
         return old
-    new = int(value) * unit if value.isdecimal() else None
+    new = int(value) * unit if number else None
     higher = old.hard is not None and (new is None or new > old.hard)
     if higher and (soft_alone or not root):
         return old

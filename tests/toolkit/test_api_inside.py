@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from environments import interpreter, site_packages
 from source_trees import verl, vllm, write
@@ -140,3 +142,16 @@ def test_the_torch_that_the_interpreter_would_import_is_found(tmp_path):
     found = torch_tree.collect(interpreter(site))
     assert isinstance(found, TorchTree)
     assert (found.tree.version, found.tree.folder) == ("2.6.0+cpu", str(site / "torch"))
+
+
+def test_a_folder_on_its_path_that_may_not_be_entered_is_passed_over(tmp_path, monkeypatch):
+    """As one of another user's is: pathlib raises there before Python 3.14."""
+    asked = os.stat
+
+    def stat(path, **options):
+        if "/torch/" in os.fspath(path):
+            raise PermissionError(13, "Permission denied", path)
+        return asked(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert isinstance(torch_tree.collect(interpreter(site_packages(tmp_path))), Absent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -154,3 +155,19 @@ def test_headers_that_a_toolkit_for_nvcc_alone_does_not_have(root: Path) -> None
     assert look(root, wants, FLASHINFER_EXTRA_CUDAFLAGS="-I/else").lacks == ()
     program(root, "/else/curand.h")
     assert look(root, wants, CPATH="/else").lacks == ()
+
+
+def test_a_folder_on_path_that_may_not_be_entered_is_passed_over(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another user's is, after `su`: pathlib raises there before Python 3.14."""
+    asked = os.stat
+
+    def stat(path: os.PathLike[str] | str, **options: bool) -> os.stat_result:
+        if "/closed/" in os.fspath(path):
+            raise PermissionError(13, "Permission denied", path)
+        return asked(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    found = look(root, PATH=f"/closed/bin:{PATH}", CUDA_HOME="/closed/cuda")
+    assert (found.on_path, found.nvcc) == ("/usr/local/cuda/bin/nvcc", "")

@@ -86,7 +86,7 @@ def test_the_raylets_limits_are_its_own(tmp_path: Path) -> None:
         ("ulimit -Hn 2048", "files", Limit(1024, 1048576)),
         ("ulimit -n 2000000", "files", Limit(1024, 1048576)),
         ("ulimit -n 512 2>/dev/null; ulimit -n 2048", "files", Limit(512, 512)),
-        ("ulimit -n $N; ulimit -a; ulimit -n; ulimit", "files", Limit(1024, 1048576)),
+        ("ulimit -n \u0663; ulimit -n $N; ulimit -a; ulimit -n; ulimit", "files", Limit(1024, 1048576)),
         ("if [ -e /x ]; then ulimit -n 65536; fi", "files", Limit(1024, 1048576)),
         ("ulimit -c 0 -u 100", "processes", Limit(100, 100)),
         ("ulimit -v 8000000", "addresses", Limit(8192000000, 8192000000)),
