@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from verl_doctor.checks._gpus import NVML, healthy, node, of_job
-from verl_doctor.toolkit.fact_gpus import Gpus, Health
+from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
+from verl_doctor.toolkit.fact_gpus import Device, Gpus, Health
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -25,6 +26,7 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("errors since the driver was loaded", (node(healthy(3, health=Health(True, 2, 2))), _ALL), "GPU 3: 2 uncorrectable memory errors"),
         Example("replaced at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
         Example("cannot be replaced", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be replaced"),
+        Example("all alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "bad memory is replaced at the next reset"),
         Example("the driver wants more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver asks to reboot the node"),
     ],
 )  # fmt: skip
@@ -42,28 +44,33 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
     Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot. When it comes again, or
     rows could not be replaced, have the GPU exchanged; on a rented machine take another one.
     """
-    for device in of_job(gpus, visible):
-        health = device.health
-        broken = health.remap_failed or health.recovery
-        said = [
-            words
-            for words, true in (
-                ("bad memory could not be replaced, the GPU must be exchanged", health.remap_failed),
-                (f"the driver asks to {health.recovery}", health.recovery),
-                ("bad memory is replaced at the next reset", health.remap_pending),
-                (
-                    f"{counted(health.uncorrected or 0, 'uncorrectable memory error')} since the driver was loaded",
-                    health.uncorrected,
-                ),
-            )
-            if true
-        ]
+    for health, devices in _alike(of_job(gpus, visible)).items():
+        said = "; ".join(_said(health))
         if said:
             yield Finding(
-                f"GPU {device.index}: {'; '.join(said)}",
-                Evidence(found="; ".join(said), wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
+                f"{named(devices)}: {said}",
+                Evidence(found=said, wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
                 remedy="have the GPU exchanged, or take another machine"
                 if health.remap_failed
                 else "reset the GPU while nothing uses it, or reboot",
-                severity="error" if broken else None,
+                severity="error" if health.remap_failed or health.recovery else None,
             )
+
+
+def _alike(devices: Iterable[Device]) -> dict[Health, list[Device]]:
+    """The GPUs by the state of their memory, without what is only history."""
+    found: dict[Health, list[Device]] = {}
+    for device in devices:
+        found.setdefault(replace(device.health, uncorrected_ever=None), []).append(device)
+    return found
+
+
+def _said(health: Health) -> Iterator[str]:
+    if health.remap_failed:
+        yield "bad memory could not be replaced, the GPU must be exchanged"
+    if health.recovery:
+        yield f"the driver asks to {health.recovery}"
+    if health.remap_pending:
+        yield "bad memory is replaced at the next reset"
+    if health.uncorrected:
+        yield f"{counted(health.uncorrected, 'uncorrectable memory error')} since the driver was loaded"
