@@ -131,8 +131,11 @@ def _next(report: Report, width: int | None) -> Iterator[Text]:
     """What to type now. A facts file can be judged, not repaired."""
     if _from_facts_file(report):
         return
+    # A hint is repaired when its rule is asked for by name.
     fixes = {
-        finding.fix: report.fix_safety.get(finding.fix) for _, finding in report.findings() if finding.fix
+        finding.fix: report.fix_safety.get(finding.fix)
+        for _, finding in report.findings()
+        if finding.fix and finding.severity != "info"
     }
     steps = [("verl-doctor fix", "shows what would help as a diff, and changes nothing")] if fixes else []
     if "safe" in fixes.values():
