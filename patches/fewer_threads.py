@@ -11,13 +11,15 @@ _MANY_CORES = 16
 
 
 @fix("fewer-threads", repairs="HOST102", safety="safe", restart="Ray and the job")
-def fewer_threads(finding: Finding, limits: HostLimits) -> list[Change]:
+def fewer_threads(_: Finding, limits: HostLimits) -> list[Change]:
     """Let Ray's workers and the driver start fewer threads.
 
     A worker of Ray 2.60 then has 26 threads instead of 53 on a machine with 64 cores, and the driver 64 fewer (measured
     on 2026-11-21). It changes nothing that is computed.
     """
-    changes: list[Change] = [SetVariable(LEAN, "1", finding.message, "the limit is raised")]
+    # No number of the finding's: it counts what runs at the moment, and the file would change with each look.
+    why = "each of Ray's workers starts a thread for each core to talk to the others, and threads are short here"
+    changes: list[Change] = [SetVariable(LEAN, "1", why, "the limit is raised")]
     if (limits.online or 0) > _MANY_CORES:
         why = "numpy in the driver starts a thread for each core, up to 64, and threads are short here"
         changes.append(SetVariable("OPENBLAS_NUM_THREADS", "1", why, "the limit is raised"))
