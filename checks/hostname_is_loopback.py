@@ -56,6 +56,6 @@ def hostname_is_loopback(
             ),
             location=line,
             remedy=remedy(GLOO, network, nodes),
-            severity=None if has_gpus(resources) else "info",
+            severity=None if has_gpus(resources) else "warning",
             fix="gloo-interface",
         )
