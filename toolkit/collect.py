@@ -1,4 +1,4 @@
-"""Collecting facts: each once, only when somebody asks, side by side, and never for longer than its time limit."""
+"""Collecting facts: each once, only when somebody asks, in turns, and never for longer than its time limit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
+from verl_doctor.toolkit.turns import TURNS
 
 # A thread needs a place in the table of processes, and room for its stack among the addresses.
 _WAYS_OUT = "raise the limit on processes (pids limit of the container, ulimit -u) or on addresses (ulimit -v), or end some"
@@ -99,20 +100,26 @@ def _circular(collectors: Mapping[type, Collector]) -> dict[type, Broken]:
 
 
 def _within_time(collector: Collector, arguments: Mapping[str, Any]) -> Any:
-    """Run a collector, and give up waiting for it after its time limit."""
+    """Run a collector when its turn comes, and give up waiting for it after its time limit."""
     answer: Future[Any] = Future()
+    begun = threading.Event()
 
     def work() -> None:
         try:
-            answer.set_result(collector.collect(**arguments))
+            with TURNS.turn():
+                begun.set()
+                found = collector.collect(**arguments)
+            answer.set_result(found)
         except BaseException as error:  # noqa: BLE001 - whatever a collector raises becomes a result
             answer.set_result(_broke(collector, error))
+            begun.set()
 
-    started = time.monotonic()
     try:
         threading.Thread(target=work, name=f"{collector.name}-work", daemon=True).start()
     except (RuntimeError, MemoryError) as error:
         return _no_thread(collector, error)
+    begun.wait()
+    started = time.monotonic()
     try:
         return answer.result(timeout=collector.timeout)
     except FutureTimeout:

@@ -9,9 +9,11 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit.process_group import Answer, run_group
+from verl_doctor.toolkit.turns import TURNS
 
 __all__ = ["Answer", "Machine", "Runner"]
 
@@ -97,9 +99,8 @@ class Machine:
                 **self._as_seen_from_here(),
             }
             environment.update({"PYTHONDONTWRITEBYTECODE": "1"} if env is None else env)
-            if self.runner is not None:
-                return self.runner(argv, environment, timeout)
-            return run_group(argv, environment, timeout, private)
+            with TURNS.waiting():
+                return (self.runner or partial(run_group, folder=private))(argv, environment, timeout)
 
     def _as_seen_from_here(self) -> dict[str, str]:
         """What would mean something else in a private home and folder: the user's packages and relative paths."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from verl_doctor.toolkit import cache
+from verl_doctor.toolkit.turns import TURNS
 
 # The RECORD of torch has 12,000 lines and 1.5 MB.
 _LARGEST_RECORD = 64 * 1024 * 1024
@@ -168,7 +169,8 @@ class Hashes:
         every = list(files)
         unknown = [seen for seen in every if self._digest(seen) is None]
         if unknown:
-            with ThreadPoolExecutor(max_workers=min(8, (os.cpu_count() or 1) * 2)) as pool:
+            threads = min(8, (os.cpu_count() or 1) * 2)
+            with TURNS.waiting(), ThreadPoolExecutor(max_workers=threads) as pool:
                 for seen, digest in zip(unknown, pool.map(_sha256, unknown), strict=True):
                     self._new[seen.key] = digest
         return {seen.path: self._digest(seen) or "" for seen in every}
