@@ -63,6 +63,28 @@ def test_a_driver_that_does_not_answer_lets_no_rule_pass(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
+    ("why", "state"),
+    [
+        ("NVML could not be asked: the process ended with status 0 before it had answered", "warn"),
+        ("there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", "fail"),
+    ],
+)
+def test_gpus_of_which_nothing_is_told_are_no_silent_pass(ask: Ask, why: str, state: str) -> None:
+    facts = recorded()
+    facts["facts"]["Gpus"] = {"unknown": why}
+    facts["facts"]["GpuNodes"] = {"is": {"paths": ["/dev/nvidia0", "/dev/nvidia1"]}}
+    states = ask(facts)
+    assert states.pop("CUDA140") == state
+    assert {found for code, found in states.items() if code.startswith("CUDA")} == {"skipped"}
+
+
+def test_a_facts_file_that_tells_nothing_of_gpus_proves_none(ask: Ask) -> None:
+    facts = recorded()
+    del facts["facts"]["Gpus"]
+    assert ask(facts)["CUDA140"] == "skipped"
+
+
+@pytest.mark.parametrize(
     ("change", "code"),
     [
         ({"trouble": "GPU is lost"}, "CUDA155"),

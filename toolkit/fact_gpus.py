@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.fact_gpu_holders import Holder
+from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -162,14 +163,5 @@ def gpus(machine: Machine) -> Gpus | Unknown:
     if code in NO_DRIVER and not has_device_nodes(machine):
         return Absent(f"there is no NVIDIA GPU here ({refused})")
     if code == LIBRARY_NOT_FOUND:
-        return Unknown(
-            "there are NVIDIA devices, but no libnvidia-ml.so.1 to ask about them: a container needs the driver "
-            "capability 'utility'"
-        )
+        return Unknown("there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'")
     return Gpus(refused=str(refused).rstrip("."))
-
-
-def has_device_nodes(machine: Machine) -> bool:
-    """Whether the driver has made a device file for some GPU. WSL2 has one for all."""
-    found = machine.at("/dev").glob("nvidia[0-9]*")
-    return any(found) or (machine.at("/dev/dxg").exists() and machine.at("/usr/lib/wsl").exists())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.elf import ElfFile
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_gpus import has_device_nodes
+from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector

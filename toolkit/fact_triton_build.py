@@ -14,7 +14,7 @@ from verl_doctor.toolkit import child_triton_build
 from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_gpus import has_device_nodes
+from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_rollout_module import RolloutModule

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from verl_doctor.toolkit.facts import Need, needs_of
+from verl_doctor.toolkit.facts import Need, Unknown, needs_of
 
 Severity = Literal["error", "warning", "info"]
 Phase = Literal["import", "start"]
@@ -98,7 +98,7 @@ class Check:
     cost: Cost = "instant"
     since: str = "0.1"
     requires: frozenset[str] = frozenset()
-    applies: Callable[..., str | None] | None = None
+    applies: Callable[..., str | Unknown | None] | None = None
     applies_needs: tuple[Need, ...] = ()
     paths: Callable[..., tuple[str, ...]] | None = None
     paths_needs: tuple[Need, ...] = ()
@@ -130,7 +130,7 @@ def check(
     cost: Cost = "instant",
     since: str = "0.1",
     requires: Iterable[str] = (),
-    applies: Callable[..., str | None] | None = None,
+    applies: Callable[..., str | Unknown | None] | None = None,
     paths: Callable[..., tuple[str, ...]] | None = None,
     unjudged: Callable[..., tuple[Unjudged, ...]] | None = None,
     examples: Iterable[Example] = (),
@@ -138,7 +138,8 @@ def check(
     """Declare a rule.
 
     `requires` are codes that must have passed, or this rule is skipped: one root cause gives one red line.
-    `applies` is a function of facts that returns why the rule is irrelevant here, or None when it is relevant.
+    `applies` is a function of facts that returns why the rule is irrelevant here, or None when it is relevant. An
+    `Unknown` that it returns is the answer, as if the rule had needed that fact.
     `paths` is a function of facts that returns the paths of a job that the rule judges, for instance "async rollout";
     a finding names those it `stops`. `unjudged` is a function of facts that returns what the rule cannot tell.
 

@@ -230,6 +230,7 @@ def test_nvml_that_gives_no_answer_although_there_are_devices(
     ("answer", "why"),
     [
         (Answer(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
+        (Answer(0, "", "", 0.1), "ended with status 0 before it had answered"),
         (FileNotFoundError(2, "No such file"), "cannot be started"),
     ],
 )

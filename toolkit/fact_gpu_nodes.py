@@ -1,0 +1,31 @@
+"""The device files that a driver for NVIDIA GPUs has made here: the GPUs are there, whatever NVML says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.facts import Absent, collector
+from verl_doctor.toolkit.machine import Machine
+
+_WSL = "/dev/dxg"  # one for all GPUs
+
+
+@dataclass(frozen=True)
+class GpuNodes:
+    """The paths of the files, one for each GPU; under WSL2 one for all."""
+
+    paths: tuple[str, ...]
+
+
+@collector()
+def gpu_nodes(machine: Machine) -> GpuNodes | Absent:
+    """List /dev."""
+    found = sorted(f"/dev/{path.name}" for path in machine.at("/dev").glob("nvidia[0-9]*"))
+    if not found and machine.at(_WSL).exists() and machine.at("/usr/lib/wsl").exists():
+        found = [_WSL]
+    return GpuNodes(tuple(found)) if found else Absent("there is no NVIDIA GPU here")
+
+
+def has_device_nodes(machine: Machine) -> bool:
+    """Whether there is a device file of some GPU."""
+    return isinstance(gpu_nodes.collect(machine), GpuNodes)
