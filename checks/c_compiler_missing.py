@@ -1,4 +1,4 @@
-"""CUDA106: Triton finds no C compiler, or one that compiles nothing."""
+"""CUDA106: Triton finds no C compiler, or one that compiles nothing or hangs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from verl_doctor.toolkit.fact_triton_build import TritonBuild
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
 
 _NONE = "Failed to find C compiler. Please specify via CC environment variable."
+_HANGS = "ccache-gcc main.c -shared -fPIC -o verl_doctor.so -lcuda"
 _CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory\ncompilation terminated."
 
 
@@ -21,6 +22,7 @@ _CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or director
         Example("CC names one that is not there", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
         Example("CC with arguments", (build(compiler="ccache gcc", compiler_error="[Errno 2] No such file or directory: 'ccache gcc'"),), "ccache gcc"),
         Example("half of it is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
+        Example("it hangs", (build(compiler="ccache-gcc", hangs=_HANGS, patience=15.0),), "hangs: ccache-gcc did not end within 15 s"),
     ],
 )  # fmt: skip
 def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
@@ -34,11 +36,21 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
     ## How to fix
 
     Install one: `apt install gcc libc6-dev`, or without root `conda install -c conda-forge gcc_linux-64` and `CC` set to it.
+    One that hangs waits for something: a file system that does not answer, ccache's lock, a licence server. The command of the
+    finding shows it when it is run by hand.
 
     ## References
 
     verl-project/verl#466, vllm-project/vllm#14075
     """
+    if build.hangs:
+        yield Finding(
+            f"the compiler that Triton takes hangs: {build.compiler} did not end within {build.patience:.0f} s",
+            Evidence(build.hangs, "it ends within a second", "a few lines of C, compiled as Triton would"),
+            remedy=f"run {build.compiler} by hand on a file of one line and see what it waits for, or set CC to another compiler",
+            stops=(EVERY_JOB,),
+            phase="start",
+        )
     if not build.compiler_error:
         return
     said = _complaint(build.compiler_error)

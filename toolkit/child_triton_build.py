@@ -1,20 +1,24 @@
 """Compiles and links a few lines as the installed Triton would. Runs under the target's interpreter.
 
 Triton is not imported, which takes seconds and a GPU: its functions that look for libcuda and call the compiler are taken
-out of its sources and run. Called with a token and Triton's folder. Needs the standard library only.
+out of its sources and run. Called with a token, Triton's folder, and the seconds that each run of the compiler may take.
+Needs the standard library only.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
 import inspect
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,20 +39,52 @@ MOST_READ = 1_000_000  # bytes of what a compiler says
 NOT_TAKEN = ("triton", "torch", "setuptools")
 
 
+class HangsError(Exception):
+    """A command that did not end in time."""
+
+
 class Recorder:
     """Stands for the module `subprocess`: keeps what compilers are called with, and what they say."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
         self.command: list[str] = []
         self.said = ""
+        self._patience = patience
 
     def check_call(self, command: list[str], **_: Any) -> int:
         """Run it as Triton would, and keep the output."""
         self.command = list(command)
-        code, self.said = run(command)
+        code, self.said = self.listen(command)
         if code:
             raise subprocess.CalledProcessError(code, command)
         return 0
+
+    def listen(self, command: list[str]) -> tuple[int, str]:
+        """The exit code, and what was said. A program that never stops saying something is killed, and so is one that hangs."""
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            hangs = threading.Event()
+
+            def give_up() -> None:
+                hangs.set()
+                end_group(process.pid)
+
+            watch = threading.Timer(self._patience, give_up)
+            watch.start()
+            out = process.stdout.read(MOST_READ) if process.stdout else b""
+            if len(out) == MOST_READ:
+                end_group(process.pid)
+            process.wait()
+            watch.cancel()
+        if hangs.is_set():
+            raise HangsError(" ".join(command))
+        said = out.decode("utf-8", "replace")
+        return process.returncode, said or f"it said nothing (exit code {process.returncode})"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(subprocess, name)
@@ -76,16 +112,10 @@ class Knobs:
         return os.environ.get(variable) if variable else ()
 
 
-def run(command: list[str]) -> tuple[int, str]:
-    """The exit code, and what was said. A program that never stops saying something is killed."""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        out = process.stdout.read(MOST_READ) if process.stdout else b""
-        if len(out) == MOST_READ:
-            process.kill()
-    said = out.decode("utf-8", "replace")
-    return process.returncode, said or f"it said nothing (exit code {process.returncode})"
+def end_group(pid: int) -> None:
+    """Kill a compiler with the passes that it has started, which hold the same pipe."""
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def text_of(path: str) -> str:
@@ -120,9 +150,9 @@ def names_of(path: str, into: dict[str, Any]) -> None:
 class Triton:
     """One installed Triton: its own functions, where it has its headers, and what they include."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, recorder: Recorder) -> None:
         self.names: dict[str, Any] = {}
-        self.recorder = Recorder()
+        self.recorder = recorder
         files = [f"{folder}/{file}" for file in FILES if text_of(f"{folder}/{file}")]
         for path in files:
             names_of(path, self.names)
@@ -160,12 +190,23 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def examine(folder: str, private: str) -> dict[str, Any]:
+def examine(folder: str, private: str, patience: float) -> dict[str, Any]:
     """Everything that is to be told of the Triton in a folder; `private` is for the files of the compiler."""
-    triton = Triton(folder)
+    recorder = Recorder(patience)
+    triton = Triton(folder, recorder)
     if not triton.is_known:
         return {"unknown": "this Triton looks for libcuda in a way that is not known"}
     told: dict[str, Any] = {"reads_variable": triton.reads_variable, "folders": []}
+    try:
+        try_out(triton, private, told)
+    except HangsError as error:
+        told.update(compiler=recorder.command[0], hangs=str(error))
+    return told
+
+
+def try_out(triton: Triton, private: str, told: dict[str, Any]) -> None:
+    """Look libcuda up, compile and link against it, and read the headers. Raises `HangsError`."""
+    recorder = triton.recorder
     try:
         told["folders"] = triton.look_up()
     except Exception as error:  # noqa: BLE001 - whatever it raises, Triton raises too
@@ -174,17 +215,20 @@ def examine(folder: str, private: str) -> dict[str, Any]:
     write(source, PROGRAM)
     try:
         triton.build(source, told["folders"])
+    except HangsError:
+        raise
     except subprocess.CalledProcessError:
-        told["link_error"] = triton.recorder.said
+        told["link_error"] = recorder.said
     except Exception as error:  # noqa: BLE001 - no compiler, or one that cannot be started
-        return {**told, "compiler": "".join(triton.recorder.command[:1]), "compiler_error": str(error)}
-    command = triton.recorder.command
+        told.update(compiler="".join(recorder.command[:1]), compiler_error=str(error))
+        return
+    command = recorder.command
     told["compiler"] = command[0]
     told["library"] = "".join(word for word in command if word.startswith("-l"))
-    told["version"] = run([command[0], "--version"])[1].partition("\n")[0]
+    told["version"] = recorder.listen([command[0], "--version"])[1].partition("\n")[0]
     if "link_error" not in told:
         # A library may lack symbols until it is loaded: a libcuda without the driver's functions would go unnoticed.
-        code, traced = run([*command, "-Wl,--trace,-z,defs"])
+        code, traced = recorder.listen([*command, "-Wl,--trace,-z,defs"])
         files = [line.strip() for line in traced.splitlines() if "/libcuda.so" in line]
         told["linked"] = files[0] if files else ""
         lacking = [line for line in traced.splitlines() if FUNCTION in line]
@@ -192,24 +236,24 @@ def examine(folder: str, private: str) -> dict[str, Any]:
             told["link_error"] = lacking[-1]
     else:
         write(source, "int verl_doctor(void) { return 0; }\n")
-        code, said = run([word for word in command if not word.startswith("-l")])
+        code, said = recorder.listen([word for word in command if not word.startswith("-l")])
         if code:
-            return {**told, "compiler_error": said}
+            told["compiler_error"] = said
+            return
     check = [*command, "-fsyntax-only"]
     write(source, "".join(f"#include {header}\n" for header in triton.headers))
-    if run(check)[0]:
-        told["missing_headers"] = list(missing(triton.headers, source, check))
-    return told
+    if recorder.listen(check)[0]:
+        told["missing_headers"] = list(missing(triton.headers, source, check, recorder))
 
 
-def missing(headers: list[str], source: str, check: list[str]) -> Iterator[str]:
+def missing(headers: list[str], source: str, check: list[str], recorder: Recorder) -> Iterator[str]:
     """Those that the compiler does not find, or cannot read."""
     for header in headers:
         write(source, f"#include {header}\n")
-        if run(check)[0]:
+        if recorder.listen(check)[0]:
             yield header.strip('<>"')
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as private:
-        print(f"\n{sys.argv[1]}{json.dumps(examine(sys.argv[2], private))}")
+        print(f"\n{sys.argv[1]}{json.dumps(examine(sys.argv[2], private, float(sys.argv[3])))}")

@@ -23,6 +23,7 @@ from verl_doctor.toolkit.machine import Machine
 
 LIBCUDA_PATH = child_triton_build.VARIABLE
 _LIMIT = 30.0  # seconds: half a dozen runs of the compiler, perhaps over a network file system
+_PATIENCE = 15.0  # seconds for one of them
 _LONGEST = 2000  # characters of what a compiler says
 
 
@@ -31,7 +32,8 @@ class TritonBuild:
     """What became of a few lines of C.
 
     `compiler` is the command that Triton takes, "" when it finds none, and `compiler_version` the first line that it says of
-    itself. `compiler_error` says why nothing at all can be compiled. `folders` are those that Triton names to the linker;
+    itself. `compiler_error` says why nothing at all can be compiled, `hangs` is the command that did not end within `patience`
+    seconds; what comes after it was not tried. `folders` are those that Triton names to the linker;
     `lookup_error` is what it raises when it finds none. `library` is what it asks the linker for, `linked` the file that this
     one took, `link_error` what it said when it found none. `missing_headers` are files that Triton's sources include and the
     compiler does not find. `reads_variable` says that this Triton reads TRITON_LIBCUDA_PATH.
@@ -41,6 +43,8 @@ class TritonBuild:
     compiler: str = ""
     compiler_version: str = ""
     compiler_error: str = ""
+    hangs: str = ""
+    patience: float = 0.0
     folders: tuple[str, ...] = ()
     lookup_error: str = ""
     library: str = ""
@@ -67,7 +71,8 @@ def triton_build(
         return Absent("Triton is not installed")
     environ = child_environ(machine, variables, job, rollout)
     child = replace(machine, environ=environ)
-    heard = ask_child(child, interpreter.executable, child_triton_build, str(folder), timeout=_LIMIT)
+    arguments = (str(folder), str(_PATIENCE))
+    heard = ask_child(child, interpreter.executable, child_triton_build, *arguments, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
     answer, told = heard
@@ -83,6 +88,8 @@ def triton_build(
         compiler=str(told.get("compiler", "")),
         compiler_version=str(told.get("version", "")),
         compiler_error=_end(told.get("compiler_error")),
+        hangs=str(told.get("hangs", ""))[:_LONGEST],
+        patience=_PATIENCE if told.get("hangs") else 0.0,
         lookup_error=_end(told.get("lookup_error")),
         library=str(told.get("library", "")),
         linked=str(told.get("linked", "")),
