@@ -12,10 +12,11 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
+from verl_doctor.toolkit.text import in_bytes
 from verl_doctor.toolkit.turns import TURNS
 
 # A thread needs a place in the table of processes, and room for its stack among the addresses.
-_WAYS_OUT = "raise the limit on processes (pids limit of the container, ulimit -u) or on addresses (ulimit -v), or end some"
+_MORE_PROCESSES = "raise the limit on processes (pids limit of the container, ulimit -u), or end some"
 
 
 class Collection:
@@ -137,7 +138,12 @@ def _broke(collector: Collector, error: BaseException) -> Broken:
 
 
 def _no_thread(collector: Collector, error: BaseException) -> Broken:
-    """Running it here instead would be running it without a time limit."""
+    """Running it here instead would be running it without a time limit. The reason is the same for all: one cause."""
+    import resource  # noqa: PLC0415 - Unix alone has it
+
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    few = f"ulimit -v leaves each process {in_bytes(addresses)} of addresses: raise it, or else "
+    ways_out = ("" if addresses == resource.RLIM_INFINITY else few) + _MORE_PROCESSES
     return Broken(
-        f"{collector.name} could not be read: this machine starts no more threads ({error}); {_WAYS_OUT}"
+        f"this machine starts no more threads ({error}); {ways_out}", f"{collector.name} was not read"
     )

@@ -35,6 +35,7 @@ _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info":
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
 _LABEL: Final = 8  # columns of the words "found", "wanted"... with their indent
 _ALSO: Final = 4  # further places shown without -v
+_NAMED: Final = 8  # rules that could not check for one reason
 
 
 def render(report: Report, *, verbose: bool = False, width: int | None = None) -> Iterator[Text]:
@@ -218,14 +219,21 @@ def _fix(code: str, fix: str, report: Report) -> str:
 
 
 def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
+    """The rules that could not check, by the reason: one cause is said once."""
+    by_reason: dict[str, list[CheckResult]] = {}
     for result in report.results:
         if result.status == "error":
-            yield Text()
-            yield from _lines(
-                f"{result.code} could not check: {result.reason}", width, indent=_LABEL, style="magenta"
-            )
-            if verbose:
-                yield from (_line(f"          {line}", "dim") for line in result.trace.splitlines())
+            by_reason.setdefault(result.reason, []).append(result)
+    for reason, results in by_reason.items():
+        codes = [result.code for result in results]
+        who = codes[0] if len(codes) == 1 else f"{len(codes)} rules"
+        yield Text()
+        yield from _lines(f"{who} could not check: {reason}", width, indent=_LABEL, style="magenta")
+        if len(codes) > 1:
+            named = ", ".join(codes) if verbose else listed(codes, _NAMED)
+            yield from _lines(named, width, indent=_LABEL + 2, first=f"  {'rules':<{_LABEL}}")
+        for trace in dict.fromkeys(result.trace for result in results) if verbose else ():
+            yield from (_line(f"          {line}", "dim") for line in trace.splitlines())
 
 
 def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:

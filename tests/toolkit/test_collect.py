@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -61,17 +62,24 @@ def test_a_thread_that_cannot_be_started_is_an_answer(monkeypatch: pytest.Monkey
     no_threads(monkeypatch, lambda name: name == which)
     found = answer(Collection([disk], {}), Disk)
     assert isinstance(found, Broken)
-    assert (
-        "Disk could not be read: this machine starts no more threads (can't start new thread)" in found.reason
-    )
+    assert found.reason.startswith("this machine starts no more threads (can't start new thread)")
     assert "pids limit" in found.reason
+
+
+def test_few_addresses_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 30, 1 << 30))
+    no_threads(monkeypatch, lambda name: name == "Disk")
+    found = answer(Collection([disk], {}), Disk)
+    assert isinstance(found, Broken)
+    assert "ulimit -v leaves each process 1.0 GiB of addresses: raise it" in found.reason
 
 
 def test_a_fact_that_needs_it_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     no_threads(monkeypatch, lambda name: name == "Disk")
     found = answer(Collection([disk, room], {}), Room)
     assert isinstance(found, Broken)
-    assert "Disk could not be read" in found.reason
+    assert "no more threads" in found.reason
+    assert found.trace == "Disk was not read"
 
 
 def test_what_breaks_before_the_collector_runs_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

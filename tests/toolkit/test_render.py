@@ -95,6 +95,21 @@ def test_the_trace_of_a_broken_rule_is_shown_only_with_v() -> None:
     assert "Traceback" in text(report(), verbose=True)
 
 
+def test_rules_that_could_not_check_for_one_reason_are_one_line() -> None:
+    broken = tuple(
+        CheckResult(f"NET{number}", "t", "error", "no more threads", trace=f"{number % 2} was not read")
+        for number in range(100, 112)
+    )
+    said = text(replace(report(), results=(*report().results, *broken)))
+    assert said.count("no more threads") == 1
+    assert "12 rules could not check: no more threads" in said
+    assert "NET107 and 4 more" in said
+    assert "PY103 could not check: the rule broke: KeyError" in said
+    loud = text(replace(report(), results=broken), verbose=True)
+    assert "NET111" in loud
+    assert loud.count("0 was not read") == 1
+
+
 def test_what_no_fix_is_about_is_named_beside_a_repair_of_the_same_rule() -> None:
     repair = Repair("the-fix", "VLLM101", "t", "safe", "repaired")
     assert "Left" not in text(report(repairs=(repair,))).replace("Left, without a fix: PY103", "")
