@@ -1,0 +1,86 @@
+"""What finished or dead jobs leave behind: the thing, what proves that nobody needs it, and how it would be removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "session folder",
+    "spill folder",
+    "shared memory",
+    "socket",
+    "address file",
+    "process",
+    "actor",
+    "placement group",
+]
+Store = Literal["disk", "shared memory", "memory", "GPU memory", "resources"]
+
+
+@dataclass(frozen=True)
+class RemovePath:
+    """Remove a file, or a folder with all that is in it, if it is still the very one: same device, inode and change time."""
+
+    path: str
+    device: int
+    inode: int
+    changed: int  # nanoseconds since the epoch
+
+
+@dataclass(frozen=True)
+class EndProcess:
+    """End one process, if the one that now has the number started when that one did.
+
+    `ticks` is when it started, in clock ticks since the machine did: field 22 of /proc/PID/stat.
+    """
+
+    pid: int
+    ticks: int
+
+
+@dataclass(frozen=True)
+class KillActor:
+    """Have one Ray cluster end one actor. `address` is that of its GCS, `session` the cluster's name for itself."""
+
+    address: str
+    session: str
+    actor: str
+
+
+@dataclass(frozen=True)
+class RemoveGroup:
+    """Have one Ray cluster take one placement group back."""
+
+    address: str
+    session: str
+    group: str
+
+
+Removal = RemovePath | EndProcess | KillActor | RemoveGroup
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that nobody needs any more. `proof` are the observations that show it, each a short clause.
+
+    `size` is in bytes of what `store` names, None when it could not be told.
+    """
+
+    kind: Kind
+    name: str
+    proof: tuple[str, ...]
+    removal: Removal
+    size: int | None = None
+    store: Store = "disk"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that looks like a leftover and is not proven to be one, or that is not this user's to remove."""
+
+    kind: Kind
+    name: str
+    why: str
+    size: int | None = None
+    store: Store = "disk"

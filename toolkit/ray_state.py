@@ -1,0 +1,77 @@
+"""What a Ray cluster is made of, as its control store (GCS) tells it: nodes, jobs, actors, placement groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class RayNode:
+    """One node. `resources` are its totals by name; `ended` says why a dead one is dead, "" when Ray does not know."""
+
+    node: str
+    address: str
+    host: str = ""
+    alive: bool = True
+    head: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)
+    ended: str = ""
+
+
+@dataclass(frozen=True)
+class RayJob:
+    """One driver that is or was connected. Times are in seconds since the epoch, 0 when it has not ended.
+
+    `address` is the node on which the driver ran, `pid` its process there.
+    """
+
+    job: str
+    namespace: str = ""
+    address: str = ""
+    pid: int = 0
+    finished: bool = False
+    started: float = 0.0
+    ended: float = 0.0
+    entrypoint: str = ""
+
+
+@dataclass(frozen=True)
+class RayActor:
+    """One actor. `state` is GCS's own word: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD.
+
+    `job` created it; `node` and `pid` say where it runs, empty while it is pending. `detached` ones outlive their job.
+    `started` is in seconds since the epoch. `needs` are the resources that it asks for, `group` its placement group.
+    """
+
+    actor: str
+    state: str
+    name: str = ""
+    namespace: str = ""
+    class_name: str = ""
+    detached: bool = False
+    job: str = ""
+    node: str = ""
+    address: str = ""
+    pid: int = 0
+    started: float = 0.0
+    needs: Mapping[str, float] = field(default_factory=dict)
+    group: str = ""
+    died: str = ""
+
+
+@dataclass(frozen=True)
+class RayGroup:
+    """One placement group. `state` is GCS's own word: PENDING, PREPARED, CREATED, REMOVED or RESCHEDULING.
+
+    `bundles` are the resources of each part, `nodes` where each lies, "" for one that has no place yet.
+    """
+
+    group: str
+    state: str
+    name: str = ""
+    namespace: str = ""
+    job: str = ""
+    detached: bool = False
+    bundles: tuple[Mapping[str, float], ...] = ()
+    nodes: tuple[str, ...] = ()
