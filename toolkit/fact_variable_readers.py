@@ -14,6 +14,7 @@ from pathlib import Path
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_launch import Launch, load_text
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.remember import remembered
@@ -77,11 +78,12 @@ def variable_readers(
     interpreter: Interpreter | Unknown,
     verl: VerlTrees | Unknown,
     vllm: VllmTree | Unknown,
+    listings: Listings,
 ) -> VariableReaders | Unknown:
     """Search the packages of the target for the variables that are set, and for nothing else."""
     settings = () if isinstance(launch, Unknown) else launch.settings
     set_here = {*variables.values, *variables.withheld, *(one.name for one in settings if not one.removed)}
-    found = readers_of(set_here, target, interpreter, verl, vllm)
+    found = readers_of(set_here, target, interpreter, verl, vllm, listings)
     if isinstance(found, Unknown) or isinstance(launch, Unknown):
         return found
     return replace(found, variables=tuple(_with_own_use(reading, launch) for reading in found.variables))
@@ -93,6 +95,7 @@ def readers_of(
     interpreter: Interpreter | Unknown,
     verl: VerlTrees | Unknown,
     vllm: VllmTree | Unknown,
+    listings: Listings | None = None,
 ) -> VariableReaders | Unknown:
     """Search the packages of the target for those of these variables whose family is known."""
     names = tuple(
@@ -104,9 +107,8 @@ def readers_of(
     places = _places(families, target, interpreter, verl, vllm)
     files = [path for family in families for _, path in places.compiled(family)]
     about = (names, places, [_state(path) for path in files], sys.version_info[:2])
-    return remembered(
-        VariableReaders, about, sorted(places.folders.values()), partial(_search, names, places)
-    )
+    folders = sorted(places.folders.values())
+    return remembered(VariableReaders, about, folders, partial(_search, names, places), listings)
 
 
 def _places(

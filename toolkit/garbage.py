@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_put_off() -> Iterator[None]:
-    """Collect no cycles in this block. Syntax trees are so many objects that looking through them costs a fifth of the time.
+    """Collect no cycles in this block.
 
+    Syntax trees, or the code of all rules, are so many objects that looking through them costs up to a fifth of the time.
     It holds for all threads. Blocks may overlap in several: the first to end turns the collection on again.
     """
     enabled = gc.isenabled()

@@ -73,50 +73,54 @@ class Seen(NamedTuple):
         return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def recorded(record: Path) -> Iterator[Recorded]:
-    """Yield the files of a RECORD that are the wheel's content and lie in site-packages.
+@dataclass(frozen=True)
+class RecordFile:
+    """One RECORD, read once."""
 
-    Left out: bytecode, scripts and data outside of site-packages (installers rewrite them), what the installer itself
-    writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing, `problem_of`
-    says why.
-    """
-    own = f"{record.parent.name}/"
-    text = _text(record) or ""
-    for path, digest, size in (*_PLAIN.findall(text), *_quoted(text)):
-        if (
-            not path.endswith(".pyc")
-            and not path.startswith("/")
-            and ".." not in path
-            and path.isprintable()
-            and not (path.startswith(own) and path[len(own) :] in _NOT_CONTENT)
-        ):
-            yield Recorded(path, digest, int(size) if size.isdecimal() and len(size) < 19 else None)
+    path: Path
 
+    @cached_property
+    def _text(self) -> str | None:
+        if look(str(self.path)) is None:  # a pipe would be waited for
+            return None
+        try:
+            with self.path.open("rb") as file:
+                return file.read(_LARGEST_RECORD).decode("utf-8", "replace").replace("\0", "")
+        except (OSError, ValueError):
+            return None
 
-def problem_of(record: Path) -> str:
-    """Why files cannot be compared with this RECORD, or not all of them, as in "its RECORD is ..."; empty when they can."""
-    if not os.path.lexists(record):
-        return "missing"
-    text = _text(record)
-    if text is None:
-        return "unreadable"
-    if not text.strip():
-        return "empty"
-    lines = text.count("\n") + 1
-    bad = lines - len(_SOUND.findall(text))
-    if bad:
-        return f"damaged ({bad} of its {lines} lines cannot be read)"
-    return "" if "sha256=" in text else "without any hash"
+    def files(self) -> Iterator[Recorded]:
+        """Yield the files that are the wheel's content and lie in site-packages.
 
+        Left out: bytecode, scripts and data outside of site-packages (installers rewrite them), what the installer itself
+        writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing, `problem`
+        says why.
+        """
+        own = f"{self.path.parent.name}/"
+        text = self._text or ""
+        for path, digest, size in (*_PLAIN.findall(text), *_quoted(text)):
+            if (
+                not path.endswith(".pyc")
+                and not path.startswith("/")
+                and ".." not in path
+                and path.isprintable()
+                and not (path.startswith(own) and path[len(own) :] in _NOT_CONTENT)
+            ):
+                yield Recorded(path, digest, int(size) if size.isdecimal() and len(size) < 19 else None)
 
-def _text(record: Path) -> str | None:
-    if look(str(record)) is None:  # a pipe would be waited for
-        return None
-    try:
-        with record.open("rb") as file:
-            return file.read(_LARGEST_RECORD).decode("utf-8", "replace").replace("\0", "")
-    except (OSError, ValueError):
-        return None
+    def problem(self) -> str:
+        """Why files cannot be compared with it, or not all of them, as in "its RECORD is ..."; empty when they can."""
+        if not os.path.lexists(self.path):
+            return "missing"
+        if self._text is None:
+            return "unreadable"
+        if not self._text.strip():
+            return "empty"
+        lines = self._text.count("\n") + 1
+        bad = lines - len(_SOUND.findall(self._text))
+        if bad:
+            return f"damaged ({bad} of its {lines} lines cannot be read)"
+        return "" if "sha256=" in self._text else "without any hash"
 
 
 def _quoted(text: str) -> Iterator[tuple[str, str, str]]:

@@ -17,6 +17,7 @@ from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.fact_plugins import PluginProblems
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.garbage import collection_put_off
 from verl_doctor.toolkit.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
@@ -57,7 +58,8 @@ class Session:
     def check(self, collection: Collection, watch: Callable[[str], None] = lambda _: None) -> Report:
         """Judge one look."""
         started = time.perf_counter()
-        results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
+        with collection_put_off():
+            results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
         return Report(
             target=describe(self.target, collection, self.facts_file),
             results=results,
@@ -100,7 +102,8 @@ def open_session(
     if facts_file is None:
         begun.start((Interpreter,))
     config = load(machine.cwd)
-    known = registry.load(config.disable_plugins)
+    with collection_put_off():
+        known = registry.load(config.disable_plugins)
     named = (
         ("--select", select),
         ("--ignore", ignore),

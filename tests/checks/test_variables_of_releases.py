@@ -10,6 +10,7 @@ import pytest
 
 from verl_doctor.checks._variable_history import what_became_of
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_trees import Tree, VllmTree
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders, variable_readers
 from verl_doctor.toolkit.facts import Absent
@@ -38,6 +39,7 @@ def look(names: tuple[str, ...], *, vllm: Path | None = None, ray: Path | None =
         Absent("no interpreter"),
         Absent("no verl"),
         VllmTree(Tree(str(vllm), "vllm", "", "--vllm")) if vllm else Absent("no vLLM"),
+        Listings(),
     )
     assert isinstance(found, VariableReaders)
     return found

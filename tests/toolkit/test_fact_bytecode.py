@@ -11,6 +11,7 @@ from environments import interpreter, site_packages
 from verl_doctor.checks.bytecode_missing import bytecode_missing
 from verl_doctor.toolkit.fact_bytecode import Bytecode, bytecode
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.testing import run_check
 
@@ -25,7 +26,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def count(site: Path, **variables: str) -> Bytecode:
-    found = bytecode.collect(interpreter(site), Variables(variables))
+    found = bytecode.collect(interpreter(site), Variables(variables), Listings())
     assert isinstance(found, Bytecode)
     return found
 
@@ -74,12 +75,16 @@ def test_a_package_is_counted_where_an_import_finds_it(site: Path, tmp_path: Pat
     (before / "torch").mkdir(parents=True)
     (before / "torch" / "__init__.py").write_text("")
     python = interpreter(site)
-    found = bytecode.collect(replace(python, sys_path=(str(before), *python.sys_path)), Variables({}))
+    found = bytecode.collect(
+        replace(python, sys_path=(str(before), *python.sys_path)), Variables({}), Listings()
+    )
     assert isinstance(found, Bytecode)
     assert [(package.folder, package.sources) for package in found.packages] == [(str(before / "torch"), 1)]
     assert found.installs == ()
     (before / "torch-2.8.0.dist-info").mkdir()
-    found = bytecode.collect(replace(python, sys_path=(str(before), *python.sys_path)), Variables({}))
+    found = bytecode.collect(
+        replace(python, sys_path=(str(before), *python.sys_path)), Variables({}), Listings()
+    )
     assert isinstance(found, Bytecode)
     assert found.installs == (str(before),)
 
@@ -92,7 +97,7 @@ def test_an_environment_without_any_package_of_a_job_has_no_caches_to_be_warm(
     if name:
         (site / name).mkdir()
         (site / name / "__init__.py").touch()
-    found = bytecode.collect(interpreter(site), Variables({}))
+    found = bytecode.collect(interpreter(site), Variables({}), Listings())
     assert isinstance(found, Absent)
     assert run_check(bytecode_missing, (Bytecode, found), Variables({})).status == "not_applicable"
 

@@ -16,6 +16,7 @@ from environments import LONG_AGO, install, look_at, site_packages
 from verl_doctor.checks.cache_entry_edited import cache_entry_edited
 from verl_doctor.checks.file_differs_from_wheel import file_differs_from_wheel
 from verl_doctor.toolkit.fact_journal import JournalHistory
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_records import Drift, Records, hashed_records, records
 from verl_doctor.toolkit.facts import Unknown
@@ -34,7 +35,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def quick(site: Path) -> Records:
-    found = records.collect(look_at(site), Marker())
+    found = records.collect(look_at(site), Marker(), Listings())
     assert isinstance(found, Records)
     return found
 
@@ -118,7 +119,7 @@ def test_a_record_of_another_planet_is_no_error(tmp_path: Path) -> None:
     folder = tmp_path / "verl-1.dist-info"
     folder.mkdir()
     (folder / "RECORD").write_bytes(os.urandom(5_000))
-    found = records.collect(Packages((Distribution("verl", "1", str(folder)),)), Marker())
+    found = records.collect(Packages((Distribution("verl", "1", str(folder)),)), Marker(), Listings())
     assert found.drifts == ()
     assert "damaged" in found.packages[0].problem
 

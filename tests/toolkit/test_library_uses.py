@@ -12,6 +12,7 @@ from tests.source_trees import write
 from verl_doctor.toolkit import factsfile
 from verl_doctor.toolkit.api_trees import read_libraries
 from verl_doctor.toolkit.fact_api_uses import ApiUse, LibraryUses, library_uses
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree, VerlTrees, library_trees
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.target import Target
@@ -187,10 +188,10 @@ def test_an_answer_is_remembered_and_travels_in_a_facts_file(
     verl = tree(tmp_path, "verl", {**VERL, "trainer/ppo.py": "from ray import Gone\ndef fit(worker): ...\n"})
     libraries = LibraryTrees((tree(tmp_path, "ray", RAY),))
     python = interpreter()
-    first = library_uses.collect(VerlTrees(verl, "it was named"), libraries, python)
+    first = library_uses.collect(VerlTrees(verl, "it was named"), libraries, python, Listings())
     assert isinstance(first, LibraryUses)
     monkeypatch.setattr("verl_doctor.toolkit.api_trees.read_libraries", None)
-    again = library_uses.collect(VerlTrees(verl, "it was named"), libraries, python)
+    again = library_uses.collect(VerlTrees(verl, "it was named"), libraries, python, Listings())
     assert again == first
     text = factsfile.dump({LibraryUses: first}, [library_uses], "1")
     (tmp_path / "facts.json").write_text(text)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trying import cases
 
-from verl_doctor.toolkit.records import Hashes, Recorded, Seen, look, problem_of, recorded
+from verl_doctor.toolkit.records import Hashes, Recorded, RecordFile, Seen, look
 
 EMPTY = "sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
 EMPTY_HEX = hashlib.sha256(b"").hexdigest()
@@ -27,12 +27,12 @@ def info(tmp_path: Path) -> Path:
 
 def paths(info: Path, text: str | bytes) -> list[str]:
     (info / "RECORD").write_bytes(text.encode() if isinstance(text, str) else text)
-    return [entry.path for entry in recorded(info / "RECORD")]
+    return [entry.path for entry in RecordFile(info / "RECORD").files()]
 
 
 def test_a_line_is_path_hash_and_size(info: Path) -> None:
     (info / "RECORD").write_text(f"x/a.py,{EMPTY},0\n")
-    (entry,) = recorded(info / "RECORD")
+    (entry,) = RecordFile(info / "RECORD").files()
     assert entry == Recorded("x/a.py", EMPTY.removeprefix("sha256="), 0)
     assert entry.sha256 == EMPTY_HEX
 
@@ -47,7 +47,7 @@ def test_windows_line_ends_do_not_matter(info: Path) -> None:
 
 def test_a_size_that_is_none_leaves_the_hash(info: Path) -> None:
     (info / "RECORD").write_text(f"x/a.py,{EMPTY},many\n")
-    assert [entry.size for entry in recorded(info / "RECORD")] == [None]
+    assert [entry.size for entry in RecordFile(info / "RECORD").files()] == [None]
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_a_digest_that_is_none_is_empty(digest: str) -> None:
 
 
 def test_a_record_that_is_missing_or_a_folder_has_no_lines(info: Path) -> None:
-    assert list(recorded(info / "RECORD")) == []
+    assert list(RecordFile(info / "RECORD").files()) == []
     (info / "RECORD").mkdir()
-    assert list(recorded(info / "RECORD")) == []
+    assert list(RecordFile(info / "RECORD").files()) == []
 
 
 def test_a_record_that_is_a_pipe_does_not_hang(info: Path) -> None:
     os.mkfifo(info / "RECORD")
-    assert list(recorded(info / "RECORD")) == []
+    assert list(RecordFile(info / "RECORD").files()) == []
 
 
 LINE = f"x/a.py,{EMPTY},0\n"
@@ -107,13 +107,13 @@ LINE = f"x/a.py,{EMPTY},0\n"
 )
 def test_a_record_that_cannot_be_compared_with_says_why(info: Path, text: str, problem: str) -> None:
     (info / "RECORD").write_text(text)
-    assert problem_of(info / "RECORD") == problem
+    assert RecordFile(info / "RECORD").problem() == problem
 
 
 def test_no_record_and_one_that_is_no_file_differ(info: Path) -> None:
-    assert problem_of(info / "RECORD") == "missing"
+    assert RecordFile(info / "RECORD").problem() == "missing"
     (info / "RECORD").mkdir()
-    assert problem_of(info / "RECORD") == "unreadable"
+    assert RecordFile(info / "RECORD").problem() == "unreadable"
 
 
 @settings(max_examples=cases(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -125,7 +125,7 @@ def test_no_record_is_too_broken(info: Path, content: bytes) -> None:
     for path in found:
         assert not path.startswith("/")
         assert ".." not in path
-    assert problem_of(info / "RECORD") or b"sha256=" in content.replace(b"\0", b"")
+    assert RecordFile(info / "RECORD").problem() or b"sha256=" in content.replace(b"\0", b"")
 
 
 def seen(path: Path) -> Seen:

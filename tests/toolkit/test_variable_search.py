@@ -10,6 +10,7 @@ import pytest
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.fact_variable_readers import Reading, VariableReaders, variable_readers
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -78,6 +79,7 @@ def look(
         if (folder / "verl").is_dir()
         else Absent("no verl"),
         VllmTree(Tree(str(tree), "vllm", "0.15.1", "--vllm")) if tree.is_dir() else Absent("no vLLM"),
+        Listings(),
     )
     assert isinstance(found, VariableReaders)
     return found
