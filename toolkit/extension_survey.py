@@ -46,7 +46,8 @@ _DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
 _DRIVER_SYMBOL = re.compile(r"cu[A-Z]|nvml[A-Z]")
 # PEP 3149: the interpreter that alone imports such a file.
 _TAG = re.compile(r"\.(cpython-\d+[a-z]*)-[\w-]+\.so$")
-_MODULE = re.compile(r"\.(?:cpython-\d+[a-z]*-[\w-]+|abi3)\.so$")
+# What Python imports by its name. Other files called .so may be scripts of the linker, or for another system.
+_MODULE = re.compile(r"(?:\.(?:cpython-\d+[a-z]*-[\w-]+|abi3)|/_\w+)\.so$")
 _LATER = re.compile(r"/nvidia/[^/]+/lib/")
 _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
@@ -124,7 +125,7 @@ class _Survey:
         header = self._memory.header(path)
         versions = tuple(self._missing_versions(path))
         telling = [name for name in header.needed if _TELLING.match(name)]
-        damaged = bool(header.problem and header.bits and (_MODULE.search(path) or path in self._torch))
+        damaged = bool(header.problem and (_MODULE.search(path) or path in self._torch))
         if not telling and not versions and not damaged:
             return None
         told: dict[str, Any] = {
@@ -140,6 +141,8 @@ class _Survey:
             "built_for_torch": _built_for(distribution),
             "before_torch": 0 < _time_of(distribution) < self._torch_time,
         }
+        if not header.bits:
+            return Extension(**told)
         wanted = self._process.loader.header.machine
         if header.machine != wanted:
             return Extension(
@@ -231,11 +234,11 @@ class _Survey:
         candidates = judged if self._torch_has_cuda else self._files
         sound = {_without_variant(path): path for path in candidates if path not in bad}
         for extension in found:
-            instead = (
-                ""
-                if extension.loads or extension.package == "torch"
-                else sound.get(_without_variant(extension.path), "")
+            # What is damaged was meant to be loaded: no other machine's file is left in its place.
+            has_none = (
+                extension.loads or extension.package == "torch" or self._memory.header(extension.path).problem
             )
+            instead = "" if has_none else sound.get(_without_variant(extension.path), "")
             yield replace(extension, instead=instead)
 
     def _in_words(self, every: Iterable[Extension]) -> Iterator[Extension]:

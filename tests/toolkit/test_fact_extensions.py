@@ -13,6 +13,8 @@ import pytest
 from compiled import build
 from environments import install, interpreter, look_at, site_packages
 
+from verl_doctor.checks._extensions import TORCH
+from verl_doctor.checks.extension_lacks_library import extension_lacks_library
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_extensions import Extension, Extensions, MissingVersion, extensions
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -21,6 +23,7 @@ from verl_doctor.toolkit.fact_torch_build import TorchBuild, torch_build
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.remember import keep, recall
+from verl_doctor.toolkit.testing import run_check
 
 NEW = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 ERROR = f"_ZN3c105ErrorC2ENS_14SourceLocationE{NEW}"
@@ -212,12 +215,28 @@ def test_a_file_that_was_replaced_is_looked_at_anew(environment: Environment) ->
     assert environment.of("flash-attn").loads
 
 
-def test_what_is_no_elf_file_is_no_finding(environment: Environment) -> None:
-    for name, body in {"empty": b"", "script": b"INPUT(libtbb.so.12)\n" * 9}.items():
-        install(
-            environment.site, name, "1.0", files={f"{name}/_C.abi3.so": body}, tag="cp311-cp311-linux_x86_64"
-        )
+def test_a_script_of_the_linker_is_no_finding(environment: Environment) -> None:
+    files = {"tools/libtbb.so": b"INPUT(libtbb.so.12)\n" * 9, "tools/libnone.so": b""}
+    install(environment.site, "tools", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
     assert {found.package for found in environment.look().extensions} == {"torch"}
+
+
+@pytest.mark.parametrize("name", ["_C.abi3.so", "_raylet.so", "_C.cpython-311-x86_64-linux-gnu.so"])
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [(b"", "it is empty"), (b"version https://git-lfs.github.com/spec/v1\n" * 9, "it is no ELF file")],
+)
+def test_a_module_that_is_no_elf_file(environment: Environment, name: str, body: bytes, problem: str) -> None:
+    """Nor is one that is made for another processor left in its place: the damaged one was meant for this one."""
+    sound = (environment.parts / "fits.so").read_bytes()
+    files = {f"vllm/{name}": body, f"vllm/{name.replace('.', '_AVX2.', 1)}": sound}
+    install(environment.site, "vllm", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
+    (found,) = (one for one in environment.look().extensions if not one.loads)
+    assert (found.problem, found.instead) == (f"{environment.site}/vllm/{name}: {problem}", "")
+    (finding,) = run_check(
+        extension_lacks_library, environment.python, TORCH, Extensions((found,), 1)
+    ).findings
+    assert finding.message == f"vllm 1.0 cannot be loaded: {name}: {problem}"
 
 
 def test_files_that_are_cut_short_or_for_another_processor(environment: Environment) -> None:
