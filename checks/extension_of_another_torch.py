@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from verl_doctor.checks._extensions import (
@@ -12,6 +13,7 @@ from verl_doctor.checks._extensions import (
     fits,
     lacking,
     rank,
+    release,
     severity,
     what_fits,
 )
@@ -52,6 +54,13 @@ _GONE = MissingSymbol(
 _NCCL = MissingSymbol(
     "ncclCommWindowRegister", "ncclCommWindowRegister", expected_of="/env/nvidia/nccl/lib/libnccl.so.2"
 )
+_BUILDS = Extensions(
+    tuple(
+        replace(lacking(_GONE).extensions[0], path=f"/env/ep_torch{name}.so", built_for_torch=version)
+        for name, version in (("210", "2.10"), ("29", "2.9"))
+    ),
+    2,
+)
 
 
 @check(
@@ -66,6 +75,7 @@ _NCCL = MissingSymbol(
         Example("the same version, put there later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
         Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the libnccl.so.2 that is loaded does not have ncclCommWindowRegister"),
         Example("a symbol of nobody's", (PYTHON, TORCH, lacking(MissingSymbol("_ZN4nixl4FileC1Ev", "nixl::File::File()"))), "nothing here exports nixl::File::File()"),
+        Example("one build for each of other torches", (PYTHON, TORCH, _BUILDS), "built for torch 2.9, 2.10, and torch 2.8.0+cu128 is installed"),
         Example("another Python", (PYTHON, TORCH, lacking(MissingSymbol("_PyThing", "_PyThing"))), "another Python"),
     ],
 )  # fmt: skip
@@ -95,7 +105,7 @@ def extension_of_another_torch(
         files = [extension for extension in group if extension.symbols_missing]
         if files:
             files.sort(key=lambda extension: -extension.symbols_missing)
-            causes.setdefault(_reason(files[0], torch), []).append(_Broken(package, version, files))
+            causes.setdefault(_reason(files, torch), []).append(_Broken(package, version, files))
     for reason, broken in causes.items():
         # The job's own first: what else has the same cause follows.
         broken.sort(key=lambda one: rank(one.package, packages))
@@ -124,7 +134,9 @@ class _Broken(NamedTuple):
     files: list[Extension]
 
 
-def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
+def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
+    """Why the first of a package's files, the worst, cannot be loaded; the others may be for other releases of torch."""
+    extension = files[0]
     symbols = extension.missing_symbols
     if any(map(is_of_python, symbols)):
         return "built for another Python"
@@ -141,14 +153,14 @@ def _reason(extension: Extension, torch: TorchBuild | Unknown) -> str:
         return f"{which}; built for torch {wanted}" if (wanted := extension.built_for_torch) else which
     if not any(map(is_of_torch, symbols)):
         return f"nothing here exports {short(symbols[0].words)}"
-    return _built_for(extension, torch)
+    return _built_for(files, torch)
 
 
-def _built_for(extension: Extension, torch: TorchBuild) -> str:
-    wanted = extension.built_for_torch
-    if wanted and not fits(wanted, torch.version):
-        return f"built for torch {wanted}, and torch {torch.version} is installed"
-    if extension.before_torch:
+def _built_for(files: list[Extension], torch: TorchBuild) -> str:
+    wanted = sorted({file.built_for_torch for file in files if file.built_for_torch}, key=release)
+    if wanted and not any(fits(one, torch.version) for one in wanted):
+        return f"built for torch {listed(wanted, _SHOWN)}, and torch {torch.version} is installed"
+    if files[0].before_torch:
         return f"built for another torch than the {torch.version} that is installed; torch was installed after it"
     return f"built for another torch than the {torch.version} that is installed"
 

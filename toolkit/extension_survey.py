@@ -53,8 +53,11 @@ _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
 # Files of one package that differ in nothing but these are made for several machines, and one is loaded.
 _VARIANT = re.compile(
-    r"_?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[_.])|(?<=[a-z_])\d+(?=\.)", re.IGNORECASE
+    r"_?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[_.])|(?:_\d+){2,3}(?=\.)|(?<=[a-z_])\d+(?=\.)",
+    re.IGNORECASE,
 )
+# nixl_ep_cpp_torch213.cpython-312-x86_64-linux-gnu.so is for torch 2.13.
+_TORCH_IN_NAME = re.compile(r"torch(\d)(\d+)(?=[_.])")
 
 
 def survey(
@@ -138,7 +141,7 @@ class _Survey:
             "cuda": any(_CUDA.match(name) for name in telling),
             "cuda_runtimes": tuple(name for name in telling if name.startswith("libcudart.so")),
             "missing_versions": versions,
-            "built_for_torch": _built_for(distribution),
+            "built_for_torch": _built_for(distribution) or _named_torch(path),
             "before_torch": 0 < _time_of(distribution) < self._torch_time,
         }
         if not header.bits:
@@ -311,6 +314,12 @@ def _built_for(distribution: Distribution) -> str:
         if "extra" not in requirement
     )
     return local[1] if local else next((pin[1] for pin in pins if pin), "")
+
+
+def _named_torch(path: str) -> str:
+    """The torch that a file names itself after, of a package that has one for each."""
+    found = _TORCH_IN_NAME.search(os.path.basename(path))  # noqa: PTH119 - a name, no path
+    return f"{found[1]}.{found[2]}" if found else ""
 
 
 def _time_of(distribution: Distribution) -> float:

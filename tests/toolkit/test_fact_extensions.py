@@ -427,11 +427,18 @@ def test_distributions_of_one_project_load_each_others_files(environment: Enviro
     assert environment.of("transformer-engine-torch").loads
 
 
-def test_one_build_for_each_torch(environment: Environment) -> None:
+@pytest.mark.parametrize("name", ["nixl_ep_cu12/ep_torch{}{}", "mooncake/pg_{}_{}_0"])
+def test_one_build_for_each_torch(environment: Environment, name: str) -> None:
     files = {
-        f"nixl_ep/ep_torch{number}.so": (environment.parts / part).read_bytes()
-        for number, part in {"28": "fits.so", "213": "other.so"}.items()
+        f"{name.format(2, minor)}.cpython-311-x86_64-linux-gnu.so": (environment.parts / part).read_bytes()
+        for minor, part in {8: "fits.so", 12: "other.so", 13: "other.so"}.items()
     }
-    install(environment.site, "nixl", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
-    instead = [found.instead for found in environment.look().extensions if not found.loads]
-    assert instead == [f"{environment.site}/nixl_ep/ep_torch28.so"]
+    install(environment.site, "many", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
+    instead = {found.instead for found in environment.look().extensions if not found.loads}
+    assert instead == {f"{environment.site}/{name.format(2, 8)}.cpython-311-x86_64-linux-gnu.so"}
+
+
+def test_none_of_the_builds_is_for_this_torch(environment: Environment) -> None:
+    environment.add("nixl-cu12", "other.so", to="nixl_ep_cu12/ep_torch213.so")
+    found = environment.of("nixl-cu12")
+    assert (found.instead, found.built_for_torch) == ("", "2.13")
