@@ -99,7 +99,7 @@ def test_the_steps_that_follow_are_said(
     assert "ray job submit" not in said, "a runtime_env can take no variable away"
 
 
-@pytest.mark.parametrize("folder", ["", "file", "mine"])
+@pytest.mark.parametrize("folder", ["", "file", "mine", "/proc/x"])
 def test_a_folder_that_cannot_be_used_is_a_sentence(
     python: Path,
     vllm: Path,

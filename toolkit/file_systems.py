@@ -37,6 +37,10 @@ _SHARED = frozenset(
 _SHARED_FUSE = re.compile(
     r"fuse\.(?!(?:snapfuse|overlayfs|fuse-overlayfs|squashfuse|portal|lxcfs|gvfsd)).*|fuseblk\.ceph"
 )
+# What the kernel shows of itself as files: nobody can make one there, whatever the permissions say.
+_OF_THE_KERNEL = frozenset(
+    ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
+)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -58,6 +62,11 @@ class FileSystem:
     def shared(self) -> bool:
         """Whether the kind is one that several machines mount at once."""
         return self.kind in _SHARED or _SHARED_FUSE.fullmatch(self.kind) is not None
+
+    @property
+    def of_kernel(self) -> bool:
+        """Whether its files are the kernel's own, and no others can be made there."""
+        return self.kind in _OF_THE_KERNEL
 
 
 @dataclass(frozen=True)
@@ -86,12 +95,29 @@ def space_of(place: Path) -> Space | None:
 def nearest(machine: Machine, path: str) -> Path:
     """What lies at a path of the machine, or at the nearest one above it where something does."""
     place = machine.at(path)
-    return next(part for part in (place, *place.parents) if part.exists())
+    return next(part for part in (place, *place.parents) if os.path.exists(part))
 
 
 def may_write(place: Path) -> bool:
     """Whether it is a folder in which this user may make files and folders."""
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+
+
+def why_not_writable(machine: Machine, path: str) -> str:
+    """Why no file can be made at a path, in words that name the folder; "" where nothing speaks against it."""
+    # A link that leads nowhere is there, too.
+    there = next(part for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part))))
+    place = machine.at(str(there))
+    if not os.path.isdir(place):
+        return f"{there} is no folder"
+    system = file_system_of(machine, str(there))
+    if system is not None and system.of_kernel:
+        return f"{there} is the kernel's own ({system.kind}), where nobody can make files"
+    if may_write(place):
+        return ""
+    if system is not None and system.read_only:
+        return f"{there} is mounted read-only"
+    return f"user {os.geteuid()} may not write into {there}"
 
 
 def file_system_of(machine: Machine, path: str) -> FileSystem | None:

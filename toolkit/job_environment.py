@@ -18,6 +18,7 @@ from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.fact_variable_readers import readers_of
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.file_systems import why_not_writable
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.plan import Plan, diff_of
 from verl_doctor.toolkit.refused import Refused
@@ -142,10 +143,8 @@ def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
     if folder is None:
         return None
     files = EnvFiles(Path(os.path.abspath(machine.cwd / folder)))
-    there = next(path for path in (files.folder, *files.folder.parents) if os.path.lexists(path))
-    if not os.path.isdir(there):
-        place = "this" if there == files.folder else str(there)
-        raise UsageError(f"--output-env {folder}: {place} is no folder; name one, it need not exist")
+    if why := why_not_writable(machine, str(files.folder)):
+        raise UsageError(f"--output-env {folder}: {why}; name another folder, it need not exist")
     try:
         earlier, sign = files.entries(), files.sign
     except Refused as error:

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.file_systems import (
     may_write,
     nearest,
     space_of,
+    why_not_writable,
 )
 from verl_doctor.toolkit.machine import Machine
 
@@ -119,3 +120,27 @@ def test_the_room_below_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
 def test_a_file_is_no_folder_to_write_in(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     assert not may_write(nearest(Machine(environ={}, root=tmp_path), "/a/b"))
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/proc/x/y", "/proc is the kernel's own (proc), where nobody can make files"),
+        ("/tmp/file/x", "/tmp/file is no folder"),
+        ("/tmp/lost", "/tmp/lost is no folder"),
+        ("/tmp/new/folder", ""),
+        ("/tmp", ""),
+    ],
+)
+def test_why_no_file_can_be_made(node: Machine, path: str, why: str) -> None:
+    node.at("/tmp").mkdir()
+    node.at("/tmp/file").touch()
+    node.at("/tmp/lost").symlink_to("nowhere")
+    assert why_not_writable(node, path) == why
+
+
+def test_a_folder_that_this_user_may_not_write(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    node.at("/home/me/data sets").mkdir(parents=True)
+    assert why_not_writable(node, "/home/me/data sets/x") == "/home/me/data sets is mounted read-only"
+    assert why_not_writable(node, "/home/me/x").endswith("may not write into /home/me")

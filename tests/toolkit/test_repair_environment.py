@@ -502,7 +502,7 @@ def test_a_file_that_is_not_ours_is_never_replaced(
 
 def test_a_folder_that_is_a_file_is_wrong_usage(job: Job) -> None:
     (job.folder / "file").write_text("")
-    with pytest.raises(UsageError, match="this is no folder"):
+    with pytest.raises(UsageError, match="file is no folder"):
         job.run({}, into="file")
     with pytest.raises(UsageError, match="file is no folder"):
         job.run({}, into="file/below")
