@@ -79,9 +79,9 @@ def caches(
     """Work out each folder as its package does, and ask the kernel about it."""
     if not resources.gpus:
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
-    home = variables.get("HOME") or machine.environ.get("HOME", "")
+    home = variables.get("HOME") or machine.home
     if not home:
-        return Unknown("HOME is not set, so that it cannot be told where the caches lie")
+        return Unknown("this user has no home, so that it cannot be told where the caches lie")
     found = _folders(machine, packages, variables, home)
     folders = tuple(_described(machine, *one) for one in found)
     if not folders:

@@ -72,7 +72,7 @@ def data_files(
             if "://" in text:
                 elsewhere.append(text)
             else:
-                path = machine.cwd / _expanded(text, machine.environ.get("HOME", "~"))
+                path = machine.cwd / machine.expanded(text)
                 named += [
                     _looked_at(file, role, key, override.path, override.line) for file in _matching(path)
                 ]
@@ -84,11 +84,6 @@ def data_files(
         where = f"the data lie elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"
         return Absent(f"{where}; --data FILE, or data.train_files in the launch command")
     return DataFiles(tuple(dict.fromkeys(named)), tuple(elsewhere))
-
-
-def _expanded(text: str, home: str) -> str:
-    text = text.replace("${HOME}", home).replace("$HOME", home)
-    return home + text[1:] if text == "~" or text.startswith("~/") else text
 
 
 def _matching(path: Path) -> list[Path]:

@@ -70,7 +70,7 @@ def flashinfer(
     capability = capabilities.pop()
     installed = packages.get("flashinfer-python")
     version = _own_version(folder) or (installed.version if installed else "")
-    base = variables.get("FLASHINFER_WORKSPACE_BASE") or machine.environ.get("HOME", "")
+    base = variables.get("FLASHINFER_WORKSPACE_BASE") or machine.home
     by_version = _keeps_apart(folder)
     cache = Path(base, ".cache", "flashinfer", version if by_version else "")
     cubin, jit_cache = packages.get("flashinfer-cubin"), packages.get("flashinfer-jit-cache")

@@ -136,8 +136,7 @@ def _below(path: str) -> str:
 
 def _expanded(path: str, machine: Machine) -> str:
     """With the user's own variables; others stay as they are written."""
-    path = Template(path).safe_substitute(machine.environ)
-    return path.replace("~", machine.environ.get("HOME", "~"), 1) if path.startswith("~/") else path
+    return machine.expanded(Template(path).safe_substitute(machine.environ))
 
 
 def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False) -> Folder:

@@ -71,10 +71,10 @@ def model(
         return Unknown(
             f"the value of {override.key} cannot be told from the launch script; name it with --model"
         )
-    folder = machine.cwd / _expanded(override.text, machine.environ)
+    folder = machine.cwd / machine.expanded(override.text)
     if not folder.is_dir():
         looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
-        cached = None if looks_local else cached_snapshot(override.text, machine.environ)
+        cached = None if looks_local else cached_snapshot(override.text, machine)
         if cached is not None:  # what is not there yet would be fetched
             return replace(read_model(cached, override.key), bad_files=(), without_weights=False)
         if not looks_local:
@@ -82,9 +82,10 @@ def model(
     return read_model(folder, override.key)
 
 
-def cached_snapshot(name: str, environ: Mapping[str, str]) -> Path | None:
+def cached_snapshot(name: str, machine: Machine) -> Path | None:
     """The folder where the package huggingface_hub keeps the last version of a model; None when it is not there."""
-    home = Path(environ.get("HF_HOME") or Path(environ.get("HOME", "~"), ".cache", "huggingface"))
+    environ = machine.environ
+    home = Path(environ.get("HF_HOME") or Path(machine.home, ".cache", "huggingface"))
     cache = Path(environ.get("HF_HUB_CACHE") or home / "hub")
     repository = cache / f"models--{name.replace('/', '--')}"
     try:
@@ -93,11 +94,6 @@ def cached_snapshot(name: str, environ: Mapping[str, str]) -> Path | None:
         return None
     snapshot = repository / "snapshots" / commit
     return snapshot if commit.isalnum() and snapshot.is_dir() else None
-
-
-def _expanded(value: str, environ: Mapping[str, str]) -> str:
-    home = environ.get("HOME", "~")
-    return home + value[1:] if value == "~" or value.startswith("~/") else value.replace("$HOME", home)
 
 
 def read_model(folder: Path, named_by: str) -> Model:

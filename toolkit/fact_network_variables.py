@@ -96,8 +96,7 @@ def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | U
 def _of_nccl(machine: Machine) -> Iterator[Given]:
     """The settings in NCCL's own files; of two the user's counts, blanks are not cut off (NVIDIA/nccl, src/misc/param.cc)."""
     named = machine.environ.get("NCCL_CONF_FILE")
-    home = machine.environ.get("HOME")
-    for path in ("/etc/nccl.conf", named or (f"{home}/.nccl.conf" if home else "")):
+    for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
         for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):
             match = _LINE.fullmatch(line)
             if match and match[1] in NAMES:

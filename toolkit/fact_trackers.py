@@ -66,7 +66,6 @@ class _Environment:
 
     def __init__(self, machine: Machine, launch: Launch | Unknown) -> None:
         self.machine = machine
-        self.home = machine.environ.get("HOME", "")
         self._settings = () if isinstance(launch, Unknown) else launch.settings
 
     def has(self, name: str) -> bool:
@@ -106,14 +105,16 @@ def _tracker(name: str, there: _Environment, packages: Packages) -> Tracker:
 
 
 def _files(name: str, there: _Environment) -> Iterator[str]:
+    """Where each looks for a key, as far as the user has a home."""
+    home = there.machine.home
     if name == "wandb":
         named = there.harmless("NETRC")
-        yield from (named,) if named else (f"{there.home}/.netrc", f"{there.home}/_netrc")
+        yield from (named,) if named else (f"{home}/.netrc", f"{home}/_netrc") if home else ()
     else:
-        folder = (
-            there.harmless("SWANLAB_ROOT") or there.harmless("SWANLAB_SAVE_DIR") or f"{there.home}/.swanlab"
-        )
-        yield from (f"{there.machine.cwd}/.swanlab/.netrc", f"{folder}/.netrc")
+        yield f"{there.machine.cwd}/.swanlab/.netrc"
+        own = f"{home}/.swanlab" if home else ""
+        if folder := there.harmless("SWANLAB_ROOT") or there.harmless("SWANLAB_SAVE_DIR") or own:
+            yield f"{folder}/.netrc"
 
 
 def _mode(name: str, there: _Environment) -> str:
@@ -124,5 +125,5 @@ def _mode(name: str, there: _Environment) -> str:
         return ""
     if there.harmless("WANDB_DISABLED").lower() in ("1", "true", "yes"):
         return "disabled"
-    files = (f"{there.machine.cwd}/wandb/settings", f"{Path(there.home, '.config/wandb/settings')}")
+    files = (f"{there.machine.cwd}/wandb/settings", f"{Path(there.machine.home, '.config/wandb/settings')}")
     return next((match[1] for file in files if (match := _OFFLINE.search(there.text(file)))), "")

@@ -48,7 +48,7 @@ def index_settings(
     A variable goes before a file, pip's answer before uv's. The further indexes of both are asked too. `find_links`
     alone means that no index is asked, unless one is named as well. Raises UsageError when a file cannot be read.
     """
-    home = Path(machine.environ.get("HOME") or Path.home())
+    home = Path(machine.home or "/")
     pip, uv = _pip(machine, home, prefix), _uv(machine, home)
     links = tuple(_place(word, machine.cwd, home) for word in find_links)
     indexes: tuple[str, ...] = ()

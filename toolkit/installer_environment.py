@@ -29,7 +29,7 @@ def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
     }
     if named := machine.environ.get("UV_CONFIG_FILE"):
         environ["UV_CONFIG_FILE"] = str(machine.cwd / named)
-    home = Path(machine.environ.get("HOME") or Path.home())
+    home = Path(machine.home or "/")
     config = machine.cwd / (machine.environ.get("XDG_CONFIG_HOME") or home / ".config")
     environ["XDG_CONFIG_HOME"] = str(config)
     data = machine.cwd / (machine.environ.get("XDG_DATA_HOME") or home / ".local" / "share")

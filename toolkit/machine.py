@@ -49,6 +49,24 @@ class Machine:
     root: Path = Path("/")
     as_started: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
 
+    @property
+    def home(self) -> str:
+        """The user's home as Python's expanduser finds it: HOME, or else what the table of users says; "" where nothing does."""
+        if home := self.environ.get("HOME"):
+            return home
+        try:
+            import pwd  # noqa: PLC0415 - Unix alone has it
+
+            return pwd.getpwuid(os.getuid()).pw_dir
+        except (ImportError, KeyError):
+            return ""
+
+    def expanded(self, path: str) -> str:
+        """A path with the user's home in place of `~` and `$HOME`, as a shell would have it."""
+        home = self.home or "~"
+        path = path.replace("${HOME}", home).replace("$HOME", home)
+        return home + path[1:] if path == "~" or path.startswith("~/") else path
+
     def at(self, path: str) -> Path:
         """Where an absolute path of the machine lies."""
         return self.root / path.lstrip("/")
@@ -105,7 +123,7 @@ class Machine:
     def _as_seen_from_here(self) -> dict[str, str]:
         """What would mean something else in a private home and folder: the user's packages and relative paths."""
         seen = {}
-        if not self.environ.get("PYTHONUSERBASE") and (home := self.environ.get("HOME")):
+        if not self.environ.get("PYTHONUSERBASE") and (home := self.home):
             seen["PYTHONUSERBASE"] = str(Path(home, ".local"))
         if path := self.environ.get("PYTHONPATH"):
             entries = [os.path.normpath(self.cwd / entry) for entry in path.split(os.pathsep)]

@@ -109,7 +109,10 @@ def test_the_disk_of_the_node_is_no_share_no_memory_and_lets_programs_be_loaded(
     assert without.local == ""
 
 
-def test_without_gpus_nothing_is_compiled_and_without_a_home_nothing_is_known(root: Path) -> None:
+def test_without_gpus_nothing_is_compiled_and_without_a_home_nothing_is_known(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isinstance(look(root, gpus=NONE), Absent)
     assert isinstance(look(root, "numpy"), Absent)
+    monkeypatch.setattr(Machine, "home", "")
     assert type(look(root, home="")) is Unknown

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,6 +48,23 @@ def test_nothing_is_there(tmp_path: Path) -> None:
         (False, "", ""),
     ]
     assert one(found).looked_at == ("WANDB_API_KEY", "/home/me/.netrc", "/home/me/_netrc")
+
+
+@pytest.mark.parametrize(
+    ("home", "wandb"),
+    [
+        ("/home/of/table", ("WANDB_API_KEY", "/home/of/table/.netrc", "/home/of/table/_netrc")),
+        ("", ("WANDB_API_KEY",)),
+    ],
+)
+def test_without_HOME_the_table_of_users_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, wandb: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=home))
+    found = look(tmp_path, HOME="")
+    assert one(found).looked_at == wandb
+    swanlab = (f"{home}/.swanlab/.netrc",) if home else ()
+    assert one(found, "swanlab").looked_at == ("SWANLAB_API_KEY", "/job/.swanlab/.netrc", *swanlab)
 
 
 def test_a_key_in_the_shell_or_in_the_launch_script(tmp_path: Path) -> None:

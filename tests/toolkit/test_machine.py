@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pwd
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,13 +30,41 @@ def seen_by_a_child(**machine: object) -> Mapping[str, str]:
     [
         ({"HOME": "/home/me"}, "/home/me/.local"),
         ({"HOME": "/home/me", "PYTHONUSERBASE": "/mine"}, "/mine"),
-        ({}, None),
+        ({}, "/home/of/table/.local"),
     ],
 )
-def test_the_users_own_packages_stay_in_sight(environ: dict[str, str], base: str | None) -> None:
+def test_the_users_own_packages_stay_in_sight(
+    environ: dict[str, str], base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/home/of/table"))
     found = seen_by_a_child(environ=environ)
     assert found.get("PYTHONUSERBASE") == base
     assert found["HOME"] != "/home/me"
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("~", "/home/me"),
+        ("~/x", "/home/me/x"),
+        ("$HOME/x", "/home/me/x"),
+        ("${HOME}/~", "/home/me/~"),
+        ("~other/x", "~other/x"),
+    ],
+)
+def test_the_home_in_a_path(path: str, found: str) -> None:
+    assert Machine(environ={"HOME": "/home/me"}).expanded(path) == found
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run under a number that stands in no table."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert Machine(environ={}).home == ""
+    assert "PYTHONUSERBASE" not in seen_by_a_child(environ={})
 
 
 @pytest.mark.parametrize(
