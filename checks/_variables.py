@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_launch import THIS_SHELL, Launch, where_set
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_trees import VllmTree
 from verl_doctor.toolkit.fact_variable_readers import Reading, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
 
-THIS_SHELL = "this shell"
 _SLIPS = 2  # letters; two that changed places are two
 _LONGEST = 120  # characters of a value that a finding shows
 _SPELT = {"vllm": "vLLM", "ray": "Ray", "libnccl": "NCCL", "torch": "PyTorch"}
@@ -39,22 +38,11 @@ class Place:
 
 
 def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Place]:
-    """Where a variable is set for the job, launch files first. What a file takes away again counts in no shell."""
-    found = []
-    if not isinstance(launch, Unknown):
-        files = {path for path, kind in launch.files if kind == "command line"}
-        given = [one for one in launch.settings if one.name == name]
-        for one in given:
-            if not one.removed:
-                here = None if one.path in files else Location(one.path, one.line)
-                found.append(Place(name, one.value, here, one.path))
-        if any(one.removed for one in given):
-            return found
-    if name in variables.values:
-        found.append(Place(name, variables.get(name)))
-    elif name in variables.withheld:
-        found.append(Place(name, None))
-    return found
+    """Where a variable is set for the job."""
+    return [
+        Place(name, one.value, Location(one.path, one.line) if one.in_file else None, one.path)
+        for one in where_set(name, variables, launch)
+    ]
 
 
 def in_shell(name: str, variables: Variables, launch: Launch | Unknown) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._variable_examples import SCRIPT
-from verl_doctor.checks._variables import THIS_SHELL, places
+from verl_doctor.checks._variables import places
 from verl_doctor.toolkit.fact_compile_cache import SWITCHED_OFF_BY as NO_CACHE
 from verl_doctor.toolkit.fact_compile_cache import CompileCache
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_launch import THIS_SHELL, Launch, Setting
 from verl_doctor.toolkit.fact_variable_readers import Reader, Reading, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check

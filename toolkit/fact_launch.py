@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
@@ -13,6 +14,7 @@ from verl_doctor.toolkit.target import Target
 Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 
 COMMAND_LINE = "the command line"  # where a word stands that was typed behind `--`
+THIS_SHELL = "this shell"  # where a variable is set that the doctor has, too
 LARGEST = 2_000_000  # bytes of a launch file
 
 
@@ -34,6 +36,11 @@ class Setting:
     reaches_workers: bool = False
     conditional: bool = False
     by_raylet: bool = False
+
+    @property
+    def in_file(self) -> bool:
+        """Whether a file sets it, rather than the shell or what was typed."""
+        return self.path not in (COMMAND_LINE, THIS_SHELL)
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,15 @@ def launch(target: Target, machine: Machine) -> Launch | Unknown:
     from verl_doctor.toolkit.launch_files import read_launch  # noqa: PLC0415 - only for a launch file that was named
 
     return read_launch(target, machine)
+
+
+def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:
+    """Every place that sets a variable for the job, launch files first. What a file takes away again counts in no shell."""
+    given = [] if isinstance(launch, Unknown) else [one for one in launch.settings if one.name == name]
+    found = [one for one in given if not one.removed]
+    if len(found) == len(given) and name in variables.names():
+        found.append(Setting(name, variables.values.get(name), THIS_SHELL, 0))
+    return found
 
 
 def load_text(path: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_launch import COMMAND_LINE, Launch
+from verl_doctor.toolkit.fact_launch import THIS_SHELL, Launch, Setting, where_set
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -21,7 +21,6 @@ NO_INFINIBAND = "NCCL_IB_DISABLE"
 ADDRESS_INDEX = "NCCL_IB_GID_INDEX"
 NAMES = (GLOO, NCCL, TENSORPIPE, HOST_ADDRESS, ADAPTERS, NO_INFINIBAND, ADDRESS_INDEX)
 
-THIS_SHELL = "this shell"
 _LINE = re.compile(r"(NCCL_\w+)=(.*)")
 
 
@@ -62,24 +61,15 @@ def network_variables(
     filed = {one.name: one for one in _of_nccl(machine)}
     found: list[Given] = []
     for name in NAMES:
-        written = _written(name, variables, launch)
+        written = [_given(one) for one in where_set(name, variables, launch)]
         seen = _seen(name, written, environment)
         found += seen or ([filed[name]] if name in filed else [])
     return NetworkVariables(tuple(found))
 
 
-def _written(name: str, variables: Variables, launch: Launch | Unknown) -> list[Given]:
-    """Every place that sets a variable, launch files first. What a file takes away again counts in no shell."""
-    settings = [] if isinstance(launch, Unknown) else [one for one in launch.settings if one.name == name]
-    found = []
-    for one in settings:
-        typed = one.path == COMMAND_LINE
-        if not one.removed:
-            path, line = ("", 0) if typed else (one.path, one.line)
-            found.append(Given(name, one.value, one.path, path, line, one.reaches_workers))
-    if not any(one.removed for one in settings) and (name in variables.values or name in variables.withheld):
-        found.append(Given(name, variables.values.get(name)))
-    return found
+def _given(one: Setting) -> Given:
+    path, line = (one.path, one.line) if one.in_file else ("", 0)
+    return Given(one.name, one.value, one.path, path, line, one.reaches_workers)
 
 
 def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:

@@ -9,11 +9,9 @@ from typing import Any
 
 from verl_doctor.toolkit import child_proxied
 from verl_doctor.toolkit.child import ask_child, ending
-from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch, Setting
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -55,17 +53,10 @@ def proxied(
     interpreter: Interpreter,
     network: Network,
     nodes: JobNodes,
-    variables: Variables,
-    launch: Launch | Unknown,
-    environment: EffectiveEnvironment | Unknown,
+    job: JobVariables,
 ) -> Proxied | Unknown:
     """Ask the clients, in a child of the target's interpreter, when a variable names a proxy."""
-    settings = (
-        {}
-        if isinstance(launch, Unknown)
-        else {one.name: one for one in launch.settings if one.name in _NAMES}
-    )
-    given = _given(variables, settings, environment)
+    given = _given(job)
     named_by = tuple(name for name in given if name.lower() in _PROXIES)
     if not named_by:
         return Absent("no variable names a proxy")
@@ -77,31 +68,13 @@ def proxied(
     if isinstance(told, Unknown):
         return told
     exceptions = {name: value for name, value in given.items() if _is_list(name) and value is not None}
-    places = [settings[name] for name in exceptions if name in settings]
-    return Proxied(
-        hosts,
-        named_by,
-        exceptions,
-        tuple(_clients(told, hosts)),
-        places[0].path if places else "",
-        places[0].line if places else 0,
-    )
+    path, line = next((job.places[name] for name in exceptions if name in job.places), ("", 0))
+    return Proxied(hosts, named_by, exceptions, tuple(_clients(told, hosts)), path, line)
 
 
-def _given(
-    variables: Variables, settings: Mapping[str, Setting], environment: EffectiveEnvironment | Unknown
-) -> dict[str, str | None]:
-    """The variables as the workers have them; where that is not known the shell's, and over them those of the launch files.
-
-    None: what it is cannot be told. Of a proxy only the scheme is kept.
-    """
-    found: dict[str, str | None] = {name: variables.get(name) for name in _NAMES if variables.get(name)}
-    found.update(dict.fromkeys((name for name in _NAMES if name in variables.withheld), "http://"))
-    for name, setting in settings.items():
-        found[name] = "" if setting.removed else setting.value
-    if not isinstance(environment, Unknown):
-        seen = {name: environment.worker(name) for name in _NAMES}
-        found.update({name: value.text or "" for name, value in seen.items() if not value.untold})
+def _given(job: JobVariables) -> dict[str, str | None]:
+    """What is set to something. Of a proxy only the scheme is kept, "http" where its value is not known; None: a list that is not."""
+    found = {name: None if name in job.untold else job.get(name) for name in _NAMES if job.has(name)}
     return {
         name: value if _is_list(name) else f"{_scheme(value or '')}://proxy.invalid:3128"
         for name, value in found.items()

@@ -14,6 +14,7 @@ from environments import interpreter
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
 from verl_doctor.toolkit.fact_environment import Variables, variables
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
+from verl_doctor.toolkit.fact_job_variables import job_variables
 from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
 from verl_doctor.toolkit.fact_proxied import Client, Proxied, proxied
@@ -44,9 +45,8 @@ def seen(
     machine = machine or Machine(environ={"PATH": os.environ["PATH"], **environ})
     given = variables.collect(machine)
     assert isinstance(given, Variables)
-    found = proxied.collect(
-        machine, replace(interpreter(), executable=sys.executable), HERE, NODES, given, launch, environment
-    )
+    job = job_variables.collect(given, launch, environment)
+    found = proxied.collect(machine, replace(interpreter(), executable=sys.executable), HERE, NODES, job)
     assert isinstance(found, (Proxied, Unknown))
     return found
 
@@ -120,6 +120,14 @@ def test_what_the_workers_have_counts(tmp_path: Path) -> None:
     )
     assert isinstance(found, Proxied)
     assert found.clients[0] == Client("httpx", HOSTS[:3])
+
+
+def test_a_proxy_whose_value_is_not_known_is_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "site", httpx=HTTPX, requests="import nothing_of_the_kind\n")
+    untold = Launch((), settings=(Setting("http_proxy", None, "run.sh", 2),))
+    found = seen({"PYTHONPATH": path}, untold)
+    assert isinstance(found, Proxied)
+    assert found.clients[0] == Client("httpx", HOSTS)
 
 
 def test_a_list_that_reading_cannot_tell() -> None:
