@@ -122,9 +122,13 @@ def _ray_would_take(
 
 
 def _variable(name: str, machine: Machine, launch: Launch | Unknown) -> Choice | None:
-    """The value that the launch script gives to a variable, or the shell."""
+    """The value that the launch script gives to a variable, or the shell, as far as it is certain."""
     for setting in () if isinstance(launch, Unknown) else reversed(launch.settings):
-        if setting.name == name and setting.value and not setting.removed and not setting.conditional:
+        if setting.name != name or setting.conditional:
+            continue
+        if setting.removed:
+            return None
+        if setting.value:
             return Choice(setting.value, f"{name} in {setting.path}:{setting.line}")
     value = machine.environ.get(name)
     return Choice(value, f"{name} of this shell") if value else None

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,14 @@ def test_the_script_goes_before_the_shell_and_an_option_before_a_variable(tmp_pa
     assert rays(look(tmp_path, settings=(setting,), RAY_TMPDIR="/r")) == ("/s/ray", "RAY_TMPDIR in run.sh:2")
     start = {"temp-dir": "/scratch/$USER"}
     assert rays(look(tmp_path, settings=(setting,), start=start, USER="me")) == ("/scratch/me", "run.sh:3")
+
+
+def test_what_a_launch_file_takes_away_does_not_count(tmp_path: Path) -> None:
+    gone = Setting("RAY_TMPDIR", None, "run.sh", 3, removed=True)
+    before = Setting("RAY_TMPDIR", "/s", "run.sh", 2)
+    assert rays(look(tmp_path, settings=(before, gone), RAY_TMPDIR="/r"))[0] == "/tmp/ray"
+    perhaps = replace(gone, conditional=True)
+    assert rays(look(tmp_path, settings=(perhaps,), RAY_TMPDIR="/r"))[0] == "/r/ray"
 
 
 def test_what_is_not_known_is_not_looked_at(tmp_path: Path) -> None:
