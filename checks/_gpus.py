@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from verl_doctor.toolkit.fact_gpus import Bus, Device, Fabric, Gpus, Health, Memory
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import ranges
+
+K = TypeVar("K")
 
 NVML = "NVML"
-_SHOWN = 8
 _H200 = Device(
     0,
     name="NVIDIA H200",
@@ -53,9 +54,16 @@ def of_laptop(device: Device) -> bool:
 
 
 def named(devices: Sequence[Device]) -> str:
-    """Name them by their numbers: "GPU 3", "GPUs 0, 1"."""
-    numbers = listed((str(device.index) for device in devices), _SHOWN)
-    return f"GPU{'' if len(devices) == 1 else 's'} {numbers}"
+    """Name them by their numbers: "GPU 3", "GPUs 0, 1", "GPUs 0-7"."""
+    return f"GPU{'' if len(devices) == 1 else 's'} {ranges(device.index for device in devices)}"
+
+
+def alike(devices: Iterable[Device], what: Callable[[Device], K]) -> dict[K, list[Device]]:
+    """The GPUs by something that is the same for several, so that it is said once."""
+    found: dict[K, list[Device]] = {}
+    for device in devices:
+        found.setdefault(what(device), []).append(device)
+    return found
 
 
 def gib(mebibytes: float) -> str:

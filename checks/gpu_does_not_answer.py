@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from verl_doctor.checks._gpus import NVML, healthy, node
+from verl_doctor.checks._gpus import NVML, alike, healthy, named, node
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
@@ -17,6 +18,11 @@ _LOST = Device(1, trouble="GPU is lost")
     examples=[
         Example("eight that answer", (node(),)),
         Example("one that is lost", (node(healthy(), _LOST),), "GPU 1 does not answer: GPU is lost"),
+        Example(
+            "several are lost",
+            (node(healthy(), *(replace(_LOST, index=number) for number in range(1, 8))),),
+            "GPUs 1-7 do not answer: GPU is lost",
+        ),
         Example(
             "the only one hangs", (node(Device(0, trouble="it does not answer")),), "GPU 0 does not answer"
         ),
@@ -37,11 +43,11 @@ def gpu_does_not_answer(gpus: Gpus) -> Iterator[Finding]:
     can be used: name them in CUDA_VISIBLE_DEVICES.
     """
     others = ",".join(str(device.index) for device in gpus.sound)
-    for device in gpus.devices:
-        if device.trouble:
+    for trouble, devices in alike(gpus.devices, lambda device: device.trouble).items():
+        if trouble:
             yield Finding(
-                f"GPU {device.index} does not answer: {device.trouble}",
-                Evidence(found=device.trouble, wanted="an answer", read_from=f"{NVML}, driver {gpus.driver}"),
-                remedy="reset it or reboot"
-                + (f"; until then leave it out: CUDA_VISIBLE_DEVICES={others}" if others else ""),
+                f"{named(devices)} {'does' if len(devices) == 1 else 'do'} not answer: {trouble}",
+                Evidence(found=trouble, wanted="an answer", read_from=f"{NVML}, driver {gpus.driver}"),
+                remedy="reset or reboot"
+                + (f"; until then leave out what is lost: CUDA_VISIBLE_DEVICES={others}" if others else ""),
             )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
+from verl_doctor.checks._gpus import NVML, alike, healthy, named, node, of_job
 from verl_doctor.toolkit.fact_gpus import Device, Gpus, Health
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
@@ -44,7 +44,7 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
     Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot. When it comes again, or
     rows could not be replaced, have the GPU exchanged; on a rented machine take another one.
     """
-    for health, devices in _alike(of_job(gpus, visible)).items():
+    for health, devices in alike(of_job(gpus, visible), _now).items():
         said = "; ".join(_said(health))
         if said:
             yield Finding(
@@ -57,12 +57,9 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
             )
 
 
-def _alike(devices: Iterable[Device]) -> dict[Health, list[Device]]:
-    """The GPUs by the state of their memory, without what is only history."""
-    found: dict[Health, list[Device]] = {}
-    for device in devices:
-        found.setdefault(replace(device.health, uncorrected_ever=None), []).append(device)
-    return found
+def _now(device: Device) -> Health:
+    """The state of its memory, without what is only history."""
+    return replace(device.health, uncorrected_ever=None)
 
 
 def _said(health: Health) -> Iterator[str]:

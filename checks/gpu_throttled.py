@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job, of_laptop
+from verl_doctor.checks._gpus import NVML, alike, healthy, named, node, of_job, of_laptop
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
@@ -24,6 +24,7 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("a laptop on its battery", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", slowdowns=("power brake",), power_limit=35)), _ALL)),
         Example("too hot", (node(healthy(slowdowns=("hardware slowdown", "hardware thermal slowdown"), temperature=91)), _ALL), "GPU 0 is slowed down (hardware slowdown, hardware thermal slowdown), at 91 degrees"),
         Example("the power supply brakes", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"),
+        Example("all of a node", (node(*(healthy(number, slowdowns=("power brake",), temperature=40 + number) for number in range(8))), _ALL), "GPUs 0-7 are slowed down (power brake), at 47 degrees"),
         Example("half of the power", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 may use 350 W of 700 W"),
     ],
 )  # fmt: skip
@@ -42,12 +43,13 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
     """
     mine = [device for device in of_job(gpus, visible) if not of_laptop(device)]
     read_from = f"{NVML}, driver {gpus.driver}"
-    for device in mine:
-        if device.slowdowns:
-            reasons = ", ".join(device.slowdowns)
+    for slowdowns, devices in alike(mine, lambda device: device.slowdowns).items():
+        if slowdowns:
+            reasons = ", ".join(slowdowns)
+            hottest = max((device.temperature or 0 for device in devices), default=0)
             yield Finding(
-                f"GPU {device.index} is slowed down ({reasons})"
-                + ("" if device.temperature is None else f", at {device.temperature} degrees Celsius"),
+                f"{named(devices)} {'is' if len(devices) == 1 else 'are'} slowed down ({reasons})"
+                + (f", at {hottest} degrees Celsius" if hottest else ""),
                 Evidence(found=reasons, wanted="no slowdown but to save power", read_from=read_from),
                 remedy="have cooling and power supply looked at, or leave it out with CUDA_VISIBLE_DEVICES",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, healthy, node, of_job
+from verl_doctor.checks._gpus import NVML, alike, healthy, named, node, of_job
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
@@ -25,7 +25,8 @@ def _card(index: int) -> Device:
         Example("all links are up", (node(), _ALL)),
         Example("cards without bridges", (node(_card(0), _card(1)), _ALL)),
         Example("a single GPU of a larger machine", (node(healthy(links_active=0)), _ALL)),
-        Example("links are down", (node(healthy(), healthy(1, links_active=12)), _ALL), "GPU 1 has 12 NVLinks, and others beside it have 18"),
+        Example("links are down", (node(healthy(), healthy(1, links_active=12)), _ALL), "GPU 1 has 12 NVLinks, and others beside have 18"),
+        Example("half of a node", (node(*(healthy(number, links_active=18 if number < 4 else 0) for number in range(8))), _ALL), "GPUs 4-7 have 0 NVLinks"),
     ],
 )  # fmt: skip
 def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
@@ -42,13 +43,17 @@ def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
     another. For a job on few GPUs leave this one out with CUDA_VISIBLE_DEVICES.
     """
     mine = of_job(gpus, visible)
-    for device in mine:
-        most = max(other.links_active for other in mine if other.name == device.name)
-        if device.links_active < most:
+    most_of = {
+        name: max(device.links_active for device in same)
+        for name, same in alike(mine, lambda device: device.name).items()
+    }
+    for (name, active), devices in alike(mine, lambda device: (device.name, device.links_active)).items():
+        most = most_of[name]
+        if active < most:
             yield Finding(
-                f"GPU {device.index} has {device.links_active} NVLinks, and others beside it have {most}",
+                f"{named(devices)} {'has' if len(devices) == 1 else 'have'} {active} NVLinks, and others beside have {most}",
                 Evidence(
-                    found=f"{device.links_active} active",
+                    found=f"{active} active",
                     wanted=f"{most} active",
                     read_from=f"{NVML}, driver {gpus.driver}",
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, healthy, named, node, of_job
+from verl_doctor.checks._gpus import NVML, alike, healthy, named, node, of_job
 from verl_doctor.toolkit.fact_gpus import Fabric, Gpus
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.facts import Unknown
@@ -22,6 +22,7 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("a driver that does not say", (node(healthy(fabric=Fabric("unknown (7)"))), _ALL)),
         Example("the fabric manager does not run", (node(healthy(fabric=Fabric("in progress"))), _ALL), "in progress"),
         Example("it failed", (node(healthy(fabric=Fabric("completed", 999))), _ALL), "failed (status 999)"),
+        Example("it failed for all", (node(*(healthy(number, fabric=Fabric("completed", 999)) for number in range(8))), _ALL), "the registration of GPUs 0-7 with the NVSwitch fabric failed"),
         Example("a route is down", (node(healthy(fabric=Fabric("completed", 0, ("an unhealthy route",)))), _ALL), "an unhealthy route"),
     ],
 )  # fmt: skip
@@ -49,17 +50,16 @@ def nvswitch_fabric_not_ready(gpus: Gpus, visible: VisibleDevices | Unknown) -> 
                 remedy=f"nvidia-fabricmanager of version {gpus.driver} must run on the host; on a rented one take another",
                 stops=(EVERY_JOB,),
             )
-    for device in mine:
-        fabric = device.fabric
+    for fabric, devices in alike(mine, lambda device: device.fabric).items():
         if fabric.state == "completed" and fabric.status:
             yield Finding(
-                f"the registration of GPU {device.index} with the NVSwitch fabric failed (status {fabric.status})",
+                f"the registration of {named(devices)} with the NVSwitch fabric failed (status {fabric.status})",
                 Evidence(found=f"fabric status: {fabric.status}", wanted="0: success", read_from=read_from),
                 remedy="the log of nvidia-fabricmanager on the host says why; on a rented one take another",
             )
         elif fabric.troubles:
             yield Finding(
-                f"the NVSwitch fabric has {', '.join(fabric.troubles)} at GPU {device.index}",
+                f"the NVSwitch fabric has {', '.join(fabric.troubles)} at {named(devices)}",
                 Evidence(found=", ".join(fabric.troubles), wanted="a healthy fabric", read_from=read_from),
                 remedy="have NVLinks and switches looked at: nvidia-smi nvlink -s, and the log of nvidia-fabricmanager",
                 severity="warning",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._gpus import NVML, gib, healthy, node
+from verl_doctor.checks._gpus import NVML, alike, gib, healthy, named, node
 from verl_doctor.toolkit.fact_gpu_holders import Holder
-from verl_doctor.toolkit.fact_gpus import CONTEXT, Gpus
+from verl_doctor.toolkit.fact_gpus import CONTEXT, Device, Gpus
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
-from verl_doctor.toolkit.text import counted
 
 # What verl calls the actors that hold colocated roles (verl/single_controller/ray/base.py).
 _WORKERS = ("WorkerDict", "FusedWorker")
@@ -29,6 +28,7 @@ _FOREIGN = Holder(31, 50_000, "ray worker", "ray::WorkerDict.actor_update_actor"
         Example("an engine's own Ray workers", (node(healthy(holders=(_TRAINER, Holder(14, 40_000, "ray worker", "ray::RayWorkerWrapper")))),)),
         Example("roles in processes of their own", (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),), "2 trainer processes share GPU 0"),
         Example("another job", (node(healthy(3, holders=(_TRAINER, _FOREIGN))),), "of different jobs"),
+        Example("two jobs on all of them", (node(*(healthy(number, holders=(_TRAINER, _FOREIGN)) for number in range(8))),), "2 trainer processes share each of GPUs 0-7, of different jobs"),
     ],
 )  # fmt: skip
 def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
@@ -45,18 +45,33 @@ def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
     Two jobs: give each its own GPUs, with CUDA_VISIBLE_DEVICES for each Ray cluster, or end one. One job: let its roles share a
     resource pool, so that verl puts them into one worker group.
     """
-    for device in gpus.sound:
-        trainers = [holder for holder in device.holders if _trains(holder)]
-        if len(trainers) > 1:
-            jobs = {holder.parent for holder in trainers}
+    for (number, jobs), devices in alike(gpus.sound, _crowd).items():
+        if number > 1:
+            share = "share" if len(devices) == 1 else "share each of"
             yield Finding(
-                f"{counted(len(trainers), 'trainer process', 'trainer processes')} share GPU {device.index}"
-                + (", of different jobs" if len(jobs) > 1 else ""),
-                Evidence(found=_listed(trainers), wanted="one", read_from=f"{NVML}, driver {gpus.driver}"),
+                f"{number} trainer processes {share} {named(devices)}"
+                + (", of different jobs" if jobs > 1 else ""),
+                Evidence(
+                    found="; ".join(
+                        f"GPU {device.index}: {_listed(_trainers(device))}" for device in devices
+                    ),
+                    wanted="one",
+                    read_from=f"{NVML}, driver {gpus.driver}",
+                ),
                 remedy="give each job GPUs of its own, or end one"
-                if len(jobs) > 1
+                if jobs > 1
                 else "let the roles share one worker group",
             )
+
+
+def _crowd(device: Device) -> tuple[int, int]:
+    """How many trainer processes have memory of it, and of how many jobs."""
+    trainers = _trainers(device)
+    return len(trainers), len({holder.parent for holder in trainers})
+
+
+def _trainers(device: Device) -> list[Holder]:
+    return [holder for holder in device.holders if _trains(holder)]
 
 
 def _trains(holder: Holder) -> bool:

@@ -50,6 +50,18 @@ def listed(words: Iterable[str], most: int) -> str:
     return ", ".join(every[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def ranges(numbers: Iterable[int]) -> str:
+    """Name numbers, three or more that follow each other by the first and the last: "0-5, 7"."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    words = ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run) for run in runs)
+    return ", ".join(word for run in words for word in run)
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Say a number with its noun: "1 failure", "3 failures"."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
