@@ -39,8 +39,10 @@ except Exception:
     glibc = ""
 paths = sysconfig.get_paths()
 conda = os.path.isdir(os.path.join(sys.prefix, "conda-meta"))
+given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 sites = [paths["purelib"], paths["platlib"]] + [
-    entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+    entry for entry in sys.path
+    if os.path.basename(entry) in ("site-packages", "dist-packages") and entry not in given]
 answer(json.dumps({
     "executable": sys.executable,
     "version": platform.python_version(),
@@ -69,7 +71,8 @@ _LIMIT_ISOLATED = 5
 class Interpreter:
     """What the target's Python says of itself.
 
-    `sys_path` leaves the current folder out. `glibc` is empty where there is none. `verl` and `vllm` are the package
+    `sys_path` leaves the current folder out. `site_packages` are its own folders of packages, without those that PYTHONPATH
+    names. `glibc` is empty where there is none. `verl` and `vllm` are the package
     folders that an import would take, empty when it would find nothing; `libraries` are those of others, by name. `safe_path` says that PYTHONSAFEPATH keeps the
     current folder off the path.
     """

