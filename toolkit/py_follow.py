@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.py_evaluate import UNCLEAR
-from verl_doctor.toolkit.py_follow_expressions import DEEPEST, Expressions
+from verl_doctor.toolkit.py_follow_calls import Calls
+from verl_doctor.toolkit.py_follow_expressions import DEEPEST
 from verl_doctor.toolkit.py_follow_values import Class, Function, Link, Module, Table, same
 from verl_doctor.toolkit.py_source import Unreadable, parse, read
 from verl_doctor.toolkit.py_summary import absolute
@@ -44,7 +45,7 @@ def _parsed(path: Path, _: int) -> ast.Module | Unreadable:
     return parse(source, path) if isinstance(source, bytes) else source
 
 
-class Follow(Expressions):
+class Follow(Calls):
     """One run. `environ` is the environment of the process, which the code may change.
 
     `call` answers calls of functions outside of the tree, `value` says what other outside names stand for; both give `UNCLEAR`
