@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import packaging
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from verl_doctor.toolkit.fact_packages import VLLM_NAMES, Distribution, Packages, canonical, names_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.remember import remembered
 
 # Spares parsing the many requirements of extras that nobody asked for.
 _ASKS_FOR_EXTRA = re.compile(r";.*\bextra\b")
@@ -61,7 +63,8 @@ def requirements(packages: Packages) -> Requirements | Unknown:
     ]
     if not roots:
         return Absent("neither verl nor vLLM is installed here with metadata that says what it requires")
-    return _Walk(packages, roots).result()
+    about = (packages, packaging.__version__)
+    return remembered(Requirements, about, (), lambda: _Walk(packages, roots).result())
 
 
 class _Walk:

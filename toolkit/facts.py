@@ -50,15 +50,11 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
     Parameters whose annotation is in `skip` are the caller's business. Raises TypeError, naming the function, when
     a parameter has no annotation or one that is no class: a misspelt fact must not wait for a user to be found.
     """
-    hints = typing.get_type_hints(function)
     found = []
     for name in inspect.signature(function).parameters:
-        hint = hints.get(name)
-        if hint in skip:
+        members = _annotated(function, name)
+        if members[0] in skip:
             continue
-        members = (
-            typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-        )
         wanted = [
             member for member in members if isinstance(member, type) and not issubclass(member, Unknown)
         ]
@@ -68,6 +64,23 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
             )
         found.append(Need(name, wanted[0], tolerant=len(members) > 1))
     return tuple(found)
+
+
+def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
+    """The members of one annotation, (None,) when there is none.
+
+    Nearly all are names of classes. `typing` would compile each as a program, which takes a tenth of the time that loading
+    all rules takes.
+    """
+    text = getattr(function, "__annotations__", {}).get(name)
+    if isinstance(text, str):
+        known = getattr(function, "__globals__", {})
+        members = tuple(known.get(word) for word in text.split(" | "))
+        if all(isinstance(member, type) for member in members):
+            return members
+    hint = typing.get_type_hints(function).get(name)
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if is_union else (hint,)
 
 
 @dataclass(frozen=True)
@@ -94,9 +107,10 @@ def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callab
     """
 
     def declare(function: Callable[..., Any]) -> Collector:
-        returned = typing.get_type_hints(function).get("return")
-        members = typing.get_args(returned) or (returned,)
-        facts = [member for member in members if isinstance(member, type) and not issubclass(member, Unknown)]
+        returned = _annotated(function, "return")
+        facts = [
+            member for member in returned if isinstance(member, type) and not issubclass(member, Unknown)
+        ]
         if len(facts) != 1:
             raise TypeError(
                 f"{function.__module__}.{function.__name__} must return one fact type, or Unknown"

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from verl_doctor.toolkit.facts import Need, Unknown, needs_of
@@ -106,7 +107,7 @@ class Check:
     unjudged_needs: tuple[Need, ...] = ()
     examples: tuple[Example, ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The first line of the rule's docstring."""
         lines = (inspect.getdoc(self.judge) or _name_of(self.judge)).splitlines()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def configured(configuration: Configuration) -> Table:
 
     def place(key: str) -> Place:
         file, _, line = configuration.origins.get(key, "").rpartition(":")
-        defined = (str(Path(configuration.folder, file)), int(line)) if line.isdecimal() else ("", 0)
+        defined = (os.path.join(configuration.folder, file), int(line)) if line.isdecimal() else ("", 0)  # noqa: PTH118 - 1,000 keys
         return asked.get(key, defined)
 
     def seen(value: Any, key: str) -> Any:
@@ -255,12 +256,29 @@ def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[Given]
 
     follow = Follow(job.tree, Table(environ), call, lambda outside: _outside(job, outside))
     module = follow.module(name)
-    for function in _functions(module) if module is not None else ():
-        if any(isinstance(node, ast.Constant) and node.value == _ENV_VARS for node in walk(function.node)):
+    lines = _lines_with(_ENV_VARS, module.path) if module is not None else []
+    for function in _functions(module) if module is not None and lines else ():
+        # Looking at its lines first spares going through most functions.
+        if _spans(function.node, lines) and any(
+            isinstance(node, ast.Constant) and node.value == _ENV_VARS for node in walk(function.node)
+        ):
             follow.environ.clear()
             follow.environ.update(environ)
             follow.call(function)
     yield from dict.fromkeys(found)
+
+
+def _lines_with(text: str, path: Path) -> list[int]:
+    """The numbers of the lines of a source in which this text stands."""
+    source = read(path)
+    lines = source.splitlines() if isinstance(source, bytes) else ()
+    return [number for number, line in enumerate(lines, 1) if text.encode() in line]
+
+
+def _spans(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Iterable[int]) -> bool:
+    """Whether one of these lines belongs to a function or to its decorators."""
+    first = min(part.lineno for part in (node, *node.decorator_list))
+    return any(first <= line <= (node.end_lineno or first) for line in lines)
 
 
 def _functions(module: Module) -> Iterator[Function]:
