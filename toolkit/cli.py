@@ -24,6 +24,7 @@ from verl_doctor.toolkit.cli_options import (
     view_options,
 )
 from verl_doctor.toolkit.fact_markers import Markers
+from verl_doctor.toolkit.garbage import leave_it_at_exit
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.session import Session, open_session
@@ -48,6 +49,7 @@ EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. What goes wrong is said in one sentence on stderr; a traceback needs -v."""
     open_closed_streams()
+    leave_it_at_exit()
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0

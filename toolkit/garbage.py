@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,3 +22,8 @@ def collection_put_off() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def leave_it_at_exit() -> None:
+    """End this process without looking for garbage a last time: the system takes all memory back at once, Python in 0.1 s."""
+    atexit.register(gc.freeze)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
@@ -29,3 +31,12 @@ def test_whoever_had_turned_it_off_keeps_it_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_at_exit_there_is_nothing_to_look_through():
+    told = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); "
+    leaves = "from verl_doctor.toolkit.garbage import leave_it_at_exit; leave_it_at_exit()"
+    ended = subprocess.run(
+        [sys.executable, "-c", told + leaves], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout == "True\n"
