@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,17 +29,23 @@ def ending(answer: Answer, timeout: float) -> str:
 
 
 def ask_child(
-    machine: Machine, python: str, script: ModuleType, *arguments: str, timeout: float
+    machine: Machine,
+    python: str,
+    script: ModuleType,
+    *arguments: str,
+    timeout: float,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[Answer, Any] | Unknown:
-    """Run the text of a `child_*` module with a token and these arguments.
+    """Run the text of a `child_*` module with a token and these arguments, and in its environment these `variables` too.
 
     The document stands behind the token, which nobody else can print. None in its place: there was none, and how the
     process ended says why.
     """
     token = f"verl-doctor {secrets.token_hex(8)} "
     text = Path(str(script.__file__)).read_text("utf-8")
+    env = {"PYTHONDONTWRITEBYTECODE": "1", **variables} if variables else None
     try:
-        answer = machine.run([python, "-c", text, token, *arguments], timeout=timeout)
+        answer = machine.run([python, "-c", text, token, *arguments], timeout=timeout, env=env)
     except OSError as error:
         return Unknown(f"{python} cannot be started: {error.strerror}")
     _, found, rest = answer.stdout.rpartition(token)

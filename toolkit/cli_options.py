@@ -88,6 +88,12 @@ def job_options(command: Command) -> Command:
     @click.argument("launch", nargs=-1, metavar="[LAUNCH_SCRIPT | -- COMMAND...]")
     @click.option("--model", type=PATH, metavar="DIR", help="The model's folder.")
     @click.option("--data", type=PATH, metavar="FILE", multiple=True, help="A data file; may be repeated.")
+    @click.option(
+        "--ray-address",
+        default="",
+        metavar="HOST:PORT",
+        help="Look at the Ray cluster whose head (GCS) has this address.",
+    )
     @functools.wraps(command)
     def with_job(
         *,
@@ -95,10 +101,13 @@ def job_options(command: Command) -> Command:
         launch: tuple[str, ...],
         model: Path | None,
         data: tuple[Path, ...],
+        ray_address: str,
         **others: Any,
     ) -> Any:
         trees = tuple((name, tree) for name in LIBRARIES if (tree := others.pop(name)) is not None)
-        named = replace(options, launch=launch, model=model, data=data, libraries=trees)
+        named = replace(
+            options, launch=launch, model=model, data=data, libraries=trees, ray_address=ray_address
+        )
         return command(options=named, **others)
 
     for name in reversed(LIBRARIES):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
 
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.knock import Reply, knock
 
-Reply = Literal["connected", "refused", "silence", "no route", "no such name"]
 _LIMIT = 2.0  # seconds
 
 
@@ -51,16 +49,5 @@ def _knock(head: Head) -> Knock:
     if not head.address:
         return Knock(head, "no such name")
     started = time.monotonic()
-
-    def after(reply: Reply, said: str = "") -> Knock:
-        return Knock(head, reply, said, round(time.monotonic() - started, 3))
-
-    try:
-        socket.create_connection((head.address, head.port), timeout=_LIMIT).close()
-    except ConnectionRefusedError as error:
-        return after("refused", error.strerror or "")
-    except TimeoutError:
-        return after("silence", f"no answer within {_LIMIT:.0f} s")
-    except OSError as error:
-        return after("no route", error.strerror or str(error))
-    return after("connected")
+    answer = knock(head.address, head.port, _LIMIT)
+    return Knock(head, answer.reply, answer.said, round(time.monotonic() - started, 3))

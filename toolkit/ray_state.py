@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class RayNode:
-    """One node. `resources` are its totals by name; `ended` says why a dead one is dead, "" when Ray does not know."""
+    """One node. `resources` are its totals by name, `free` what of them nobody has; a dead one has the totals of its life.
+
+    `started` is in seconds since the epoch. `ended` says why a dead one is dead, "" when Ray does not know.
+    """
 
     node: str
     address: str
@@ -16,6 +19,8 @@ class RayNode:
     alive: bool = True
     head: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)
+    free: Mapping[str, float] = field(default_factory=dict)
+    started: float = 0.0
     ended: str = ""
 
 
@@ -41,7 +46,8 @@ class RayActor:
     """One actor. `state` is GCS's own word: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD.
 
     `job` created it; `node` and `pid` say where it runs, empty while it is pending. `detached` ones outlive their job.
-    `started` is in seconds since the epoch. `needs` are the resources that it asks for, `group` its placement group.
+    `started` and `ended` are in seconds since the epoch, 0 when it has not. `needs` are the resources that it asks for, `group` its
+    placement group. `died` says in Ray's words why it has ended.
     """
 
     actor: str
@@ -55,6 +61,7 @@ class RayActor:
     address: str = ""
     pid: int = 0
     started: float = 0.0
+    ended: float = 0.0
     needs: Mapping[str, float] = field(default_factory=dict)
     group: str = ""
     died: str = ""
@@ -64,7 +71,10 @@ class RayActor:
 class RayGroup:
     """One placement group. `state` is GCS's own word: PENDING, PREPARED, CREATED, REMOVED or RESCHEDULING.
 
-    `bundles` are the resources of each part, `nodes` where each lies, "" for one that has no place yet.
+    `bundles` are the resources of each part, `nodes` where each lies, "" for one that has no place yet, and `strategy` says whether
+    they are to lie together: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD. `job` asked for it, and `actor` of that job, "" when its
+    driver did. `waits_for` is GCS's word for its last try to place it: NO_RESOURCES when it waits for others to end, INFEASIBLE when
+    no node that is alive could ever hold it. `created` is in seconds since the epoch.
     """
 
     group: str
@@ -72,6 +82,10 @@ class RayGroup:
     name: str = ""
     namespace: str = ""
     job: str = ""
+    actor: str = ""
     detached: bool = False
     bundles: tuple[Mapping[str, float], ...] = ()
     nodes: tuple[str, ...] = ()
+    strategy: str = ""
+    waits_for: str = ""
+    created: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,8 @@ _ACTIVE: Mapping[str, Environment] = {
 }
 
 
+_HOST_AND_PORT = re.compile(r"(\[[\da-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})", re.ASCII)
+
 LIBRARIES = ("ray", "transformers", "tensordict", "sglang")
 """The packages besides vLLM whose API verl uses: those that are there are read, and bare trees of them can be named."""
 
@@ -42,6 +45,7 @@ class Options:
     launch: tuple[str, ...] = ()
     model: Path | None = None
     data: tuple[Path, ...] = ()
+    ray_address: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Target:
 
     `libraries` are bare trees of other packages, by name. `files` are what starts the job: launch scripts, `runtime_env`
     YAML, Dockerfiles. `words` are the arguments behind them, or a whole command line when there are no files. `model` is
-    a model's folder, `data` are data files. `passed_over` says which active environment could not be taken, and why.
+    a model's folder, `data` are data files. `ray_address` is that of a cluster's control store (GCS), "host:port". `passed_over` says
+    which active environment could not be taken, and why.
     """
 
     python: Path
@@ -62,6 +67,7 @@ class Target:
     words: tuple[str, ...] = ()
     model: Path | None = None
     data: tuple[Path, ...] = ()
+    ray_address: str = ""
     passed_over: str = ""
 
     @property
@@ -79,6 +85,7 @@ class Target:
             *((f"--{name}", path) for name, path in self.libraries),
             ("--model", self.model),
             *(("--data", path) for path in self.data),
+            ("--ray-address", self.ray_address or None),
         )
         options = [word for option, path in named if path is not None for word in (option, str(path))]
         launch = [*map(str, self.files), *self.words]
@@ -104,6 +111,7 @@ def discover(options: Options, machine: Machine) -> Target:
         words=words,
         model=_there(options.model, "--model", machine),
         data=tuple(path for named in options.data if (path := _there(named, "--data", machine))),
+        ray_address=_ray_address(options.ray_address),
     )
 
 
@@ -151,6 +159,24 @@ def _demand_text(path: Path, word: str) -> None:
         raise UsageError(f"{word}: it cannot be read: {error.strerror}") from None
     if binary:
         raise UsageError(f"{word}: this is no text file; name a launch script, or a whole command behind --")
+
+
+def _ray_address(given: str) -> str:
+    """The address of a cluster's GCS, or "" for the one that a job started from here would find."""
+    if given in ("", "auto"):
+        return ""
+    scheme, separator, _ = given.partition("://")
+    if separator:
+        raise UsageError(
+            f"--ray-address {given}: {scheme}:// leads to another service of Ray's; name host and port of its GCS, as in "
+            "10.0.0.1:6379"
+        )
+    match = _HOST_AND_PORT.fullmatch(given)
+    if match is None or not 0 < int(match["port"]) < 65536:
+        raise UsageError(
+            f"--ray-address {given}: this is no host and port; name those of a Ray head, as in 10.0.0.1:6379"
+        )
+    return given
 
 
 def _there(path: Path | None, option: str, machine: Machine) -> Path | None:

@@ -342,3 +342,25 @@ def test_a_command_may_begin_with_the_full_path_of_an_interpreter(tmp_path: Path
     assert (target.files, target.words) == ((), words)
     with pytest.raises(UsageError, match="no text file"):
         discover(Options(launch=(str(program),)), Machine(cwd=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("10.0.0.1", "this is no host and port"),
+        ("10.0.0.1:70000", "this is no host and port"),
+        ("10.0.0.1:6379 ", "this is no host and port"),
+        ("ray://10.0.0.1:10001", "ray:// leads to another service of Ray's"),
+        ("http://10.0.0.1:8265", "http:// leads to another service of Ray's"),
+    ],
+)
+def test_what_is_no_address_of_a_gcs(tmp_path: Path, given: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        discover(Options(ray_address=given), machine_in(tmp_path))
+
+
+def test_the_address_of_a_gcs(tmp_path: Path) -> None:
+    target = discover(Options(ray_address="[fd00::1]:6379"), machine_in(tmp_path))
+    assert target.ray_address == "[fd00::1]:6379"
+    assert "--ray-address" in target.arguments
+    assert discover(Options(ray_address="auto"), machine_in(tmp_path)).ray_address == ""

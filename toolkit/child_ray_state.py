@@ -1,0 +1,265 @@
+"""Tells what the control store (GCS) of a Ray cluster holds. Runs under the target's interpreter, with the target's Ray.
+
+It is handed over as text, so it needs the standard library and Ray only. Nothing joins the cluster and no job is registered: the
+tables are read through the clients that Ray's own command line uses. Their messages are the same from Ray 2.49 to 2.60, also where
+the cluster is of another version; what an older one lacks is named in `untold`. Called with a token and a JSON object: `address` of
+the GCS, and `limit`, the seconds after which what is known so far is the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+MOST = 2000
+"""How many entries of a table that only grows are told: finished jobs, actors that have ended, groups that were removed."""
+
+
+class Told:
+    """The answer, part by part. Whoever is first tells it: the reader at its end, or the clock."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.parts: dict[str, Any] = {"untold": []}
+        self._lock = threading.Lock()
+
+    def add(self, part: str, read: Callable[[], Any]) -> None:
+        """Read one part. Whatever goes wrong is said of that part alone."""
+        try:
+            found = read()
+        except Exception as error:  # noqa: BLE001 - whatever another version of Ray raises
+            found = None
+            self.parts["untold"].append(f"{part}: {type(error).__name__}: {str(error)[:200]}")
+        self.parts[part] = found
+
+    def end(self, why: str = "") -> None:
+        """Answer behind the token, which nobody else can print, and stop: Ray's own threads may hang."""
+        with self._lock:
+            if why:
+                self.parts["untold"].append(why)
+            sys.stdout.write(f"\n{self.token}{json.dumps(dict(self.parts))}\n")
+            sys.stdout.flush()
+            os._exit(0)
+
+
+def metadata(client: Any, limit: float) -> dict[str, Any]:
+    """The versions of the cluster, and whether a driver's `ray.init` started it."""
+    text = client.internal_kv_get(b"CLUSTER_METADATA", b"cluster", timeout=limit)
+    return dict(json.loads(text)) if text else {}
+
+
+def session(client: Any, limit: float) -> str:
+    """The cluster's name for itself, which is that of its folder."""
+    return (client.internal_kv_get(b"session_name", b"session", timeout=limit) or b"").decode()
+
+
+def nodes(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
+    """All nodes, with their totals and what of them is free. Ray before 2.40 has no such table of free resources here."""
+    from ray.core.generated import gcs_pb2  # noqa: PLC0415
+
+    free = {}
+    for text in accessor.get_all_available_resources():
+        one = gcs_pb2.AvailableResources.FromString(text)
+        free[one.node_id.hex()] = dict(one.resources_available)
+    found = client.get_all_node_info(timeout=limit)
+    return [_node(one, free.get(one.node_id.hex(), {})) for one in getattr(found, "values", lambda: found)()]
+
+
+def _node(one: Any, free: dict[str, float]) -> dict[str, Any]:
+    resources = dict(one.resources_total)
+    return {
+        "node": one.node_id.hex(),
+        "address": one.node_manager_address,
+        "host": one.node_manager_hostname,
+        "alive": one.state == 0,  # GcsNodeInfo.GcsNodeState.ALIVE
+        "head": bool(getattr(one, "is_head_node", False)) or "node:__internal_head__" in resources,
+        "resources": resources,
+        "free": free,
+        "started": one.start_time_ms / 1000,
+        "ended": getattr(getattr(one, "death_info", None), "reason_message", ""),
+    }
+
+
+def jobs(accessor: Any) -> list[dict[str, Any]]:
+    """All drivers that are connected, and the last ones that have ended."""
+    from ray.core.generated import gcs_pb2  # noqa: PLC0415
+
+    table = accessor.get_job_table(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
+    found = [gcs_pb2.JobTableData.FromString(text) for text in table]
+    return [
+        {
+            "job": one.job_id.hex(),
+            "namespace": one.config.ray_namespace,
+            "address": one.driver_address.ip_address,
+            "pid": one.driver_pid,
+            "finished": one.is_dead,
+            "started": one.start_time / 1000,
+            "ended": one.end_time / 1000,
+            "entrypoint": one.entrypoint[:1000],
+        }
+        for one in latest(found, lambda one: one.is_dead, lambda one: one.end_time)
+    ]
+
+
+def actors(accessor: Any) -> list[dict[str, Any]]:
+    """All actors that there are, in every namespace, and the last ones that have ended."""
+    from ray.core.generated import gcs_pb2  # noqa: PLC0415
+
+    states = gcs_pb2.ActorTableData.ActorState.DESCRIPTOR.values_by_number
+    found = [gcs_pb2.ActorTableData.FromString(text) for text in accessor.get_actor_table(None, None)]
+
+    def state(one: Any) -> str:
+        return str(states[one.state].name)
+
+    kept = latest(found, lambda one: state(one) == "DEAD", lambda one: one.end_time)
+    return [{**_actor(one), "state": state(one)} for one in kept]
+
+
+def _actor(one: Any) -> dict[str, Any]:
+    place = one.address
+    runs = bool(place.ip_address)
+    return {
+        "actor": one.actor_id.hex(),
+        "name": one.name,
+        "namespace": one.ray_namespace,
+        "class_name": one.class_name,
+        "detached": one.is_detached,
+        "job": one.job_id.hex(),
+        "node": (getattr(place, "node_id", b"") or getattr(place, "raylet_id", b"")).hex() if runs else "",
+        "address": place.ip_address,
+        "pid": one.pid,
+        "started": one.start_time / 1000,
+        "ended": one.end_time / 1000,
+        "needs": dict(one.required_resources),
+        "group": identity(getattr(one, "placement_group_id", b"")),
+        "died": died(one),
+    }
+
+
+def died(one: Any) -> str:
+    """Why an actor has ended, in the first line of Ray's words."""
+    cause = getattr(one, "death_cause", None)
+    kind = cause.WhichOneof("context") if cause is not None else None
+    if kind is None:
+        return ""
+    context = getattr(cause, kind)
+    said = getattr(context, "error_message", "") or getattr(context, "formatted_exception_string", "")
+    return next(iter(str(said).strip().splitlines()), kind)[:300]
+
+
+def groups(accessor: Any) -> list[dict[str, Any]]:
+    """All placement groups that there are, and the last ones that were removed."""
+    from ray.core.generated import gcs_pb2  # noqa: PLC0415
+
+    shape = gcs_pb2.PlacementGroupTableData
+    states = shape.PlacementGroupState.DESCRIPTOR.values_by_number
+    found = [shape.FromString(text) for text in accessor.get_placement_group_table()]
+
+    def state(one: Any) -> str:
+        return str(states[one.state].name)
+
+    return [
+        {
+            "group": one.placement_group_id.hex(),
+            "state": state(one),
+            "name": one.name,
+            "namespace": one.ray_namespace,
+            "job": one.creator_job_id.hex(),
+            "actor": identity(one.creator_actor_id),
+            "detached": one.is_detached,
+            "bundles": [dict(bundle.unit_resources) for bundle in one.bundles],
+            "nodes": [identity(bundle.node_id) for bundle in one.bundles],
+            "strategy": strategy(one),
+            "waits_for": waits_for(one),
+            "created": getattr(one, "placement_group_creation_timestamp_ms", 0) / 1000,
+        }
+        for one in latest(found, lambda one: state(one) == "REMOVED", created)
+    ]
+
+
+def created(one: Any) -> float:
+    """When a placement group was asked for, for their order."""
+    return float(getattr(one, "placement_group_creation_timestamp_ms", 0))
+
+
+def strategy(one: Any) -> str:
+    """Whether the bundles are to lie together: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD."""
+    from ray.core.generated import common_pb2  # noqa: PLC0415
+
+    return str(common_pb2.PlacementStrategy.Name(one.strategy))
+
+
+def waits_for(one: Any) -> str:
+    """Ray's own word for what became of the last try to place a group: NO_RESOURCES, INFEASIBLE, FINISHED..."""
+    stats = one.stats
+    field = stats.DESCRIPTOR.fields_by_name.get("scheduling_state")
+    return str(field.enum_type.values_by_number[stats.scheduling_state].name) if field is not None else ""
+
+
+def identity(number: bytes) -> str:
+    """An identity in hexadecimal digits, "" for Ray's nil, whose bits are all set."""
+    return "" if not number.strip(b"\xff") else number.hex()
+
+
+def latest(
+    found: Iterable[Any], is_over: Callable[[Any], bool], when: Callable[[Any], float]
+) -> Iterator[Any]:
+    """All that are not over, and of the others those that ended last."""
+    entries = list(found)
+    over = sorted((one for one in entries if is_over(one)), key=when)
+    dropped = {id(one) for one in over[:-MOST]} if len(over) > MOST else set()
+    return (one for one in entries if id(one) not in dropped)
+
+
+def connected(address: str) -> Any:
+    """A client that reads the tables. Raises ConnectionError when the GCS does not let it in."""
+    from ray._raylet import GcsClientOptions, GlobalStateAccessor  # noqa: PLC0415
+
+    options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
+    accessor = GlobalStateAccessor(options)
+    if not accessor.connect():
+        raise ConnectionError("the GCS did not let the reader in")
+    return accessor
+
+
+def read(told: Told, address: str, limit: float) -> None:
+    """Read all tables, the small ones first."""
+    try:
+        from ray import __version__  # noqa: PLC0415
+        from ray._raylet import GcsClient  # noqa: PLC0415
+
+        told.parts["reader"] = __version__
+        client = GcsClient(address=address)
+    except Exception as error:  # noqa: BLE001 - as above
+        told.parts["refused"] = f"{type(error).__name__}: {str(error)[:300]}"
+        return
+    told.add("cluster", lambda: str(client.cluster_id.hex()))
+    told.add("metadata", lambda: metadata(client, limit))
+    told.add("session", lambda: session(client, limit))
+    told.add("accessor", lambda: connected(address))
+    accessor = told.parts.pop("accessor")
+    if accessor is None:
+        return
+    told.add("nodes", lambda: nodes(client, accessor, limit))
+    told.add("jobs", lambda: jobs(accessor))
+    told.add("groups", lambda: groups(accessor))
+    told.add("actors", lambda: actors(accessor))
+
+
+def main(token: str, question: dict[str, Any]) -> None:
+    """Answer, in time."""
+    told = Told(token)
+    late = f"the GCS did not answer all questions within {question['limit']:g} s"
+    clock = threading.Timer(question["limit"], told.end, (late,))
+    clock.daemon = True
+    clock.start()
+    read(told, question["address"], question["limit"])
+    told.end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

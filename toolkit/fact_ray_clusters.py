@@ -1,0 +1,184 @@
+"""What the Ray clusters that this machine knows of are made of, read from their control store (GCS) without joining them.
+
+A child of the target's interpreter reads it with the target's own Ray, and registers no job. It needs no dashboard. The token of a
+cluster that wants one is handed on by the name of its file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from verl_doctor.toolkit import child_ray_state
+from verl_doctor.toolkit.child import ask_child, ending
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_ray_addresses import RayAddresses
+from verl_doctor.toolkit.fact_ray_token import RayToken
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayJob, RayNode
+from verl_doctor.toolkit.secret import may_hold_secret
+
+_MOST = 8  # clusters
+_READING, _LIMIT = 6.0, 9.0  # seconds: for the reader, and until it is ended
+_NOT_LET_IN = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
+_WITHHELD = "(withheld: it may hold a secret)"
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """One cluster. `address` is that of its GCS, `also` are further spellings of it; `session` is its name for itself.
+
+    `ray` and `python` are the versions that started it, "" when they could not be learned. `by_driver`: a driver's `ray.init` started
+    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it, `untold` what could
+    not be, each with its reason.
+    """
+
+    address: str
+    also: tuple[str, ...] = ()
+    ray: str = ""
+    python: str = ""
+    session: str = ""
+    cluster: str = ""
+    by_driver: bool = False
+    token: bool = False
+    nodes: tuple[RayNode, ...] = ()
+    jobs: tuple[RayJob, ...] = ()
+    actors: tuple[RayActor, ...] = ()
+    groups: tuple[RayGroup, ...] = ()
+    refused: str = ""
+    untold: tuple[str, ...] = ()
+
+    @property
+    def alive(self) -> tuple[RayNode, ...]:
+        """The nodes that are alive."""
+        return tuple(node for node in self.nodes if node.alive)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those in which there is a driver or an actor."""
+        jobs = (job.namespace for job in self.jobs if not job.finished)
+        actors = (actor.namespace for actor in self.actors if actor.state != "DEAD")
+        return tuple(sorted({*jobs, *actors} - {""}))
+
+    def job(self, identity: str) -> RayJob | None:
+        """The job with this number."""
+        return next((job for job in self.jobs if job.job == identity), None)
+
+    def knows(self, part: str) -> bool:
+        """Whether a table ("nodes", "jobs", "actors", "groups") was read: when it was not, being empty says nothing."""
+        return not self.refused and not any(said.startswith((part, "the GCS ")) for said in self.untold)
+
+
+@dataclass(frozen=True)
+class RayClusters:
+    """The clusters that answer where an address is said; `joined` is the address of the one that a job started from here would join."""
+
+    clusters: tuple[RayCluster, ...] = ()
+    joined: str = ""
+
+    def at(self, address: str) -> RayCluster | None:
+        """The cluster with this address."""
+        return next((one for one in self.clusters if address and address in (one.address, *one.also)), None)
+
+    @property
+    def chosen(self) -> RayCluster | None:
+        """The one that a job started from here would join."""
+        return self.at(self.joined)
+
+
+@collector(timeout=2 * _LIMIT + 2)
+def ray_clusters(
+    addresses: RayAddresses, token: RayToken, interpreter: Interpreter, machine: Machine
+) -> RayClusters | Unknown:
+    """Ask every GCS that answers, all at once, but no other user's that the job does not join. The one that it joins comes first."""
+    taken = addresses.taken
+    foreign = {ray.address for ray in addresses.running if not ray.mine}
+    places = [
+        *([taken] if taken else []),
+        *(place for place in addresses.places if place.source != "raylet" or place.address not in foreign),
+    ]
+    answering = dict.fromkeys(
+        place.address for place in places if place.reply == "connected" and "://" not in place.text
+    )
+    if not answering:
+        return Absent("no Ray answers at any address that is known here")
+    asked = list(answering)[:_MOST]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        found = pool.map(lambda address: _cluster(machine, interpreter.executable, address, token), asked)
+        clusters = tuple(_once(found))
+    return RayClusters(clusters, taken.address if taken else "")
+
+
+def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
+    """One entry for the spellings of one cluster's address."""
+    different: dict[str, RayCluster] = {}
+    for one in found:
+        key = one.cluster or one.address
+        first = different.get(key)
+        different[key] = one if first is None else replace(first, also=(*first.also, one.address))
+    return iter(different.values())
+
+
+def _cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
+    """Ask without a token, and with one only when that is what the cluster wants: so it is known whether it does."""
+    told = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
+    wants = any(word in str(told.get("refused", "")) for word in _NOT_LET_IN)
+    if wants and token.there:
+        path = {"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {}
+        told = _ask(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
+    return replace(_restored(address, told), token=wants)
+
+
+def _ask(machine: Machine, python: str, address: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    question = json.dumps({"address": address, "limit": _READING})
+    heard = ask_child(machine, python, child_ray_state, question, timeout=_LIMIT, variables=variables)
+    if isinstance(heard, Unknown):
+        return {"refused": heard.reason}
+    answer, told = heard
+    return told if isinstance(told, dict) else {"refused": ending(answer, _LIMIT)}
+
+
+def _restored(address: str, told: Mapping[str, Any]) -> RayCluster:
+    metadata = told.get("metadata") or {}
+    untold = tuple(map(str, told.get("untold", ())))
+    refused = str(told.get("refused", ""))
+    if not refused and not told.get("cluster"):
+        refused = "; ".join(untold) or "its GCS did not answer"
+    return RayCluster(
+        address,
+        ray=str(metadata.get("ray_version", "")),
+        python=str(metadata.get("python_version", "")),
+        session=str(told.get("session") or ""),
+        cluster=str(told.get("cluster") or ""),
+        by_driver=bool(metadata.get("ray_init_cluster")),
+        nodes=_table(RayNode, told.get("nodes")),
+        jobs=tuple(map(_without_secret, _table(RayJob, told.get("jobs")))),
+        actors=_table(RayActor, told.get("actors")),
+        groups=_table(RayGroup, told.get("groups")),
+        refused=refused,
+        untold=untold,
+    )
+
+
+def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, ...]:
+    """The entries as facts. The child tells the fields by their names; lists become tuples."""
+    names = {one.name for one in fields(kind)}
+    return tuple(
+        kind(
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in entry.items()
+                if key in names
+            }
+        )
+        for entry in entries or ()
+    )
+
+
+def _without_secret(job: RayJob) -> RayJob:
+    """A job's command line may hold a password."""
+    return replace(job, entrypoint=_WITHHELD) if may_hold_secret(job.entrypoint) else job
