@@ -13,7 +13,8 @@ def collection_put_off() -> Iterator[None]:
     """Collect no cycles in this block.
 
     Syntax trees, or the code of all rules, are so many objects that looking through them costs up to a fifth of the time.
-    It holds for all threads. Blocks may overlap in several: the first to end turns the collection on again.
+    It holds for all threads. Blocks may overlap in several: the first to end turns the collection on again. What there is
+    then counts as old, so that it is not looked through at once.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -21,6 +22,8 @@ def collection_put_off() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()
 
 

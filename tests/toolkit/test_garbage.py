@@ -17,6 +17,16 @@ def test_no_cycles_are_collected_in_the_block_and_afterwards_they_are():
     assert gc.isenabled()
 
 
+def test_what_was_made_in_the_block_is_not_looked_through_at_its_end():
+    with collection_put_off():
+        made = [[] for _ in range(100_000)]
+        waiting = gc.get_count()[0]
+    assert waiting > 50_000
+    assert gc.get_count()[0] < 50_000
+    assert gc.is_tracked(made)
+    assert not any(one is made for one in gc.get_objects(generation=0))
+
+
 def test_a_failure_turns_it_on_again():
     with pytest.raises(ValueError, match="x"), collection_put_off():
         raise ValueError("x")
