@@ -8,6 +8,7 @@ https://docs.nvidia.com/deploy/nvml-api/
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import json
 import os
@@ -19,8 +20,10 @@ from typing import Any
 
 PATIENCE = 5.0  # seconds for all GPUs, which are asked side by side: one that hangs hides no other
 MOST_LINKS = 36
+LIBRARY = "libnvidia-ml.so.1"
 _NOT_SUPPORTED = (3, 13, 25)  # this GPU, this driver or this version of a structure does not have it
 _UNCORRECTED, _SINCE_LOADED, _SINCE_MADE = 1, 0, 1
+_LIBRARY_NOT_FOUND = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 _RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _READ, _NVLINK = 0, 2  # NVML_P2P_CAPS_INDEX_...
 
@@ -222,10 +225,22 @@ def side_by_side(task: Callable[[int], None], numbers: range, deadline: float) -
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
+def answer(folder: str, library: str = LIBRARY) -> dict[str, Any]:
+    """What pynvml, which lies in this folder, says.
+
+    Without NVML itself it is not loaded: that takes 0.07 s, its answer is known, and most machines without a GPU are such.
+    """
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return {"refused": [_LIBRARY_NOT_FOUND, "NVML Shared Library Not Found"]}
+    sys.path.append(folder)
+    import pynvml  # type: ignore[import-untyped,unused-ignore] # noqa: PLC0415 - see above
+
+    return survey(pynvml)
+
+
 if __name__ == "__main__":
     token, folder = sys.argv[1:3]
-    sys.path.append(folder)
-    import pynvml  # type: ignore[import-untyped,unused-ignore]
-
-    print(f"\n{token}{json.dumps(survey(pynvml))}", flush=True)
+    print(f"\n{token}{json.dumps(answer(folder))}", flush=True)
     os._exit(0)  # a thread may hang in the driver, and so would closing NVML

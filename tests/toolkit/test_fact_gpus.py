@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -246,6 +247,21 @@ def test_the_child_really_runs(tmp_path: Path) -> None:
     """Whatever machine this is: an answer, and none about a missing word or module."""
     found = gpus.collect(Machine(root=tmp_path))
     assert isinstance(found, (Absent, Gpus))
+
+
+def test_without_the_library_the_answer_is_that_of_the_bindings(tmp_path: Path) -> None:
+    found = child_nvml.answer(str(tmp_path), str(tmp_path / "libnvidia-ml.so.1"))
+    said = str(pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    assert found == {"refused": [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, said]}
+
+
+def test_with_a_library_the_bindings_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(pynvml, "nvmlLib", OldDriver())
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    found = child_nvml.answer(str(Path(pynvml.__file__).parent), "libc.so.6")
+    assert found["driver"] == "470.57.02"
 
 
 class OldDriver:
