@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from stat import S_ISREG
 from typing import NamedTuple
 
 from verl_doctor.toolkit.facts import collector
@@ -36,6 +37,19 @@ class Listings:
         if listing is None:
             listing = self._known[folder] = _listed(folder)
         return listing
+
+    def status(self, path: str) -> os.stat_result | None:
+        """What the system says of a file; None when there is no regular file. A source is seen with all of its folder."""
+        status: os.stat_result | int | None = None
+        if path.endswith(".py"):
+            folder, _, name = path.rpartition("/")
+            status = self.of(folder).sources.get(name)
+        if status is None:
+            try:
+                status = os.stat(path)  # noqa: PTH116 - 10,000 files, and no Path is needed
+            except (OSError, ValueError):
+                return None
+        return status if isinstance(status, os.stat_result) and S_ISREG(status.st_mode) else None
 
 
 @collector(local=True)

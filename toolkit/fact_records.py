@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISREG
 from typing import Literal
 
 import platformdirs
@@ -150,16 +149,16 @@ def _compare(
     files = unread = 0
     for entry, path in _paths(distribution, record):
         files += 1
-        seen = _listed(path, listings) or look(path)
-        if seen is None:
+        status = listings.status(path)
+        if status is None:
             missing.append(_missing(distribution, path))
-        elif entry.size is not None and seen.status.st_size != entry.size:
-            suspicious.append((entry, seen))
-        elif seen.status.st_mtime_ns > unpacked:
-            if seen.status.st_size > _LARGEST_AT_ONCE:
+        elif entry.size is not None and status.st_size != entry.size:
+            suspicious.append((entry, Seen(path, status)))
+        elif status.st_mtime_ns > unpacked:
+            if status.st_size > _LARGEST_AT_ONCE:
                 unread += 1
             else:
-                suspicious.append((entry, seen))
+                suspicious.append((entry, Seen(path, status)))
     digests = hashes.of(seen for _, seen in suspicious)
     for entry, seen in suspicious:
         if _differs(digests[seen.path], entry):
@@ -202,15 +201,6 @@ def _paths(distribution: Distribution, record: RecordFile) -> Iterator[tuple[Rec
     site = str(Path(distribution.location).parent)
     for entry in record.files():
         yield entry, f"{site}/{entry.path}"
-
-
-def _listed(path: str, listings: Listings) -> Seen | None:
-    """A source file as others have seen it, or will want to see it: half of all files are sources."""
-    if not path.endswith(".py"):
-        return None
-    folder, _, name = path.rpartition("/")
-    status = listings.of(folder).sources.get(name)
-    return Seen(path, status) if isinstance(status, os.stat_result) and S_ISREG(status.st_mode) else None
 
 
 def _record(distribution: Distribution) -> Path:

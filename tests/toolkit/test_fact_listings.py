@@ -39,3 +39,15 @@ def test_a_folder_is_listed_once_in_a_run_and_anew_in_the_next(tmp_path: Path) -
     (tmp_path / "new.py").write_text("")
     assert fingerprint([tmp_path], run) == before
     assert fingerprint([tmp_path], Listings()) != before
+
+
+def test_a_file_is_told_whatever_it_is_called_and_nothing_else_is(tmp_path: Path) -> None:
+    for name in ("a.py", "b.h"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "folder.py").mkdir()
+    os.mkfifo(tmp_path / "pipe.h")
+    found = Listings()
+    sizes = {name: found.status(f"{tmp_path}/{name}") for name in ("a.py", "b.h")}
+    assert {name: status and status.st_size for name, status in sizes.items()} == {"a.py": 4, "b.h": 3}
+    for name in ("c.py", "c.h", "folder.py", "pipe.h", "a.py/b.py", "\0"):
+        assert found.status(f"{tmp_path}/{name}") is None
