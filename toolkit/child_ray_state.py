@@ -71,16 +71,20 @@ def nodes(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
 
 def _node(one: Any, free: dict[str, float]) -> dict[str, Any]:
     resources = dict(one.resources_total)
+    alive = one.state == 0  # GcsNodeInfo.GcsNodeState.ALIVE
+    death = getattr(one, "death_info", None)
     return {
         "node": one.node_id.hex(),
         "address": one.node_manager_address,
         "host": one.node_manager_hostname,
-        "alive": one.state == 0,  # GcsNodeInfo.GcsNodeState.ALIVE
+        "alive": alive,
         "head": bool(getattr(one, "is_head_node", False)) or "node:__internal_head__" in resources,
         "resources": resources,
         "free": free,
         "started": one.start_time_ms / 1000,
-        "ended": getattr(getattr(one, "death_info", None), "reason_message", ""),
+        "ended": one.end_time_ms / 1000,
+        "end": "" if alive or death is None else word(death, "reason"),
+        "died": "" if alive or death is None else death.reason_message[:300],
     }
 
 
@@ -174,7 +178,7 @@ def groups(accessor: Any) -> list[dict[str, Any]]:
             "bundles": [dict(bundle.unit_resources) for bundle in one.bundles],
             "nodes": [identity(bundle.node_id) for bundle in one.bundles],
             "strategy": strategy(one),
-            "waits_for": waits_for(one),
+            "waits_for": word(one.stats, "scheduling_state"),
             "created": getattr(one, "placement_group_creation_timestamp_ms", 0) / 1000,
         }
         for one in latest(found, lambda one: state(one) == "REMOVED", created)
@@ -193,11 +197,10 @@ def strategy(one: Any) -> str:
     return str(common_pb2.PlacementStrategy.Name(one.strategy))
 
 
-def waits_for(one: Any) -> str:
-    """Ray's own word for what became of the last try to place a group: NO_RESOURCES, INFEASIBLE, FINISHED..."""
-    stats = one.stats
-    field = stats.DESCRIPTOR.fields_by_name.get("scheduling_state")
-    return str(field.enum_type.values_by_number[stats.scheduling_state].name) if field is not None else ""
+def word(message: Any, name: str) -> str:
+    """The name that a field's number has in Ray's own tables; "" in a version that lacks the field."""
+    field = message.DESCRIPTOR.fields_by_name.get(name)
+    return str(field.enum_type.values_by_number[getattr(message, name)].name) if field is not None else ""
 
 
 def identity(number: bytes) -> str:

@@ -21,7 +21,7 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import endpoint, option
 from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_network import is_address, resolve, with_port
+from verl_doctor.toolkit.fact_network import is_address, resolve, source_towards, with_port
 from verl_doctor.toolkit.fact_processes import Process, Processes, command_of
 from verl_doctor.toolkit.fact_trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -31,11 +31,21 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.secret import without_user
 from verl_doctor.toolkit.target import Target
 
-Source = Literal["--ray-address", "ray.init", "RAY_ADDRESS", "address file", "raylet", "ray start --address"]
+Source = Literal[
+    "--ray-address",
+    "ray.init",
+    "RAY_ADDRESS",
+    "address file",
+    "raylet",
+    "ray start --address",
+    "ray start --head",
+]
 
 _KEYS = ("ray_kwargs.ray_init.address", "ray_init.address")
 _TEMP_DIR = ("ray_kwargs.ray_init._temp_dir", "ray_init._temp_dir")
 _FILE = "ray_current_cluster"
+_PORT = "6379"  # of a head that is given none (ray/scripts/scripts.py)
+_OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
 _RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
 _RAYLETS = {
@@ -109,15 +119,14 @@ class Place:
 class RayAddresses:
     """All places, those that come first in Ray's order first; the clusters that have processes here; and the file with an address.
 
-    `folder` is where Ray keeps that file: --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it. The job `starts` a head of its
-    own when its launch script has `ray start --head`: then it overwrites the file.
+    `folder` is where Ray keeps that file: --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it. The addresses at which the
+    launch script starts a head or joins one come last: they are no place from which a driver takes its own.
     """
 
     places: tuple[Place, ...] = ()
     running: tuple[LocalRay, ...] = ()
     folder: str = ""
     file: AddressFile | None = None
-    starts: bool = False
 
     def of(self, source: Source) -> Place | None:
         """The first place of one kind."""
@@ -179,7 +188,7 @@ def ray_addresses(
         if one.raylets
     ]
     places += _starts(launch)
-    return RayAddresses(tuple(_tried(places)), running, folder, file, starts=_starts_head(launch))
+    return RayAddresses(tuple(_tried(places)), running, folder, file)
 
 
 def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 0) -> Place:
@@ -200,15 +209,20 @@ def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]
 
 
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:
+    """The heads that the launch script joins, and those that it starts on this machine."""
     for words in () if isinstance(launch, Unknown) else launch.ray_starts:
-        word = option(words, "--address")
-        if word is not None and word.text:
-            yield _place("ray start --address", "ray start --address", word.text, word.path, word.line)
-
-
-def _starts_head(launch: Launch | Unknown) -> bool:
-    starts = () if isinstance(launch, Unknown) else launch.ray_starts
-    return any(word.text == "--head" for words in starts for word in words)
+        address = option(words, "--address")
+        if address is not None and address.text:
+            yield _place(
+                "ray start --address", "ray start --address", address.text, address.path, address.line
+            )
+        head = next((word for word in words if word.text == "--head"), None)
+        port, own = option(words, "--port"), option(words, "--node-ip-address")
+        number = _PORT if port is None else port.text or ""
+        if head is not None and number.isdecimal():
+            host = own.text if own is not None and own.text else source_towards(_OUTSIDE) or "127.0.0.1"
+            text = with_port(host, int(number))
+            yield _place("ray start --head", "ray start --head", text, head.path, head.line)
 
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:

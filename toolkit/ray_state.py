@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 class RayNode:
     """One node. `resources` are its totals by name, `free` what of them nobody has; a dead one has the totals of its life.
 
-    `started` is in seconds since the epoch. `ended` says why a dead one is dead, "" when Ray does not know.
+    `started` and `ended` are in seconds since the epoch, 0 when it has not. `end` is GCS's own word for how a dead one ended:
+    EXPECTED_TERMINATION, UNEXPECTED_TERMINATION, AUTOSCALER_DRAIN_IDLE..., and `died` says why in Ray's words.
     """
 
     node: str
@@ -21,7 +22,9 @@ class RayNode:
     resources: Mapping[str, float] = field(default_factory=dict)
     free: Mapping[str, float] = field(default_factory=dict)
     started: float = 0.0
-    ended: str = ""
+    ended: float = 0.0
+    end: str = ""
+    died: str = ""
 
 
 @dataclass(frozen=True)
