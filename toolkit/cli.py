@@ -15,6 +15,7 @@ import click
 from verl_doctor.toolkit import output, render, session
 from verl_doctor.toolkit.cli_group import Group
 from verl_doctor.toolkit.cli_options import (
+    FILE_TO_WRITE,
     PATH,
     Rules,
     View,
@@ -111,7 +112,9 @@ def cli() -> None:
 @rule_options
 @view_options
 @click.option("--facts", type=PATH, metavar="FILE", help="Judge facts that were saved elsewhere.")
-@click.option("--save-facts", type=PATH, metavar="FILE", help="Save the facts of this machine as JSON.")
+@click.option(
+    "--save-facts", type=FILE_TO_WRITE, metavar="FILE", help="Save the facts of this machine as JSON."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 def check(
     *, options: Options, rules: Rules, view: View, facts: Path | None, save_facts: Path | None, strict: bool

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, job_options, target_options
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.progress import Progress
@@ -30,7 +30,9 @@ _NOT_TOLD = 3
 @click.option(
     "--format", "form", type=click.Choice(FORMS), default="text", show_default=True, help="How to say it."
 )
-@click.option("--output", "file", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+@click.option(
+    "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
+)
 def environment(*, options: Options, every: bool, facts: Path | None, form: str, file: Path | None) -> int:
     """Show what the workers will see of each variable, and why.
 

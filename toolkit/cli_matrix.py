@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH
+from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.streams import nothing_on_stdout
@@ -55,7 +55,9 @@ _NOT_READ = 3
     show_default=True,
     help="How to say it.",
 )
-@click.option("--output", "file", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+@click.option(
+    "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
+)
 def matrix(*, form: str, file: Path | None, no_download: bool, **asked: Any) -> int:
     """Show which vLLM releases this verl runs on, from sources.
 

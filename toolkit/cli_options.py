@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import click
 
-from verl_doctor.toolkit import render
+from verl_doctor.toolkit import output, render
 from verl_doctor.toolkit.target import LIBRARIES, Options
 
 Command = Callable[..., Any]
@@ -26,7 +27,21 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class FileToWrite(NamedPath):
+    """A file that a command writes at its end: what cannot be written is said before anything is examined."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a folder, and a new file where none can be made."""
+        path = super().convert(value, param, ctx)
+        if os.path.isdir(path):
+            self.fail(f"{path} is a folder; name a file in it", param, ctx)
+        if not os.path.exists(path) and (why := output.why_not_new(path)):
+            self.fail(f"{path} cannot be written: {why}; name another file", param, ctx)
+        return path
+
+
 PATH = NamedPath(path_type=Path)
+FILE_TO_WRITE = FileToWrite(path_type=Path)
 
 
 class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -149,7 +164,10 @@ def view_options(command: Command) -> Command:
         help="How to say it.",
     )
     @click.option(
-        "--output", type=PATH, metavar="FILE", help="Write the report to this file instead of stdout."
+        "--output",
+        type=FILE_TO_WRITE,
+        metavar="FILE",
+        help="Write the report to this file instead of stdout.",
     )
     @click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is fine.")
     @functools.wraps(command)

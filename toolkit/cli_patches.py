@@ -12,7 +12,7 @@ import click
 from verl_doctor.toolkit import apply as engine
 from verl_doctor.toolkit import output, patchset
 from verl_doctor.toolkit.change import ReplaceFile
-from verl_doctor.toolkit.cli_options import PATH, target_options
+from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, target_options
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.expiry import Need, needs
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
@@ -83,7 +83,7 @@ def verify(*, options: Options, file: Path | None) -> int:
 
 @patches.command()
 @target_options
-@click.argument("file", type=PATH, metavar="FILE")
+@click.argument("file", type=FILE_TO_WRITE, metavar="FILE")
 def export(*, options: Options, file: Path) -> int:
     """Write the patches of the verl tree to FILE, for another tree.
 

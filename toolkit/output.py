@@ -9,7 +9,16 @@ import secrets
 import stat
 from pathlib import Path
 
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import UsageError
+
+
+def why_not_new(path: Path) -> str:
+    """Why no new file can be made there; "" where nothing speaks against it."""
+    from verl_doctor.toolkit.file_systems import why_not_writable  # noqa: PLC0415 - only for a file that was named
+
+    folder = str(Path(os.path.realpath(path)).parent)
+    return why_not_writable(Machine(), folder) if os.path.isdir(folder) else f"there is no folder {folder}"
 
 
 def write(path: Path, text: str) -> None:
