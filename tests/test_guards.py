@@ -112,3 +112,21 @@ def test_no_path_or_host_of_a_developers_machine_is_in_the_tree() -> None:
             text = path.read_bytes().decode("utf-8", "replace")
             found += [f"{name}: {suspect}" for suspect in suspects if suspect in text]
     assert found == []
+
+
+_RAISES = {"is_file": "isfile", "is_dir": "isdir", "exists": "exists"}
+_ENTRIES = {"entry", "member"}  # of os.scandir and of an archive, which are asked nothing further
+
+
+def test_a_folder_that_may_not_be_entered_ends_no_look() -> None:
+    """`Path.is_file` and its like raise where this user may not look (before Python 3.14); those of os.path say no."""
+    found = [
+        f"{path.name}:{node.lineno}: say os.path.{_RAISES[node.func.attr]}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _RAISES
+        and ast.unparse(node.func.value) not in {"os.path", *_ENTRIES}
+    ]
+    assert found == []

@@ -7,6 +7,7 @@ next one takes it back.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def apply(
     doctor. Raises Refused; everything is then as it was, except for what a command did and what the message names.
     """
     with _sentences(f"{fix} was not applied, and nothing was changed"):
-        if not home.is_dir() and not _plan(changes):
+        if not os.path.isdir(home) and not _plan(changes):
             return None
         journal.open_home(home)
         with lock.exclusive(home, patience) as held:
@@ -121,7 +122,7 @@ def undo(
 def recover(home: Path, *, patience: float = PATIENCE) -> None:
     """Finish what a killed doctor left: what it was applying or undoing is taken back. Raises Refused."""
     with _sentences(f"{home} could not be put in order"):
-        if home.is_dir():
+        if os.path.isdir(home):
             with lock.exclusive(home, patience):
                 _recover(home)
 
@@ -321,7 +322,7 @@ def _our_folders(entries: Sequence[Entry]) -> frozenset[str]:
 def _settled_entries(home: Path) -> tuple[Entry, ...]:
     """Read the journal without its lock: a state that changes under the reader is no damage."""
     for _ in range(5):
-        names = sorted(home.iterdir()) if home.is_dir() else []
+        names = sorted(home.iterdir()) if os.path.isdir(home) else []
         try:
             return journal.entries(home)
         except Refused:

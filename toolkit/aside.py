@@ -40,7 +40,7 @@ def aside(work: Callable[[], R], limit: float) -> R:
             child = [sys.executable, "-c", _CHILD, folder, pickle.dumps(sys.path).hex()]
             ended = Machine().run(child, timeout=limit)
             answered = Path(folder, _ANSWERED)
-            if answered.is_file():
+            if os.path.isfile(answered):
                 return pickle.loads(answered.read_bytes())  # type: ignore[no-any-return] # noqa: S301 - see above
             if ended.code is None:
                 raise TimeoutError(f"reading took longer than {limit:.0f} s")

@@ -66,7 +66,7 @@ Manifest = dict[str, dict[str, list[int]]]
 def plan(change: CompileBytecode) -> Planned | None:
     """What the change means here, or None when no cache is missing. Raises Refused."""
     for root in change.roots:
-        if not root.is_dir():
+        if not os.path.isdir(root):
             raise Refused(f"{root} is not a folder: no bytecode can be written below it")
     roots = tuple(os.path.realpath(root) for root in change.roots)
     python = os.path.abspath(change.python)
@@ -82,7 +82,7 @@ def write(entry: Entry, index: int, record: BytecodeRecord, lock: int) -> None:
     """
     absent: Manifest = {root: {} for root in record.roots}
     for root, source in _sources_without_cache(record):
-        absent[root][os.path.relpath(source, root)] = [int(Path(source).with_name(_FOLDER).exists())]
+        absent[root][os.path.relpath(source, root)] = [int(os.path.exists(Path(source).with_name(_FOLDER)))]
     journal.note(entry, index, _ABSENT, _packed(absent))
     complaint = _run(record, entry.at(index, _ABSENT), lock)
     written: Manifest = {root: {} for root in record.roots}

@@ -129,7 +129,7 @@ def _folders(machine: Machine, mount: FileSystem, path: str) -> Iterator[str]:
     inside = os.path.relpath(path, mount.root)
     below = PurePosixPath(mount.mounted_on, "" if inside.startswith("..") else inside)
     for folder in (below, *below.parents):
-        if machine.at(str(folder)).is_dir():
+        if os.path.isdir(machine.at(str(folder))):
             yield str(folder)
         if str(folder) == mount.mounted_on:
             return

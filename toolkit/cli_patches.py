@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -184,7 +185,7 @@ def _changes(waiting: Iterable[Patch], found: _Found, states: dict[Patch, str]) 
 
 def _source(path: Path, found: _Found) -> SourceText | str:
     """A file of the tree to find places in, or why it cannot be used."""
-    if not path.exists():
+    if not os.path.exists(path):
         return f"there is no {path.relative_to(found.folder)} in this tree"
     source = read(path)
     if isinstance(source, Unreadable):

@@ -56,14 +56,14 @@ def load(folder: Path) -> Config:
     """
     for place in (folder, *folder.parents):
         own = place / "verl-doctor.toml"
-        if own.is_file():
+        if os.path.isfile(own):
             return _config(own, _table(own))
         if os.path.lexists(own):
             raise UsageError(
                 f"{own} is no file that can be read as a configuration; remove it, or make it one"
             )
         shared = place / "pyproject.toml"
-        if shared.is_file() and b"verl-doctor" in _bytes(shared):
+        if os.path.isfile(shared) and b"verl-doctor" in _bytes(shared):
             table = _table(shared).get("tool", {})
             if isinstance(table, dict) and "verl-doctor" in table:
                 return _config(shared, table["verl-doctor"])

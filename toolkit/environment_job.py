@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def job_of(parties: Parties, notes: list[str]) -> Job | None:
         program = program_file(module, around, folder)
     else:
         program = folder.joinpath(*_MAIN.split(".")).with_suffix(".py")
-    if program is None or not program.is_file():
+    if program is None or not os.path.isfile(program):
         notes.append(f"what verl gives to the workers is not known: the source of {module} was not found")
         return None
     job = Job(

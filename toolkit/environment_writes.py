@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,9 @@ def writes(folder: Path, parts: Iterable[str]) -> tuple[Write, ...]:
 
 def _writes(places: Iterable[Path]) -> Writes:
     files = [
-        file for place in places for file in ([place] if place.is_file() else sorted(place.rglob("*.py")))
+        file
+        for place in places
+        for file in ([place] if os.path.isfile(place) else sorted(place.rglob("*.py")))
     ]
     return Writes(tuple(write for file in files for write in _in_file(file)))
 

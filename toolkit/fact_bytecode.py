@@ -88,7 +88,7 @@ def _package_folders(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
     for name in _PACKAGES:
         for entry in dict.fromkeys((*interpreter.sys_path, *interpreter.site_packages)):
             folder = Path(entry, name)
-            if (folder / "__init__.py").is_file():
+            if os.path.isfile(folder / "__init__.py"):
                 yield name, folder
                 break
 
@@ -127,6 +127,6 @@ def _cached(folder: str, tag: str) -> set[str]:
 
 def _writable(place: Path) -> bool:
     """Whether this user may write here, or where the first missing folder would have to be made."""
-    while not place.exists() and place != place.parent:
+    while not os.path.exists(place) and place != place.parent:
         place = place.parent
     return os.access(place, os.W_OK)

@@ -5,6 +5,7 @@ torch does so since pytorch/pytorch#162432 (2.10), and vLLM from 0.17 on for an 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class CompileCache:
 @collector()
 def compile_cache(torch: TorchTree, vllm: VllmTree | Unknown) -> CompileCache | Unknown:
     """Look for the call in the one file of each that saves compiled code."""
-    if isinstance(vllm, Unknown) or not (Path(vllm.tree.folder) / _IN_VLLM).is_file():
+    if isinstance(vllm, Unknown) or not os.path.isfile(Path(vllm.tree.folder) / _IN_VLLM):
         return Absent("there is no vLLM here that compiles models")
     for name, tree, file in (("torch", torch.tree, _IN_TORCH), ("vLLM", vllm.tree, _IN_VLLM)):
         if path := _writes_whole(tree, file):

@@ -88,7 +88,7 @@ def data_files(
 
 def _matching(path: Path) -> list[Path]:
     """The files that a pattern stands for, as `datasets` expands it; the path itself when it is none."""
-    if path.exists() or not glob.has_magic(str(path)):
+    if os.path.exists(path) or not glob.has_magic(str(path)):
         return [path]
     found = list(islice(glob.iglob(str(path), recursive=True), _MOST))  # noqa: PTH207 - Path cannot match absolute patterns
     return [Path(name) for name in sorted(found)] or [path]
@@ -103,10 +103,10 @@ def _looked_at(path: Path, role: Role, named_by: str, place: str, line: int) -> 
 def _trouble(path: Path, kind: str) -> tuple[Trouble, str]:
     """What the size, the first and the last bytes of a file say against it."""
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             return "folder", ""
         size = path.stat().st_size
-        if not path.is_file():
+        if not os.path.isfile(path):
             return "unreadable", "it is no regular file"
         with path.open("rb") as file:
             first = file.read(len(LFS_MARK))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,7 @@ class DatasetsFeatures:
 def datasets_features(interpreter: Interpreter, packages: Packages | Unknown) -> DatasetsFeatures | Unknown:
     """Read the table of feature types, and the classes beside it: `generate_from_dict` looks in both."""
     paths = (Path(entry, _FEATURES) for entry in interpreter.sys_path)
-    path = next((path for path in paths if path.is_file()), None)
+    path = next((path for path in paths if os.path.isfile(path)), None)
     if path is None:
         return Absent("the package datasets is not installed in this environment")
     installed = None if isinstance(packages, Unknown) else packages.get("datasets")

@@ -141,7 +141,7 @@ def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
 def _names(folder: Path) -> Iterator[str]:
     """Kernels lie in a folder of their own name: `sampling/sampling.so`."""
     for kernel in _folders(folder):
-        if (kernel / f"{kernel.name}.so").is_file():
+        if os.path.isfile(kernel / f"{kernel.name}.so"):
             yield kernel.name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.facts import Absent, collector
@@ -21,7 +22,7 @@ class GpuNodes:
 def gpu_nodes(machine: Machine) -> GpuNodes | Absent:
     """List /dev."""
     found = sorted(f"/dev/{path.name}" for path in machine.at("/dev").glob("nvidia[0-9]*"))
-    if not found and machine.at(_WSL).exists() and machine.at("/usr/lib/wsl").exists():
+    if not found and os.path.exists(machine.at(_WSL)) and os.path.exists(machine.at("/usr/lib/wsl")):
         found = [_WSL]
     return GpuNodes(tuple(found)) if found else Absent("there is no NVIDIA GPU here")
 

@@ -175,7 +175,7 @@ def _library(machine: Machine, candidate: Candidate, looked_at: dict[str, Librar
     return replace(
         looked_at[real],
         path=candidate.path,
-        among_others=any((machine.at(candidate.path).parent / name).exists() for name in _OF_SYSTEM),
+        among_others=any(os.path.exists(machine.at(candidate.path).parent / name) for name in _OF_SYSTEM),
         compat=bool(_COMPAT.search(candidate.path) or _COMPAT.search(real)),
         how=candidate.how,
         entry=candidate.entry,

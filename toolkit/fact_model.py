@@ -72,7 +72,7 @@ def model(
             f"the value of {override.key} cannot be told from the launch script; name it with --model"
         )
     folder = machine.cwd / machine.expanded(override.text)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
         cached = None if looks_local else cached_snapshot(override.text, machine)
         if cached is not None:  # what is not there yet would be fetched
@@ -93,12 +93,12 @@ def cached_snapshot(name: str, machine: Machine) -> Path | None:
     except (OSError, ValueError):
         return None
     snapshot = repository / "snapshots" / commit
-    return snapshot if commit.isalnum() and snapshot.is_dir() else None
+    return snapshot if commit.isalnum() and os.path.isdir(snapshot) else None
 
 
 def read_model(folder: Path, named_by: str) -> Model:
     """Read a model's folder. Weights are looked at, not read."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return Model(str(folder), named_by, bad_files=(BadFile("", "missing"),))
     config = read_json(folder / "config.json")
     files = _listed(folder)

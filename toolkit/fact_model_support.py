@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ def _transformers(target: Target, interpreter: Interpreter | Unknown) -> Path | 
         return named
     for entry in interpreter.sys_path if isinstance(interpreter, Interpreter) else ():
         folder = Path(entry, "transformers")
-        if (folder / "__init__.py").is_file():
+        if os.path.isfile(folder / "__init__.py"):
             return folder
     return None
 

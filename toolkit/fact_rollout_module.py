@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ class RolloutModule:
 def rollout_module(trees: VerlTrees) -> RolloutModule | Unknown:
     """Read the statements that stand directly in the module."""
     path = Path(trees.imported.folder, _MODULE)
-    if not path.is_file():
+    if not os.path.isfile(path):
         return Absent(f"{trees.imported.folder} has no {_MODULE}")
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source

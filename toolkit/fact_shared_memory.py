@@ -35,7 +35,7 @@ class SharedMemory:
 def shared_memory(machine: Machine) -> SharedMemory | Unknown:
     """Ask for the space, and look for what nobody holds any more when half of it is taken."""
     folder = machine.at(_FOLDER)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return Absent("this system has no /dev/shm")
     try:
         space = os.statvfs(folder)

@@ -6,6 +6,7 @@ The incompatibility is pytorch/pytorch#147851. vLLM refuses since #14189, and sw
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -39,7 +40,7 @@ def sleep_allocator(vllm: VllmTree) -> SleepAllocator | Unknown:
     """Read the allocator's source: an assertion about expandable segments, or other code about them."""
     folder = Path(vllm.tree.folder)
     path = folder / _ALLOCATOR
-    if not path.is_file():
+    if not os.path.isfile(path):
         return Absent(f"vLLM {vllm.tree.version} has no allocator for a sleep mode")
     found = _read(path)
     if isinstance(found, Unreadable):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +39,7 @@ def symmetric_memory(vllm: VllmTree, verl: VerlTrees) -> SymmetricMemory | Unkno
     """Read the variable's default, the communicator of vLLM, and verl's server."""
     folder = Path(vllm.tree.folder)
     path = folder.joinpath(*_COMMUNICATOR)
-    if not path.is_file():
+    if not os.path.isfile(path):
         return Absent("this vLLM has no all-reduce through symmetric memory")
     files = path, folder / "envs.py", Path(verl.imported.folder, *_SERVER)
     return remembered(SymmetricMemory, "", files, partial(_read, *files))

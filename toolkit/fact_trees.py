@@ -214,7 +214,7 @@ def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
     """Find `pkg/verl` where Python could import it as `pkg.verl` from `top`: every folder between is a package."""
     for name in sorted(_sub_folders(top)):
         folder = top / name
-        if name == "verl" or not name.isidentifier() or not (folder / "__init__.py").is_file():
+        if name == "verl" or not name.isidentifier() or not os.path.isfile(folder / "__init__.py"):
             continue
         if _is_verl(folder / "verl"):
             yield _tree(folder / "verl", f"vendored inside {package}{name}", f"{package}{name}.verl")
@@ -225,7 +225,9 @@ def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
 def _is_verl(folder: Path) -> bool:
     """Tell verl from a folder that happens to have its name: it has an `__init__` and workers or a trainer."""
     try:
-        return (folder / "__init__.py").is_file() and any((folder / part).is_dir() for part in _TELLING)
+        return os.path.isfile(folder / "__init__.py") and any(
+            os.path.isdir(folder / part) for part in _TELLING
+        )
     except OSError:
         return False
 
@@ -233,7 +235,7 @@ def _is_verl(folder: Path) -> bool:
 def _module_name(folder: Path) -> str:
     parts = [folder.name]
     for parent in folder.parents:
-        if not (parent / "__init__.py").is_file():
+        if not os.path.isfile(parent / "__init__.py"):
             break
         parts.insert(0, parent.name)
     return ".".join(parts)
@@ -245,7 +247,7 @@ def _tree(folder: Path, found_in: str, module: str) -> Tree:
 
 def _project(folder: Path) -> str:
     top = folder.parent.parent if folder.parent.name == "src" else folder.parent
-    return str(top) if any((top / name).is_file() for name in ("pyproject.toml", "setup.py")) else ""
+    return str(top) if any(os.path.isfile(top / name) for name in ("pyproject.toml", "setup.py")) else ""
 
 
 def _version(folder: Path) -> str:

@@ -100,7 +100,7 @@ def nearest(machine: Machine, path: str) -> Path:
 
 def may_write(place: Path) -> bool:
     """Whether it is a folder in which this user may make files and folders."""
-    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    return os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)
 
 
 def why_not_writable(machine: Machine, path: str) -> str:

@@ -133,7 +133,7 @@ def _replacement(change: ReplaceFile) -> Planned | None:
 
 def _new_file(change: NewFile) -> Planned | None:
     path = Path(_absolute(change.path))
-    if path.is_symlink() and not path.exists():
+    if path.is_symlink() and not os.path.exists(path):
         raise Refused(f"{path} is a link that leads nowhere; remove it or make its target, then try again")
     if os.path.lexists(path):
         if safe_write.read(_real(path)) == change.content:
@@ -161,11 +161,11 @@ def _addition(kind: Literal["new_file", "new_link"], path: Path, content: bytes,
     existing = path.parent
     while not os.path.lexists(existing):
         existing = existing.parent
-    if not existing.is_dir():
+    if not os.path.isdir(existing):
         raise Refused(f"{path} cannot be made: {existing} is not a folder")
     _demand_writable(existing)
     file = _real(existing) / path.relative_to(existing)
-    folders = [folder for folder in file.parents if not folder.exists()]
+    folders = [folder for folder in file.parents if not os.path.exists(folder)]
     record = FileRecord(
         kind=kind,
         path=str(path),

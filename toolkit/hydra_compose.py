@@ -37,7 +37,7 @@ class Sources:
             for suffix in ("", ".yaml") if name.endswith((".yaml", ".yml")) else (".yaml",):
                 path = Path(f"{folder / name}{suffix}")
                 try:
-                    if not path.is_file() or path.stat().st_size > _LARGEST:
+                    if not os.path.isfile(path) or path.stat().st_size > _LARGEST:
                         continue
                     text = path.read_text("utf-8")
                 except (OSError, ValueError):

@@ -56,7 +56,7 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
         sources.folders = [*searched, *_more(sources, name, overrides, verl, machine.cwd)]
         tree = compose(sources, name, [override for override in overrides if override is not None])
     except CompositionError as problem:
-        missing = next((str(folder) for folder in searched if not folder.is_dir()), "")
+        missing = next((str(folder) for folder in searched if not os.path.isdir(folder)), "")
         return replace(empty, asked=tuple(read), refused=str(problem), missing_folder=missing)
     except NotFollowedError as problem:
         return Unknown(f"verl-doctor does not follow {problem}")

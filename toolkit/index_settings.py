@@ -125,7 +125,7 @@ def _pip_files(machine: Machine, home: Path, prefix: Path) -> Iterator[Path]:
         yield Path(folder, "pip", "pip.conf")
     yield _SYSTEM_PIP
     config = machine.cwd / (machine.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    if not named or not (machine.cwd / named).is_file():
+    if not named or not os.path.isfile(machine.cwd / named):
         yield home / ".pip" / "pip.conf"
         yield config / "pip" / "pip.conf"
     yield prefix / "pip.conf"
@@ -199,7 +199,7 @@ def _uv_tables(machine: Machine, home: Path) -> Iterator[Mapping[str, Any]]:
         files = [_SYSTEM_UV, config / "uv" / "uv.toml"]
         for folder in (machine.cwd, *machine.cwd.parents):
             if project := [
-                file for name in ("uv.toml", "pyproject.toml") if (file := folder / name).is_file()
+                file for name in ("uv.toml", "pyproject.toml") if os.path.isfile(file := folder / name)
             ]:
                 files.append(project[0])
                 break

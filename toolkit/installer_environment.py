@@ -37,7 +37,7 @@ def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
         ("NETRC", home / ".netrc"),
         ("UV_CREDENTIALS_DIR", data / "uv" / "credentials"),
     ):
-        if not machine.environ.get(variable) and path.exists():
+        if not machine.environ.get(variable) and os.path.exists(path):
             environ[variable] = str(path)
     if (pip := _pip_config(machine, home, config, folder)) is not None:
         environ["PIP_CONFIG_FILE"] = pip
@@ -54,8 +54,8 @@ def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str
     if named == os.devnull:  # pip takes this for "none at all"
         return named
     files = [machine.cwd / named] if named else []
-    files = [file for file in files if file.is_file()] or [
-        file for file in (home / ".pip" / "pip.conf", config / "pip" / "pip.conf") if file.is_file()
+    files = [file for file in files if os.path.isfile(file)] or [
+        file for file in (home / ".pip" / "pip.conf", config / "pip" / "pip.conf") if os.path.isfile(file)
     ]
     if not files:
         return None

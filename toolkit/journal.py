@@ -128,7 +128,7 @@ class Entry:
 
 def open_home(home: Path) -> None:
     """Make the journal's folder if there is none. Raises OSError."""
-    missing = [folder for folder in (home, *home.parents) if not folder.exists()]
+    missing = [folder for folder in (home, *home.parents) if not os.path.exists(folder)]
     for folder in reversed(missing):
         safe_write.make_folder(folder)
 
@@ -212,14 +212,14 @@ def tidy(home: Path) -> None:
     ours = [home / found.string for found in _folders(home)]
     for unfinished in (home / ".gitignore.new", *(file for folder in ours for file in folder.glob("*.new"))):
         unfinished.unlink(missing_ok=True)
-    if not (home / ".gitignore").exists():
+    if not os.path.exists(home / ".gitignore"):
         _write_whole(home / ".gitignore", b"*\n")
 
 
 def is_journal(home: Path) -> bool:
     """Whether this folder holds a transaction: any other folder is somebody else's, and nothing in it is touched."""
     try:
-        return any((home / found.string / "entry.json").is_file() for found in _folders(home))
+        return any(os.path.isfile(home / found.string / "entry.json") for found in _folders(home))
     except OSError:
         return False
 

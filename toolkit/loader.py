@@ -140,7 +140,7 @@ class Loader:
             return tuple(os.fsdecode(folder).rstrip("/") for folder in longest.split(b"\0") if folder)
         triplet = f"{self.header.machine}-linux-gnu"
         multiarch = [f"{above}/{triplet}" for above in ("/lib", "/usr/lib")]
-        there = [folder for folder in multiarch if self._machine.at(folder).is_dir()]
+        there = [folder for folder in multiarch if os.path.isdir(self._machine.at(folder))]
         return (*there, *_DEFAULT)
 
     def _folders(self, chain: list[Asker]) -> Iterator[tuple[str, How, str]]:
@@ -189,10 +189,10 @@ class Loader:
             path = f"{self._machine.real(folder)}/{name}"
         candidate = Candidate(path, how, entry)
         file = self._machine.at(self._machine.real(path))
-        if not file.exists():
+        if not os.path.exists(file):
             if self._is_link(path):
                 yield replace(candidate, trouble="dangling link")
-        elif not file.is_dir():
+        elif not os.path.isdir(file):
             yield replace(candidate, trouble=self._trouble(path))
 
     def _trouble(self, path: str) -> Trouble:

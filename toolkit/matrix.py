@@ -6,6 +6,7 @@ and the machine allow. Nothing is installed, nothing of what is installed is tou
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -212,7 +213,7 @@ class Study:
         unpacked = self.sources.of(release.wheel)
         package = "verl" if release.project == "verl" else "vllm"
         folder = unpacked.folder / package
-        if not (folder / "__init__.py").is_file():
+        if not os.path.isfile(folder / "__init__.py"):
             raise WheelError(f"{release.wheel.filename} holds no package {package}")
         metadata = sorted(unpacked.folder.glob("*.dist-info"))
         distribution = read_distribution(str(metadata[0])) if metadata else None

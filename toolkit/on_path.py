@@ -15,7 +15,7 @@ def is_on_path(name: str, path: Iterable[str]) -> bool:
     What an import hook serves leaves at least a file whose name holds the module's (`__editable___name_finder.py`).
     """
     for entry in path:
-        if (Path(entry) / name).is_dir() or (Path(entry) / f"{name}.py").is_file():
+        if os.path.isdir(Path(entry) / name) or os.path.isfile(Path(entry) / f"{name}.py"):
             return True
         for file in _listed(entry):
             compiled = file.startswith(f"{name}.") and file.endswith(_COMPILED)

@@ -86,7 +86,9 @@ def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str
     known = Listings() if listings is None else listings
     digest = hashlib.sha256()
     for place in places:
-        lines = _seen_below(str(place), known) if place.is_dir() else [_line(str(place), _status(place))]
+        lines = (
+            _seen_below(str(place), known) if os.path.isdir(place) else [_line(str(place), _status(place))]
+        )
         digest.update("".join(sorted(lines)).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 

@@ -147,7 +147,7 @@ def _home() -> Path:
 def _remove(path: Path) -> None:
     """Out of sight first: nobody may find half of it."""
     with contextlib.suppress(OSError):
-        if path.is_dir():
+        if os.path.isdir(path):
             gone = path.with_name(f".removed-{path.name}-{os.getpid()}")
             path.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
@@ -240,6 +240,6 @@ def _digest_of_directory(folder: Path) -> str:
     """For a wheel that was never read whole: the digest of what was read of it."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if os.path.isfile(path):
             digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     return digest.hexdigest()
