@@ -124,6 +124,7 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
             raise UsageError(f"{word}: this is a folder; name a launch script, or a command behind --")
         if not os.path.exists(path):
             if not files and len(given) == 1 and "=" not in word:
+                _demand_access(path, word)
                 raise UsageError(
                     f"{word}: there is no such file; name a launch script, or a whole command behind --"
                 )
@@ -210,6 +211,7 @@ def _named_interpreter(named: Path, machine: Machine) -> Path:
     _demand_access(path, f"--python {path}")
     if os.path.isdir(path):
         inside = path / "bin" / "python"
+        _demand_access(inside, f"--python {path}")
         if os.path.exists(inside):
             return _absolute(inside)
         raise UsageError(

@@ -364,3 +364,30 @@ def test_the_address_of_a_gcs(tmp_path: Path) -> None:
     assert target.ray_address == "[fd00::1]:6379"
     assert "--ray-address" in target.arguments
     assert discover(Options(ray_address="auto"), machine_in(tmp_path)).ray_address == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(python=Path("closed/bin/python")),
+        Options(python=Path("open")),
+        Options(verl=Path("closed/verl")),
+        Options(model=Path("closed/model")),
+        Options(launch=("closed/run.sh",)),
+    ],
+    ids=["interpreter", "environment", "tree", "model", "script"],
+)
+def test_what_may_not_be_seen_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Options
+) -> None:
+    (tmp_path / "open").mkdir()
+    stat = os.stat
+
+    def refusing(path: str | Path, **more: bool) -> os.stat_result:
+        if "closed" in str(path) or str(path).endswith("open/bin/python"):
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", refusing)
+    with pytest.raises(UsageError, match="you may not look there"):
+        discover(options, machine_in(tmp_path))
