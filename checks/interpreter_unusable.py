@@ -14,8 +14,16 @@ _BROKEN_FROM_OUTSIDE = (
     Interpreter,
     Unknown(f"/env/bin/python failed: no encodings; {SOUND_WHEN_ISOLATED}, so ..."),
 )
+_NO_FOLDER = (
+    Interpreter,
+    Unknown("/env/bin/python cannot be started: no folder for temporary files can be written (TMPDIR)"),
+)
 _TRY_IT = "Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python"
 _FIND_IT = "Run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
+_REMEDIES = {
+    SOUND_WHEN_ISOLATED: _FIND_IT,
+    "temporary files": "Set TMPDIR to a folder that can be written: every job needs one, and so does this question",
+}
 
 
 @check(
@@ -23,6 +31,7 @@ _FIND_IT = "Run it by hand with -v -c pass: the last import before the failure i
     examples=[
         Example("the interpreter answers", (PYTHON,)),
         Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),
+        Example("the disk is read-only", (_NO_FOLDER,), "no folder for temporary files can be written"),
         Example(
             "something that is loaded at its start breaks it", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED
         ),
@@ -47,6 +56,6 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
         yield Finding(
             f"The target's Python could not be asked: {interpreter.reason}",
             Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
-            remedy=_FIND_IT if SOUND_WHEN_ISOLATED in interpreter.reason else _TRY_IT,
+            remedy=next((way for words, way in _REMEDIES.items() if words in interpreter.reason), _TRY_IT),
             stops=(EVERY_JOB,),
         )

@@ -22,6 +22,7 @@ def _example(*folders: Folder) -> tuple[object, ...]:
         Example("writable", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("Ray runs nothing from its sessions", _example(roomy(runnable=False))),
         Example("another user's raylet made it", _example(roomy(writable=False)), "this user may not write into /tmp/ray"),
+        Example("read-only", _example(roomy("temporary files", "/tmp", writable=False, read_only=True)), "/tmp (temporary files) is mounted read-only"),
         Example("noexec", _example(roomy("temporary files", "/tmp", runnable=False)), "noexec"),
     ],
 )  # fmt: skip
@@ -40,16 +41,21 @@ def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Findi
     """
     for folder in folders.folders:
         if not folder.writable:
+            of_ray = folder.use == "Ray's sessions"
             yield Finding(
-                f"this user may not write into {named(folder)}",
+                f"{named(folder)} is mounted read-only"
+                if folder.read_only
+                else f"this user may not write into {named(folder)}",
                 Evidence(
-                    found="no permission to write",
+                    found="a mount with ro" if folder.read_only else "no permission to write",
                     wanted="a folder of this user's own",
                     read_from=folder.path,
                 ),
-                remedy="set RAY_TMPDIR to a short path of your own, before Ray starts",
+                remedy="set RAY_TMPDIR to a short path of your own, before Ray starts"
+                if of_ray
+                else "set TMPDIR to a folder of your own on a local disk",
                 severity=at_most_warning(here),
-                fix="short-ray-folder" if folder.use == "Ray's sessions" else None,
+                fix="short-ray-folder" if of_ray else None,
             )
         elif not folder.runnable and folder.use == "temporary files":
             yield Finding(

@@ -34,7 +34,7 @@ class Folder:
 
     `given_by` says who chose it, "" when nobody did. `size` and `free`, as far as this user may fill it, are in bytes;
     `inodes` is None where a file system makes them as it needs them. `shared`: other machines may see the same
-    files. `runnable`: programs and libraries in it may be run (no `noexec`). `in_use`: a raylet has it.
+    files. `runnable`: programs and libraries in it may be run (no `noexec`). `read_only`: the mount is. `in_use`: a raylet has it.
     """
 
     use: Use
@@ -48,6 +48,7 @@ class Folder:
     shared: bool = False
     runnable: bool = True
     writable: bool = True
+    read_only: bool = False
     in_use: bool = False
 
     @property
@@ -154,6 +155,7 @@ def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False)
         shared=mount is not None and mount.shared,
         runnable=mount is None or "noexec" not in mount.options,
         writable=may_write(there),
+        read_only=mount is not None and mount.read_only,
         in_use=in_use,
     )
     space = space_of(there)

@@ -5,6 +5,7 @@ Tests give a `Machine` of their own, whose programs may answer from a table.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_LINKS = 40  # as the kernel has it
 _PIECE = 1024 * 1024  # bytes that are read at once
+_NO_TEMPORARY_FOLDER = "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp)"
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
 
@@ -110,7 +112,7 @@ class Machine:
         It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when
         it cannot be started.
         """
-        with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as private:
+        with _private_folder() as private:
             environment = {
                 **self.environ,
                 **dict.fromkeys(_PRIVATE_FOLDERS, private),
@@ -129,6 +131,13 @@ class Machine:
             entries = [os.path.normpath(self.cwd / entry) for entry in path.split(os.pathsep)]
             seen["PYTHONPATH"] = os.pathsep.join(entries)
         return seen
+
+
+def _private_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True)
+    except FileNotFoundError:
+        raise OSError(errno.EROFS, _NO_TEMPORARY_FOLDER) from None
 
 
 def _steps(path: str) -> list[str]:

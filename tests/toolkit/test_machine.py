@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,3 +101,10 @@ def test_a_user_site_package_is_found_by_the_child(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_setting_of_the_kernels_is_read() -> None:
     assert (Machine().read("/proc/sys/kernel/pid_max") or "").strip().isdigit()
+
+
+def test_a_machine_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with pytest.raises(OSError, match="no folder for temporary files can be written"):
+        Machine().run(["true"], timeout=1)
