@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 
 from verl_doctor.checks._interpreter_examples import PYTHON
@@ -20,9 +22,12 @@ _NO_FOLDER = (
 )
 _TRY_IT = "Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python"
 _FIND_IT = "Run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
+_MORE = "Raise the limit on processes (pids limit of the container, ulimit -u) or on addresses (ulimit -v), or end some"
 _REMEDIES = {
     SOUND_WHEN_ISOLATED: _FIND_IT,
     "temporary files": "Set TMPDIR to a folder that can be written: every job needs one, and so does this question",
+    os.strerror(errno.EAGAIN): _MORE,
+    os.strerror(errno.ENOMEM): _MORE,
 }
 
 
