@@ -49,7 +49,7 @@ def ray_token(
     if tree is None:
         return Absent("Ray is not installed in this environment")
     setup = Path(tree.folder, _SETUP)
-    known = setup.is_file()
+    known = os.path.isfile(setup)
     return RayToken(
         job.get("RAY_AUTH_MODE").strip().lower(),
         token_file(machine),
@@ -66,7 +66,7 @@ def token_file(machine: Machine) -> str:
         return ""
     place = machine.cwd / named if named else Path(home or "", ".ray", "auth_token")
     try:
-        there = place.is_file() and place.stat().st_size > 0 and os.access(place, os.R_OK)
+        there = os.path.isfile(place) and place.stat().st_size > 0 and os.access(place, os.R_OK)
     except OSError:
         there = False
     return str(place) if there else ""
