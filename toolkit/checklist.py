@@ -14,7 +14,7 @@ from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.render_markdown import escaped
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.text import counted
+from verl_doctor.toolkit.text import counted, wrapped
 
 State = Literal["done", "failed", "open", "unknown"]
 _MARKS: Mapping[State, str] = {"done": "x", "failed": "!", "open": " ", "unknown": "?"}
@@ -89,16 +89,17 @@ def exit_code(done: tuple[Step, ...]) -> int:
     return 1 if "failed" in states else 3 if "unknown" in states else 0
 
 
-def as_text(done: tuple[Step, ...]) -> Iterator[str]:
-    """The list for a person."""
+def as_text(done: tuple[Step, ...], width: int | None = None) -> Iterator[str]:
+    """The list for a person, wrapped to the columns of a terminal."""
+    blank = " " * 7
     finished = sum(step.state == "done" for step in done)
     yield f"{finished} of {counted(len(done), 'step')} done"
     for number, step in enumerate(done, 1):
         yield ""
         yield f"[{_MARKS[step.state]}] {number}. {step.title}: {step.state}"
-        yield f"       {step.evidence}"
+        yield from wrapped(step.evidence, width, indent=blank, hanging=blank)
         if step.do:
-            yield f"       do: {step.do}"
+            yield from wrapped(f"do: {step.do}", width, indent=blank, hanging=f"{blank}    ")
 
 
 def as_markdown(done: tuple[Step, ...]) -> Iterator[str]:

@@ -201,7 +201,8 @@ def checklist(*, options: Options, form: str) -> int:
     if form == "json":
         print(json.dumps(migration.as_document(steps), indent=2))
     else:
-        lines = migration.as_text(steps) if form == "text" else migration.as_markdown(steps)
+        width = render.width_of(render.console_for(sys.stdout))
+        lines = migration.as_text(steps, width) if form == "text" else migration.as_markdown(steps)
         print("\n".join(harmless(line) for line in lines))
     return migration.exit_code(steps)
 

@@ -73,9 +73,7 @@ def plugins() -> None:
     """List what other distributions add; what could not be loaded."""
     known = _known()
     if not known.plugins and not known.problems.problems:
-        print(
-            "no plugins; a distribution adds some with entry points in verl_doctor.checks, .fixes and .facts"
-        )
+        print("no plugins; entry points in verl_doctor.checks, .fixes and .facts would add some")
     for plugin in known.plugins:
         kind = plugin.group.removeprefix("verl_doctor.")
         print(harmless(f"{plugin.distribution} {plugin.version}: {kind} {', '.join(plugin.adds)}"))

@@ -41,8 +41,7 @@ def show(report: Report, form: str, output: Path | None, *, verbose: bool) -> No
 def _write(report: Report, form: str, file: TextIO, *, verbose: bool) -> None:
     if form == "text":
         console = console_for(file)
-        width = console.width if console.is_terminal else None
-        for line in render_text.render(report, verbose=verbose, width=width):
+        for line in render_text.render(report, verbose=verbose, width=width_of(console)):
             console.print(line, soft_wrap=True)
     elif form == "json":
         file.write(json.dumps(document(report), indent=2) + "\n")
@@ -52,6 +51,11 @@ def _write(report: Report, form: str, file: TextIO, *, verbose: bool) -> None:
         from verl_doctor.toolkit import render_junit  # noqa: PLC0415 - the XML library is slow to load
 
         file.write(render_junit.render(report))
+
+
+def width_of(console: Console) -> int | None:
+    """The columns of a terminal; None for a pipe, in which nothing is wrapped."""
+    return console.width if console.is_terminal else None
 
 
 def console_for(file: TextIO) -> Console:

@@ -83,7 +83,7 @@ def _verdict(report: Report, width: int | None) -> Iterator[Text]:
     yield from _lines(_target(report), width, indent=2, style="dim")
     longest = max((len(path.path) for path in report.paths), default=0)
     for path in report.paths:
-        yield from _path(path, longest)
+        yield from _path(path, longest, width)
 
 
 def _nothing_found(report: Report) -> str:
@@ -113,19 +113,22 @@ def _target(report: Report) -> str:
     return f"{', '.join(filter(None, parts))}; {where}"
 
 
-def _path(path: PathVerdict, longest: int) -> Iterator[Text]:
+def _path(path: PathVerdict, longest: int, width: int | None) -> Iterator[Text]:
     words, style = _PATHS[path.state]
-    line = Text(f"  {path.path:<{longest}}  ")
-    line.append(words, style=style)
+    more = ""
     if path.because:
-        line.append(f": {', '.join(path.because)}", style="dim")
+        more = f": {', '.join(path.because)}"
     elif path.state == "starts" and path.may_stop:
-        line.append(f" by default; under some settings: {', '.join(path.may_stop)}", style="dim")
+        more = f" by default; under some settings: {', '.join(path.may_stop)}"
     elif path.not_asked:
-        line = Text(
-            f"  {path.path:<{longest}}  not judged: {', '.join(path.not_asked)} not selected", style="dim"
-        )
-    yield line
+        words, style = "not judged", "dim"
+        more = f": {', '.join(path.not_asked)} not selected"
+    lead = f"  {path.path:<{longest}}  "
+    for number, line in enumerate(_lines(words + more, width, indent=len(lead), first=lead)):
+        line.stylize("dim", len(lead))
+        if number == 0:
+            line.stylize(f"not dim {style}", len(lead), len(lead) + len(words))
+        yield line
 
 
 def _next(report: Report, width: int | None) -> Iterator[Text]:
@@ -256,7 +259,8 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     unjudged = sum(len(result.unjudged) for result in report.results)
     counts += [f"{counted(unjudged, 'place')} could not be judged"] if unjudged else []
     more = "" if verbose else "; -v shows them"
-    yield _line(f"{', '.join(counts)}{more}; {report.seconds:.1f} s", "dim")
+    said = f"{', '.join(counts)}{more}; {report.seconds:.1f} s"
+    yield from _lines(said, width, indent=2, first="", style="dim")
 
 
 def _unjudged(report: Report, width: int | None) -> Iterator[Text]:

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from rich.text import Text
 
 from verl_doctor.toolkit import output
-from verl_doctor.toolkit.render import console_for
+from verl_doctor.toolkit.render import console_for, width_of
 
 FORMS = ("text", "json", "markdown")
 
@@ -34,7 +34,7 @@ def as_view(
             file.writelines(f"{line}\n" for line in markdown())
         else:
             console = console_for(file)
-            for line in text(console.width if console.is_terminal else None):
+            for line in text(width_of(console)):
                 console.print(line, soft_wrap=True)
 
     return write

@@ -83,3 +83,11 @@ def test_every_rule_that_a_step_names_is_there() -> None:
     text = (importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml").read_text("utf-8")
     named = {code for step in toml.loads(text)["step"] for code in step.get("judged_by", ())}
     assert named <= {check.code for check in registry.load().checks}
+
+
+def test_a_terminal_gets_no_wider_lines() -> None:
+    step = Step("a title", "failed", "a sentence that goes on and on " * 8, do="type this " * 20)
+    lines = list(checklist.as_text((step,), 80))
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("       do: ") for line in lines) == 1
+    assert len(list(checklist.as_text((step,)))) == 5

@@ -78,6 +78,17 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     assert max(map(len, text(repaired, width=80).splitlines())) <= 80
 
 
+def test_what_stops_a_path_is_wrapped_behind_its_name() -> None:
+    codes = [f"VLLM1{number}" for number in range(10, 26)]
+    results = tuple(
+        CheckResult(code, "t", "fail", findings=(finding(),), paths=("async rollout",)) for code in codes
+    )
+    lines = text(replace(report(), results=results), width=80).splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("  async rollout"))
+    assert max(map(len, lines)) <= 80
+    assert lines[start + 1].startswith(" " * len("  async rollout  ") + "VLLM1")
+
+
 def test_a_pipe_gets_each_thing_on_one_line() -> None:
     message = "a sentence that goes on and on " * 8
     assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
