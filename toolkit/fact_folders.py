@@ -15,11 +15,12 @@ from typing import Literal
 
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_processes import Processes, command_of
+from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.file_systems import file_system_of, may_write, nearest, space_of
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import command_of
 
 Use = Literal["Ray's sessions", "temporary files"]
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group, control_groups, count_of_list
 from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_processes import Processes, command_of
+from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import command_of
 
 __all__ = ["ControlGroups", "Group", "HostLimits", "Limit", "Limits", "host_limits"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import boot_time, command_of, numbers, row_of, seconds_of
 
 Role = Literal["raylet", "gcs_server", "ray agent", "ray worker", "engine", "trainer"]
 
@@ -33,9 +33,6 @@ _ROLES: tuple[tuple[Role, re.Pattern[str]], ...] = (
     ),
 )
 _LONGEST = 60
-_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
-_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
-_PARENT, _STARTED = 4, 22  # fields of /proc/PID/stat
 
 
 @dataclass(frozen=True)
@@ -68,38 +65,23 @@ class Processes:
 @collector()
 def processes(machine: Machine) -> Processes | Unknown:
     """Look through the table of processes. One that ends meanwhile is left out."""
-    booted = _BOOTED.search(machine.read("/proc/stat") or "")
+    booted = boot_time(machine)
     if booted is None:
         return Unknown("there is no table of processes under /proc")
-    try:
-        names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
-        numbers = sorted(int(name) for name in names if name.isdecimal())
-    except OSError as error:
-        return Unknown(f"/proc cannot be read: {error.strerror}")
-    found = (_process(pid, int(booted[1]), machine) for pid in numbers)
+    listed = numbers(machine)
+    if isinstance(listed, Unknown):
+        return listed
+    found = (_process(pid, booted, machine) for pid in listed)
     return Processes(tuple(filter(None, found)))
 
 
 def _process(pid: int, booted: int, machine: Machine) -> Process | None:
     """A process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
-    command = command_of(pid, machine)
-    role = role_of(command)
-    if role is None:
+    role = role_of(command_of(pid, machine))
+    row = row_of(pid, machine) if role else None
+    if role is None or row is None:
         return None
-    user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
-    # The name, in brackets, may hold anything; the fields behind it are numbers, counted in proc(5) from 3.
-    fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-    if user is None or len(fields) < _STARTED:
-        return None
-    started = booted + int(fields[_STARTED - 3]) / os.sysconf("SC_CLK_TCK")
-    mine = int(user[1]) == os.geteuid()
-    return Process(pid, int(fields[_PARENT - 3]), role, command.partition(" ")[0][-_LONGEST:], mine, started)
-
-
-def command_of(pid: int, machine: Machine) -> str:
-    """The command line of a process, its words apart by blanks; "" when it has ended, or has none."""
-    # setproctitle(3) leaves the rest of the old command line as zero bytes.
-    return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0").replace("\0", " ")
+    return Process(pid, row.parent, role, row.title[-_LONGEST:], row.mine, booted + seconds_of(row.ticks))
 
 
 def role_of(command: str) -> Role | None:

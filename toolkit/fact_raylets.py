@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_environment import Variables, as_far_as_shown
-from verl_doctor.toolkit.fact_processes import Process, Processes, command_of
+from verl_doctor.toolkit.fact_processes import Process, Processes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import command_of
 
 # Of the command line only these are read: it also holds the agents' commands. Addresses and a name, no secrets.
 _OPTIONS = {

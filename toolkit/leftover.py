@@ -1,4 +1,7 @@
-"""What finished or dead jobs leave behind: the thing, what proves that nobody needs it, and how it would be removed."""
+"""What finished or dead jobs leave behind: the thing, what proves that nobody needs it, and how it would be removed.
+
+A fact that finds leftovers is a `Leftovers` of its own name; `verl-doctor clean` asks for every such fact there is.
+"""
 
 from __future__ import annotations
 
@@ -84,3 +87,15 @@ class Kept:
     why: str
     size: int | None = None
     store: Store = "disk"
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What one collector found of some kinds: what can go, and what is kept."""
+
+    found: tuple[Leftover, ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+    def of(self, *kinds: Kind) -> tuple[Leftover, ...]:
+        """The leftovers of these kinds."""
+        return tuple(one for one in self.found if one.kind in kinds)

@@ -1,0 +1,89 @@
+"""LEFT110: processes of jobs that have ended are still here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.fact_left_processes import LeftProcesses
+from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted, in_bytes, listed
+
+_SHOWN = 4
+_GIB = 1024**3
+_ENGINE = Leftover(
+    "process",
+    "VLLM::EngineCore (process 4711)",
+    ("what started it has ended, and tini (process 1) took it over",),
+    EndProcess(4711, 123456),
+    127 * _GIB,
+    "GPU memory",
+)
+_AGENT = Leftover(
+    "process",
+    "ray::DashboardAgent (process 88)",
+    ("what started it has ended, and tini (process 1) took it over",),
+    EndProcess(88, 4321),
+    _GIB // 4,
+    "memory",
+)
+
+
+@check(
+    "LEFT110",
+    severity="warning",
+    examples=[
+        Example("nothing is left over", (LeftProcesses(),)),
+        Example(
+            "one in doubt is kept",
+            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still be asked"),)),),
+        ),
+        Example(
+            "an engine whose job was killed",
+            (LeftProcesses((_ENGINE,)),),
+            "1 process of jobs that have ended still runs, and holds 127 GiB of GPU memory: VLLM::EngineCore (process 4711)",
+        ),
+        Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)),), "holds 256 MiB of memory"),
+    ],
+)  # fmt: skip
+def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
+    """Processes of jobs that have ended are still here.
+
+    ## Why it matters
+
+    An engine of vLLM or SGLang does not notice when the trainer that started it is killed (`kill -9`, out of memory, a
+    time limit). It goes on holding its GPU memory, so that the next job finds less than it asks for, while `ray stop`
+    finds nothing to stop. Agents of a Ray that was killed keep ports and memory.
+
+    Named is only what is proven to be nobody's: what started it has ended, and nothing that runs is at the other end of
+    any of its pipes and sockets, or shares memory with it.
+
+    ## How to fix
+
+    End them by number: `kill NUMBER`, and `kill -9 NUMBER` for what is still there after ten seconds. Never by name: that
+    ends other jobs, too.
+    """
+    if not left.found:
+        return
+    on_gpus = sum(one.size or 0 for one in left.found if one.store == "GPU memory")
+    held = on_gpus or sum(one.size or 0 for one in left.found)
+    many = len(left.found) > 1
+    yield Finding(
+        f"{counted(len(left.found), 'process', 'processes')} of jobs that have ended still run{'' if many else 's'}, and "
+        f"hold{'' if many else 's'} {in_bytes(held)} of {'GPU memory' if on_gpus else 'memory'}: "
+        + listed((one.name for one in _largest(left)), _SHOWN),
+        Evidence(
+            found="; ".join(f"{one.name}: {', '.join(one.proof)}" for one in _largest(left)[:_SHOWN]),
+            wanted="nothing of a job that has ended",
+            read_from="/proc",
+        ),
+        remedy=f"look at {'them' if many else 'it'}, then: kill {' '.join(map(str, _numbers(left)))}",
+    )
+
+
+def _numbers(left: LeftProcesses) -> list[int]:
+    return [one.removal.pid for one in left.found if isinstance(one.removal, EndProcess)]
+
+
+def _largest(left: LeftProcesses) -> list[Leftover]:
+    return sorted(left.found, key=lambda one: (one.store != "GPU memory", -(one.size or 0)))

@@ -1,0 +1,85 @@
+"""Processes of jobs that were killed, real ones under the names that engines and trainers have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from orphaned import ENGINE, Reaper, reaper
+
+from verl_doctor.toolkit import orphans
+from verl_doctor.toolkit.end_processes import end_processes
+from verl_doctor.toolkit.fact_gpu_holders import Holder
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_left_processes import LeftProcesses, left_processes
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.leftover import EndProcess
+from verl_doctor.toolkit.machine import Machine
+
+NO_GPU = Absent("there is no NVIDIA GPU here")
+
+
+@pytest.fixture
+def tini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reaper]:
+    """The first process of a container, in which processes count as old at once."""
+    monkeypatch.setattr(orphans, "YOUNG", 0.0)
+    with reaper() as one:
+        yield one
+
+
+def look(gpus: Gpus | Unknown = NO_GPU) -> LeftProcesses:
+    """The fact, of this machine."""
+    found = left_processes.collect(gpus=gpus, machine=Machine())
+    assert isinstance(found, LeftProcesses)
+    return found
+
+
+def numbers(found: LeftProcesses, among: list[int]) -> list[int]:
+    """Those of these processes that are left over. Other jobs of this machine do not count here."""
+    removals = [one.removal for one in found.found]
+    return [one.pid for one in removals if isinstance(one, EndProcess) and one.pid in among]
+
+
+def test_a_job_that_runs_is_not_touched_and_one_that_was_killed_is_ended(tini: Reaper) -> None:
+    _, running = tini.job(ENGINE, ENGINE)
+    dead, left = tini.job(ENGINE, "VLLM::Worker_TP0", "sglang::scheduler")
+    assert numbers(look(), running + left) == []
+    tini.kill(dead)
+    found = look()
+    assert numbers(found, running + left) == sorted(left)
+    (one,) = [one for one in found.found if one.name == f"VLLM::EngineCore (process {left[0]})"]
+    assert one.proof[:2] == (
+        f"what started it has ended, and tini (process {tini.process.pid}) took it over",
+        "nothing that runs is at the other end of its pipes and sockets, or shares memory with it",
+    )
+    assert (one.size or 0) > 0
+    assert one.store == "memory"
+    removals = [
+        of.removal for of in found.found if isinstance(of.removal, EndProcess) and of.removal.pid in left
+    ]
+    assert set(end_processes(removals, Machine()).values()) == {""}
+    assert numbers(look(), running + left) == []
+
+
+def test_memory_of_gpus_is_what_counts(tini: Reaper) -> None:
+    dead, (left,) = tini.job(ENGINE)
+    tini.kill(dead)
+    gpus = Gpus((Device(0, holders=(Holder(left, 1024),)), Device(1, holders=(Holder(left, 512),))))
+    (one,) = [one for one in look(gpus).found if f"(process {left})" in one.name]
+    assert (one.size, one.store) == (1536 * 1024**2, "GPU memory")
+
+
+def test_one_that_has_just_started_is_kept(tini: Reaper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans, "YOUNG", 3600.0)
+    dead, (left,) = tini.job(ENGINE)
+    tini.kill(dead)
+    (one,) = [one for one in look().kept if f"(process {left})" in one.name]
+    assert one.why == "it started less than a minute ago"
+
+
+def test_a_recorded_machine_has_no_processes_to_look_at(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    assert isinstance(left_processes.collect(NO_GPU, Machine(root=tmp_path)), Unknown)
+    (tmp_path / "proc" / "stat").write_text("btime 1000000\n")
+    assert isinstance(left_processes.collect(NO_GPU, Machine(root=tmp_path)), Absent)

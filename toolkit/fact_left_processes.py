@@ -1,0 +1,143 @@
+"""Processes of jobs that have ended: engines and workers that nobody needs any more, with what shows it, and those in doubt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_gpus import Gpus
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover, Leftovers, Store
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.orphans import Around, is_nameless, is_of_ray, orphans
+from verl_doctor.toolkit.process_table import Row, boot_time, rows, seconds_of
+from verl_doctor.toolkit.process_ties import ties_of
+
+_MIB = 1024 * 1024
+_LONGEST = 60
+_TRACER = re.compile(r"^TracerPid:\s+(\d+)", re.MULTILINE)
+_RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.MULTILINE)
+_ENGINE_CODE = re.compile(rb"/(?:vllm|sglang|sgl_kernel)/[^\n]*\.so\n")
+_SESSION = re.compile(r"(/[^\s=]*?/session_[\w-]+)(?:/|$)")
+_MODULE = re.compile(r"multiprocessing\.\w+|compile_worker")
+_PATIENCE = 1.0  # seconds for a socket on this machine
+
+
+@dataclass(frozen=True)
+class LeftProcesses(Leftovers):
+    """What is left of jobs that have ended, in the order in which it is to end, and what looks like it and is kept."""
+
+
+@collector(timeout=15)
+def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Unknown:
+    """Judge the helpers in the table of processes. `gpus` say how much of their memory each one holds."""
+    booted = boot_time(machine)
+    if booted is None:
+        return Unknown("there is no table of processes under /proc")
+    if machine.root != Path("/"):
+        return Absent("the processes of a recorded machine are not here")
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    found = orphans(
+        rows(machine),
+        Around(
+            ties=lambda pids: ties_of(pids, machine),
+            age=lambda row: now - seconds_of(row.ticks),
+            session=lambda row: is_session_alive(row, machine),
+            debugger=lambda row: _number(_TRACER, row.pid, machine),
+            is_engine=lambda row: _runs_an_engine(row.pid, machine),
+        ),
+    )
+    held = _held(gpus)
+    return LeftProcesses(
+        tuple(
+            Leftover(
+                "process",
+                name(row),
+                tuple(_proof(row, fate, booted)),
+                EndProcess(row.pid, row.ticks),
+                *_size(row.pid, held, machine),
+            )
+            for row, fate in found.left
+        ),
+        tuple(Kept("process", name(row), why, *_size(row.pid, held, machine)) for row, why in found.kept),
+    )
+
+
+def name(row: Row) -> str:
+    """What to call a process: its title and its number."""
+    of_multiprocessing = _MODULE.search(row.command) if is_nameless(row) else None
+    title = of_multiprocessing[0] if of_multiprocessing else row.title.rpartition("/")[2]
+    return f"{title[-_LONGEST:]} (process {row.pid})"
+
+
+def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
+    yield fate
+    yield "nothing that runs is at the other end of its pipes and sockets, or shares memory with it"
+    if is_of_ray(row):
+        yield "the raylet of its session does not answer"
+    started = time.localtime(booted + seconds_of(row.ticks))
+    yield f"running since {time.strftime('%Y-%m-%d %H:%M', started)}"
+
+
+def is_session_alive(row: Row, machine: Machine) -> bool | None:
+    """Whether a raylet of the sessions in whose folders this process has files answers.
+
+    None when there is no socket to ask: no session is known, or its folder was removed, maybe under a Ray that runs.
+    """
+    sessions = set(_SESSION.findall(row.command)) | set(_open_sessions(row.pid, machine))
+    sockets = [path for session in sessions for path in Path(session, "sockets").glob("raylet*")]
+    return any(map(_answers, sockets)) if sockets else None
+
+
+def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:
+    folder = machine.at(f"/proc/{pid}/fd")
+    with contextlib.suppress(OSError):
+        for link in folder.iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if match := _SESSION.match(os.readlink(link)):  # noqa: PTH115 - text, not a path to be followed
+                    yield match[1]
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens there. Only a refusal shows that nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(_PATIENCE)
+        try:
+            asking.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def _runs_an_engine(pid: int, machine: Machine) -> bool:
+    with contextlib.suppress(OSError):
+        return _ENGINE_CODE.search(machine.at(f"/proc/{pid}/maps").read_bytes()) is not None
+    return False
+
+
+def _held(gpus: Gpus | Unknown) -> Mapping[int, int]:
+    """Bytes of GPU memory by process."""
+    held: dict[int, int] = {}
+    for device in gpus.devices if isinstance(gpus, Gpus) else ():
+        for holder in device.holders:
+            held[holder.pid] = held.get(holder.pid, 0) + (holder.memory or 0) * _MIB
+    return held
+
+
+def _size(pid: int, held: Mapping[int, int], machine: Machine) -> tuple[int, Store]:
+    if held.get(pid):
+        return held[pid], "GPU memory"
+    return _number(_RESIDENT, pid, machine) * 1024, "memory"
+
+
+def _number(pattern: re.Pattern[str], pid: int, machine: Machine) -> int:
+    match = pattern.search(machine.read(f"/proc/{pid}/status") or "")
+    return int(match[1]) if match else 0

@@ -1,0 +1,89 @@
+"""The table of processes: of each one who started it, when, whose it is, and what it calls itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
+_STATE, _PARENT, _STARTED = 3, 4, 22  # fields of /proc/PID/stat, counted in proc(5) from 1
+_NAME_ENDS = 3  # where the fields behind the name begin
+
+
+@dataclass(frozen=True)
+class Row:
+    """One process. `ticks` is when it started, in clock ticks since the machine did: with the number it is its identity.
+
+    `command` is its command line with blanks between the words, "" for one that has ended or that is the kernel's.
+    `state` is the kernel's letter: R, S, D, T, t, Z... `mine` says that it runs as this user.
+    """
+
+    pid: int
+    parent: int
+    ticks: int
+    state: str
+    mine: bool
+    command: str
+
+    @property
+    def title(self) -> str:
+        """The first word of the command line, which holds no arguments and so no secrets."""
+        return self.command.partition(" ")[0]
+
+
+def boot_time(machine: Machine) -> int | None:
+    """When the machine started, in seconds since the epoch; None without a table of processes."""
+    booted = _BOOTED.search(machine.read("/proc/stat") or "")
+    return None if booted is None else int(booted[1])
+
+
+def seconds_of(ticks: int) -> float:
+    """Clock ticks in seconds."""
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def numbers(machine: Machine) -> list[int] | Unknown:
+    """The numbers of all processes that are seen from here."""
+    try:
+        names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
+    except OSError as error:
+        return Unknown(f"/proc cannot be read: {error.strerror}")
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def rows(machine: Machine) -> Iterator[Row]:
+    """All processes that are seen from here. One that ends meanwhile is left out."""
+    listed = numbers(machine)
+    for pid in () if isinstance(listed, Unknown) else listed:
+        row = row_of(pid, machine)
+        if row is not None:
+            yield row
+
+
+def row_of(pid: int, machine: Machine) -> Row | None:
+    """One process; None when there is none of that number."""
+    user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
+    # The name, in brackets, may hold anything; the fields behind it are numbers and one letter.
+    fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if user is None or len(fields) <= _STARTED - _NAME_ENDS:
+        return None
+    return Row(
+        pid,
+        parent=int(fields[_PARENT - _NAME_ENDS]),
+        ticks=int(fields[_STARTED - _NAME_ENDS]),
+        state=fields[_STATE - _NAME_ENDS],
+        mine=int(user[1]) == os.geteuid(),
+        command=command_of(pid, machine),
+    )
+
+
+def command_of(pid: int, machine: Machine) -> str:
+    """The command line of a process, its words apart by blanks; "" when it has ended, or has none."""
+    # setproctitle(3) leaves the rest of the old command line as zero bytes.
+    return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0 ").replace("\0", " ")
