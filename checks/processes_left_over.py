@@ -73,7 +73,7 @@ def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
         f"hold{'' if many else 's'} {in_bytes(held)} of {'GPU memory' if on_gpus else 'memory'}: "
         + listed((one.name for one in _largest(left)), _SHOWN),
         Evidence(
-            found="; ".join(f"{one.name}: {', '.join(one.proof)}" for one in _largest(left)[:_SHOWN]),
+            found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
             wanted="nothing of a job that has ended",
             read_from="/proc",
         ),

@@ -22,12 +22,13 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import endpoint, option
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import is_address, resolve, source_towards, with_port
-from verl_doctor.toolkit.fact_processes import Process, Processes, command_of
+from verl_doctor.toolkit.fact_processes import Process, Processes
 from verl_doctor.toolkit.fact_trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.knock import Reply, knock
 from verl_doctor.toolkit.launch_values import given, launch_values
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import command_of
 from verl_doctor.toolkit.secret import without_user
 from verl_doctor.toolkit.target import Target
 
