@@ -111,23 +111,42 @@ def cli() -> None:
 @job_options
 @rule_options
 @view_options
-@click.option("--facts", type=PATH, metavar="FILE", help="Judge facts that were saved elsewhere.")
+@click.option(
+    "--facts",
+    type=PATH,
+    metavar="FILE",
+    multiple=True,
+    help="Judge facts that were saved elsewhere; repeated: one file of each node, NODE.json, compared too.",
+)
 @click.option(
     "--save-facts", type=FILE_TO_WRITE, metavar="FILE", help="Save the facts of this machine as JSON."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 def check(
-    *, options: Options, rules: Rules, view: View, facts: Path | None, save_facts: Path | None, strict: bool
+    *,
+    options: Options,
+    rules: Rules,
+    view: View,
+    facts: tuple[Path, ...],
+    save_facts: Path | None,
+    strict: bool,
 ) -> int:
     """Judge this environment. Changes nothing.
 
     LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or several of them.
     """
+    if save_facts is not None and len(facts) > 1:
+        raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view, facts)
-        collection = run.look()
-        report = run.check(collection, progress.say)
-        taken = session.all_facts(run, collection) if save_facts else ""
+        if len(facts) > 1:
+            from verl_doctor.toolkit import fleet  # noqa: PLC0415 - a plain check does without
+
+            report, taken = fleet.judge_files(facts, run, progress.say), ""
+        else:
+            collection = run.look()
+            report = run.check(collection, progress.say)
+            taken = session.all_facts(run, collection) if save_facts else ""
     if save_facts is not None:
         output.write(save_facts, taken)
     render.show(report, view.form, view.output, verbose=view.verbose)
@@ -207,12 +226,13 @@ def checklist(*, options: Options, form: str) -> int:
     return migration.exit_code(steps)
 
 
-def _session(options: Options, rules: Rules, view: View, facts: Path | None = None) -> Session:
+def _session(options: Options, rules: Rules, view: View, facts: tuple[Path, ...] = ()) -> Session:
     """Open the session, and say in the first line what is being examined."""
 
     def announce(target: Target) -> None:
         if view.form == "text":
-            where = f"facts file {facts}" if facts else f"{target.python} ({target.chosen_by})"
+            files = f"facts file {facts[0]}" if len(facts) == 1 else f"{len(facts)} facts files"
+            where = files if facts else f"{target.python} ({target.chosen_by})"
             print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
             if target.passed_over and not facts:
                 print(f"  not the active one: {harmless(target.passed_over)}", file=sys.stderr)
@@ -222,6 +242,6 @@ def _session(options: Options, rules: Rules, view: View, facts: Path | None = No
         select=rules.select,
         ignore=rules.ignore,
         deep=rules.deep,
-        facts_file=facts,
+        facts_file=facts[0] if facts else None,
         announce=announce,
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
 from verl_doctor.toolkit.text import in_bytes
@@ -17,6 +17,13 @@ from verl_doctor.toolkit.turns import TURNS
 
 # A thread needs a place in the table of processes, and room for its stack among the addresses.
 _MORE_PROCESSES = "raise the limit on processes (pids limit of the container, ulimit -u), or end some"
+
+
+class Facts(Protocol):
+    """Where rules get their facts from."""
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """The fact, or why it could not be had."""
 
 
 class Collection:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown
+from verl_doctor.toolkit.restore import restored
 from verl_doctor.toolkit.savedfile import SavedFile
 from verl_doctor.toolkit.target import UsageError
 
@@ -27,21 +28,32 @@ _FILE = SavedFile(
 
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
     """Write the portable ones among the collected facts as JSON."""
-    facts = {
-        collector.name: _entry(answers[collector.fact])
-        for collector in collectors
-        if not collector.local and collector.fact in answers
-    }
     document = {
         "schema_version": SCHEMA_VERSION,
         "verl_doctor": version,
-        "facts": dict(sorted(facts.items())),
+        "facts": entries(answers, collectors),
     }
     # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
     return json.dumps(document, indent=1) + "\n"
 
 
-def _entry(answer: Any) -> dict[str, Any]:
+def texts_in(path: Path) -> dict[str, str]:
+    """The entries of a facts file as a node would have answered them. Raises UsageError."""
+    return {name: json.dumps(entry) for name, entry in _FILE.read(path).items()}
+
+
+def entries(answers: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[str, Any]:
+    """The portable ones among the answers, by name."""
+    facts = {
+        collector.name: entry(answers[collector.fact])
+        for collector in collectors
+        if not collector.local and collector.fact in answers
+    }
+    return dict(sorted(facts.items()))
+
+
+def entry(answer: Any) -> dict[str, Any]:
+    """One answer as a file has it: under "is" what the fact holds, or under the kind of its absence why there is none."""
     if isinstance(answer, Unknown):
         names = {unknown: name for name, unknown in _KINDS.items()}
         # The nearest one: a plugin may have a kind of its own.
@@ -55,31 +67,41 @@ def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
 
     Raises UsageError when the file is none, or of another version.
     """
-    facts = _FILE.read(path)
-    return {collector.fact: _read(path, collector, facts.get(collector.name)) for collector in collectors}
+    return facts_of(_FILE.read(path), collectors, str(path))
 
 
-def _read(path: Path, collector: Collector, entry: Any) -> Any:
+def facts_of(entries: Mapping[str, Any], collectors: Iterable[Collector], path: str) -> dict[type, Any]:
+    """The facts of these collectors from their entries; one that has none is Unknown. `path` says where they are from.
+
+    Raises UsageError when an entry is damaged.
+    """
+    return {collector.fact: _read(path, collector, entries.get(collector.name)) for collector in collectors}
+
+
+def _read(path: str, collector: Collector, entry: Any) -> Any:
     if collector.local:
         return Unknown("it needs the machine itself, and this is a facts file")
     if entry is None:
         return Unknown(f"{path} holds no {collector.name}")
+    return restore(f"{path}: ", collector, entry)
+
+
+def restore(where: str, collector: Collector, entry: Any) -> Any:
+    """One entry as the fact, or the `Unknown`, that it was. Raises UsageError, begun with `where`, when it is damaged."""
     if isinstance(entry, dict) and len(entry) == 1:
         (kind, value), *_ = entry.items()
         if kind in _KINDS and isinstance(value, str):
             return _KINDS[kind](value)
         if kind == "is":
-            return _restored(path, collector, value)
-    raise UsageError(f"{path}: the fact {collector.name} is damaged; take the facts anew")
+            return _restored(where, collector, value)
+    raise UsageError(f"{where}the fact {collector.name} is damaged; take the facts anew")
 
 
-def _restored(path: Path, collector: Collector, value: Any) -> Any:
-    import dacite  # noqa: PLC0415 - only a facts file needs it
-
+def _restored(where: str, collector: Collector, value: Any) -> Any:
     try:
-        return dacite.from_dict(collector.fact, value, dacite.Config(cast=[tuple], check_types=True))
-    except (dacite.DaciteError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return restored(collector.fact, value)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UsageError(
-            f"{path}: the fact {collector.name} is damaged ({reason}); take the facts anew"
+            f"{where}the fact {collector.name} is damaged ({reason}); take the facts anew"
         ) from None

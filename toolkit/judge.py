@@ -10,7 +10,7 @@ from datetime import date
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.collect import Collection, Facts
 from verl_doctor.toolkit.config import Ignore
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Need, Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, Status, status_of
@@ -19,6 +19,7 @@ from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged
 DEEP = frozenset({"live", "gpu"})
 """The cost classes that --deep adds."""
 
+_ASKED_FOR_BY = {**dict.fromkeys(DEEP, "needs --deep"), "cluster": "needs --cluster"}
 _FOLLOWS = "follows from "
 
 
@@ -68,15 +69,19 @@ def judge(
 
     `watch` is told the title of each rule before it runs.
     """
-    by_code = {check.code: check for check in checks}
-    wanted = {check.code for check in checks if selection.wants(check)}
-    order = _order(by_code, wanted)
-    collection.start(_facts_of(by_code[code] for code in order if _affordable(by_code[code], selection)))
+    order = in_order(checks, selection)
+    collection.start(facts_of(check for check in order if _affordable(check, selection)))
     results: dict[str, CheckResult] = {}
-    for code in order:
-        watch(by_code[code].title)
-        results[code] = _judge_one(by_code[code], collection, selection, results, today)
-    return tuple(results[code] for code in sorted(wanted))
+    for check in order:
+        watch(check.title)
+        results[check.code] = judge_one(check, collection, selection, results, today)
+    return tuple(results[code] for code in sorted(c.code for c in checks if selection.wants(c)))
+
+
+def in_order(checks: Sequence[Check], selection: Selection) -> list[Check]:
+    """The selected rules and those that they require, each after what it requires."""
+    by_code = {check.code: check for check in checks}
+    return [by_code[code] for code in _order(by_code, [c.code for c in checks if selection.wants(c)])]
 
 
 def not_asked(
@@ -113,7 +118,8 @@ def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
         return sorted(graph)
 
 
-def _facts_of(checks: Iterable[Check]) -> Iterable[type]:
+def facts_of(checks: Iterable[Check]) -> Iterable[type]:
+    """The facts that these rules ask for themselves, each once."""
     return dict.fromkeys(
         need.fact
         for check in checks
@@ -127,7 +133,7 @@ def beyond(checks: Iterable[Check], collectors: Iterable[Collector], costs: froz
 
     def wanted(rules: Iterable[Check]) -> set[type]:
         found: set[type] = set()
-        waiting = list(_facts_of(rules))
+        waiting = list(facts_of(rules))
         while waiting:
             fact = waiting.pop()
             if fact not in found:
@@ -143,13 +149,14 @@ def _affordable(check: Check, selection: Selection) -> bool:
     return check.cost in selection.costs
 
 
-def _judge_one(
+def judge_one(
     check: Check,
-    collection: Collection,
+    collection: Facts,
     selection: Selection,
     results: Mapping[str, CheckResult],
     today: date,
 ) -> CheckResult:
+    """Judge one rule, after all that it requires: their `results` may make it pointless."""
     started = time.perf_counter()
     verdict = _passed_over(check, selection, results, today) or _outcome(check, collection)
     ignore = selection.ignored(check)
@@ -176,7 +183,7 @@ class _Outcome:
     unjudged: tuple[Unjudged, ...] = ()
 
 
-def _paths(check: Check, collection: Collection) -> tuple[str, ...]:
+def _paths(check: Check, collection: Facts) -> tuple[str, ...]:
     """The paths of the job that this rule judges here; none when that cannot be told."""
     if check.paths is None:
         return ()
@@ -197,7 +204,7 @@ def _passed_over(
     if ignore is not None and today <= ignore.until:
         return _Outcome("skipped", f"ignored until {ignore.until}: {ignore.reason}", deliberate=True)
     if check.cost not in selection.costs:
-        how = "needs --deep" if check.cost in DEEP else "is not run by this command"
+        how = _ASKED_FOR_BY.get(check.cost, "is not run by this command")
         return _Outcome("skipped", f"{how} (cost: {check.cost})", deliberate=True)
     for code in sorted(check.requires & results.keys()):
         if not _holds(results[code]):
@@ -211,7 +218,7 @@ def _holds(required: CheckResult) -> bool:
     return required.status in {"pass", "warn", "not_applicable"} or required.deliberate
 
 
-def _outcome(check: Check, collection: Collection) -> _Outcome:
+def _outcome(check: Check, collection: Facts) -> _Outcome:
     try:
         if check.applies is not None:
             relevance = _call(check.applies, check.applies_needs, collection)
@@ -232,7 +239,7 @@ def _outcome(check: Check, collection: Collection) -> _Outcome:
         )
 
 
-def _unjudged(check: Check, collection: Collection) -> tuple[Unjudged, ...]:
+def _unjudged(check: Check, collection: Facts) -> tuple[Unjudged, ...]:
     """What the rule looked at and could not tell."""
     if check.unjudged is None:
         return ()
@@ -250,7 +257,7 @@ def _complete(finding: Finding, check: Check) -> Finding:
     return replace(finding, severity=severity)
 
 
-def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Collection) -> Any:
+def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Facts) -> Any:
     arguments = arguments_from(needs, {need.fact: collection.get(need.fact) for need in needs})
     return arguments if isinstance(arguments, Unknown) else function(**arguments)
 

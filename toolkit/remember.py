@@ -19,6 +19,7 @@ import platformdirs
 from verl_doctor.toolkit import cache
 from verl_doctor.toolkit.fact_listings import Listings
 from verl_doctor.toolkit.facts import F, Unknown
+from verl_doctor.toolkit.restore import restored
 
 _KEPT = 64  # answers of one kind, the youngest
 _LARGEST = 16_000_000  # bytes
@@ -62,7 +63,7 @@ def recall(fact: type[F], key: str) -> F | None:
     """The answer that was kept under this key."""
     answer = cache.read(_file(fact, key), _LARGEST)
     with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
-        return _restored(fact, answer) if answer is not None else None
+        return restored(fact, answer) if answer is not None else None
     return None
 
 
@@ -126,9 +127,3 @@ def _status(file: Path) -> os.stat_result | int:
         return file.stat()
     except OSError as error:
         return error.errno or -1
-
-
-def _restored(fact: type[F], value: Any) -> F:
-    import dacite  # noqa: PLC0415 - only when there is something to restore
-
-    return dacite.from_dict(fact, value, dacite.Config(cast=[tuple]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from verl_doctor.toolkit.result import CheckResult, Repair, Report
+from verl_doctor.toolkit.result import CheckResult, NodeGroup, Repair, Report
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.text import counted, harmless
 
 
 def render(report: Report) -> str:
@@ -17,6 +17,8 @@ def render(report: Report) -> str:
         ET.SubElement(properties, "property", name=name, value=harmless(value))
     for result in report.results:
         _case(suite, result)
+    for group in report.nodes.missing if report.nodes is not None else ():
+        _missing(suite, group)
     for repair in report.repairs or ():
         _repair(suite, repair)
     for attribute, child in (
@@ -35,6 +37,10 @@ def _properties(report: Report) -> dict[str, str]:
     for name in ("verl", "vllm"):
         tree = report.target[name]
         said[name] = f"{tree['version']} {tree['folder']}" if tree else ""
+    if report.nodes is not None:
+        said["nodes"] = (
+            f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not answer"
+        )
     return said | {path.path: path.state for path in report.paths}
 
 
@@ -53,11 +59,19 @@ def _case(suite: ET.Element, result: CheckResult) -> None:
         ET.SubElement(case, "system-out").text = text
 
 
+def _missing(suite: ET.Element, group: NodeGroup) -> None:
+    """Nodes that did not answer for one reason are a test case that could not be run."""
+    name = harmless(f"{counted(group.count, 'node')} did not answer")
+    case = ET.SubElement(suite, "testcase", classname="verl-doctor.nodes", name=name, time="0")
+    ET.SubElement(case, "error", message=harmless(group.what)).text = harmless(group.nodes)
+
+
 def _said(finding: Finding) -> str:
     """One finding with its evidence, a line for each thing."""
     evidence = finding.evidence
     places = " ".join(str(place) for place in (finding.location, *finding.also) if place)
     rows = {"at": places, "found": evidence.found, "wanted": evidence.wanted, "read": evidence.read_from}
+    rows |= {"node": finding.node or ""}
     rows |= {"do": finding.remedy, "fix": finding.fix or ""}
     lines = [
         f"{finding.severity}: {finding.message}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from verl_doctor.toolkit import render_nodes
 from verl_doctor.toolkit.result import EnvironmentFiles, Report
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import harmless
@@ -28,6 +29,8 @@ def render(report: Report) -> Iterator[str]:
         yield f"* {name}: " + (
             f"{escaped(tree['version'])} in {code(tree['folder'])}" if tree else "not found"
         )
+    if report.nodes is not None:
+        yield from (f"* {escaped(line)}" for line in render_nodes.lines(report.nodes))
     yield from (
         f"* {path.path}: {_WORDS[path.state]} {', '.join(path.because or path.not_asked)}".rstrip()
         + (f" (under some setting: {', '.join(path.may_stop)})" if path.may_stop else "")

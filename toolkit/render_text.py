@@ -10,6 +10,8 @@ from typing import Final
 
 from rich.text import Text
 
+from verl_doctor.toolkit import render_nodes
+from verl_doctor.toolkit.fleet_names import expand, shortened
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Repair, Report
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import counted, harmless, listed, wrapped
@@ -81,6 +83,8 @@ def _verdict(report: Report, width: int | None) -> Iterator[Text]:
     first.stylize(_STYLES[report.verdict], 0, len(word))
     yield from (first, *more)
     yield from _lines(_target(report), width, indent=2, style="dim")
+    for line in render_nodes.lines(report.nodes) if report.nodes is not None else ():
+        yield from _lines(line, width, indent=4, first="  ")
     longest = max((len(path.path) for path in report.paths), default=0)
     for path in report.paths:
         yield from _path(path, longest, width)
@@ -198,12 +202,18 @@ def _finding(
     rows += [("found", evidence.found), ("wanted", evidence.wanted)]
     if verbose or not finding.location:
         rows.append(("read", evidence.read_from))
-    rows += [("node", finding.node or ""), ("note", result.reason), ("do", finding.remedy)]
+    rows += [("node", _node(finding, verbose=verbose)), ("note", result.reason), ("do", finding.remedy)]
     if finding.fix is not None and finding.fix in report.fix_safety:
         rows.append(("fix", _fix(result.code, finding.fix, report)))
     for label, text in rows:
         if text:
             yield from _lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
+
+
+def _node(finding: Finding, *, verbose: bool) -> str:
+    """The nodes of a finding, all of them with -v."""
+    nodes = finding.node or ""
+    return nodes if verbose or not nodes else shortened(nodes, len(expand(nodes)))
 
 
 def _stopped(finding: Finding) -> str:

@@ -91,11 +91,39 @@ class EnvironmentFiles:
 
 
 @dataclass(frozen=True)
+class NodeGroup:
+    """Nodes of which one thing is true: what, how many, and which, as ranges (`fleet_names`), "" for most of them."""
+
+    what: str
+    count: int
+    nodes: str
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a cluster that were asked. `agree` of them do in all that is compared.
+
+    `kinds` groups those that answered by their GPUs, `missing` the others by why they did not.
+    """
+
+    answered: int
+    agree: int
+    kinds: tuple[NodeGroup, ...] = ()
+    missing: tuple[NodeGroup, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        """How many did not answer."""
+        return sum(group.count for group in self.missing)
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that was found out in one run.
 
     `not_asked` names for each path the rules that would judge it and were not selected. `repairs` is None for a check;
-    `applied` says whether they were carried out; `environment` are the files that were asked for.
+    `applied` says whether they were carried out; `environment` are the files that were asked for. `nodes` is None when one
+    machine was judged.
     """
 
     target: Mapping[str, Any]
@@ -106,10 +134,11 @@ class Report:
     repairs: tuple[Repair, ...] | None = None
     applied: bool = False
     environment: EnvironmentFiles | None = None
+    nodes: Nodes | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """The whole run in one word. A failure outweighs a rule that broke, and that outweighs a warning.
+        """The whole run in one word. A failure outweighs a rule that broke or a node that did not answer, and these a warning.
 
         It is not "ok" when nothing was judged: because what the rules need could not be seen, or because all of them
         were left out.
@@ -117,6 +146,8 @@ class Report:
         found = {result.status for result in self.results if not result.deliberate}
         if "fail" in found:
             return "failures"
+        if self.nodes is not None and (self.nodes.lost or not self.nodes.answered):
+            return "could_not_check"
         if "error" in found or not found or ("skipped" in found and not found & {"pass", "warn"}):
             return "could_not_check"
         return "warnings" if "warn" in found else "ok"
@@ -183,6 +214,8 @@ def document(report: Report) -> dict[str, Any]:
         "summary": report.summary,
         "seconds": round(report.seconds, 3),
     }
+    if report.nodes is not None:
+        said["nodes"] = {**asdict(report.nodes), "lost": report.nodes.lost}
     if report.repairs is not None:
         said["repairs"] = [
             {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs

@@ -73,6 +73,10 @@ class Session:
         machine = replace(self.machine, environ=change(self.machine.environ), as_started=change)
         return replace(self, machine=machine, begun=[])
 
+    def at_cost(self, *more: str) -> Session:
+        """The same session, in which rules of these costs may be judged too."""
+        return replace(self, selection=replace(self.selection, costs=self.selection.costs | set(more)))
+
     def narrowed(self, codes: tuple[str, ...]) -> Session:
         """The same session, asking only for these rules."""
         return replace(self, selection=replace(self.selection, select=codes, ignore=()))

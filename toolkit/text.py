@@ -63,8 +63,8 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Say a number with its noun: "1 failure", "3 failures"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    """Say a number with its noun: "1 failure", "3 failures", "1,000 failures"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def in_bytes(amount: float) -> str:

@@ -1,0 +1,176 @@
+"""Many nodes judged as one: their answers in, one report out in which what is equal is said once.
+
+Each answer is judged when it arrives and then forgotten, so that the memory does not grow with what the nodes say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit import factsfile
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.fact_fleet import Fleet
+from verl_doctor.toolkit.fact_plugins import PluginProblems
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.fleet_compare import Comparison
+from verl_doctor.toolkit.fleet_facts import FactStore
+from verl_doctor.toolkit.fleet_fold import without_repeated
+from verl_doctor.toolkit.fleet_judge import NodeJudge, worst
+from verl_doctor.toolkit.fleet_names import fold
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Report, status_of
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.text import counted, listed
+
+Watch = Callable[[str], None]
+
+
+class Gathering:
+    """The answers of many nodes as they arrive, in any order. What was found so far can be said at any time."""
+
+    def __init__(self, session: Session) -> None:
+        given = {
+            Config: session.config,
+            Marker: Marker(session.config.marker),
+            PluginProblems: session.registry.problems,
+        }
+        self._store = FactStore(session.registry.collectors, given)
+        self._judge = NodeJudge(session.registry.checks, session.selection, date.today())  # noqa: DTZ011
+        self._comparison = Comparison()
+        self._names: list[str] = []
+        self._addresses: list[str] = []
+        self._answered: set[str] = set()
+        self._missing: dict[str, str] = {}
+
+    def add(self, answer: NodeAnswer) -> None:
+        """Judge one node. Of a node that is asked again the first answer counts."""
+        if answer.node in self._answered:
+            return
+        if answer.missing or not answer.facts:
+            self._missing[answer.node] = answer.missing or "it answered without any fact"
+            return
+        self._missing.pop(answer.node, None)
+        self._answered.add(answer.node)
+        number = len(self._names)
+        self._names.append(answer.node)
+        self._addresses.append(answer.address)
+        facts = self._store.facts_of(answer)
+        self._judge.judge(number, facts)
+        self._comparison.add(number, facts)
+
+    def so_far(self) -> str:
+        """One line for a person who waits."""
+        said = [counted(len(self._names), "node") + " answered"]
+        said += [f"{len(self._missing):,} did not"] if self._missing else []
+        said += [f"{code} fails on {nodes:,}" for code, nodes in self._judge.failing.most_common(3) if nodes]
+        return ", ".join(said)
+
+    def fleet(self) -> Fleet:
+        """What the nodes that answered say, as far as they differ."""
+        return self._comparison.fleet(self._names)
+
+    def nodes(self, fleet: Fleet) -> Nodes:
+        """How many answered and agree, and which did not."""
+        by_reason: dict[str, list[str]] = {}
+        for node, reason in self._missing.items():
+            by_reason.setdefault(reason, []).append(node)
+        missing = [NodeGroup(reason, len(nodes), fold(nodes)) for reason, nodes in by_reason.items()]
+        return Nodes(
+            answered=len(self._names),
+            agree=fleet.nodes - fleet.odd,
+            kinds=tuple(NodeGroup(kind.gpus, kind.count, kind.nodes) for kind in fleet.kinds),
+            missing=tuple(sorted(missing, key=lambda group: (-group.count, group.what))),
+        )
+
+    def results(self) -> tuple[CheckResult, ...]:
+        """What the rules say that are about a single node."""
+        return self._judge.results(self._names, self._addresses)
+
+
+def judge(
+    answers: Iterable[NodeAnswer],
+    session: Session,
+    watch: Watch = lambda _: None,
+    known: Mapping[type, Any] | None = None,
+) -> Report:
+    """Judge the nodes that answer, and this machine, which has what is about the job: its script, its trees, its cluster.
+
+    `watch` is told what was found so far. `known` are facts that need not be collected here. Findings without a node are
+    this machine's own.
+    """
+    session = session.at_cost("cluster")
+    gathering = _gathered(answers, session, watch)
+    fleet = gathering.fleet()
+    here = session.check(session.look({**(known or {}), Fleet: fleet}), watch)
+    ours = {result.code: result for result in here.results}
+    theirs = {result.code: result for result in gathering.results()}
+    cluster = {check.code for check in session.registry.checks if check.cost == "cluster"}
+    results = tuple(
+        result if code in cluster or code not in theirs else _together(result, theirs[code])
+        for code, result in ours.items()
+    )
+    return replace(here, results=results, nodes=gathering.nodes(fleet))
+
+
+def judge_nodes(
+    answers: Iterable[NodeAnswer], session: Session, chosen_by: str, watch: Watch = lambda _: None
+) -> Report:
+    """Judge the nodes that answer, and nothing of this machine. `chosen_by` says in the report who they are."""
+    session = session.at_cost("cluster")
+    gathering = _gathered(answers, session, watch)
+    fleet = gathering.fleet()
+    elsewhere = Unknown("the nodes were asked, not this machine")
+    given = {part.fact: elsewhere for part in session.registry.collectors}
+    about_all = tuple(check for check in session.registry.checks if check.cost == "cluster")
+    session = replace(session, registry=replace(session.registry, checks=about_all))
+    here = session.check(Collection((), {**given, Fleet: fleet}), watch)
+    return replace(
+        here,
+        target={**here.target, "python": "", "chosen_by": chosen_by, "arguments": []},
+        results=tuple(sorted((*here.results, *gathering.results()), key=lambda result: result.code)),
+        nodes=gathering.nodes(fleet),
+    )
+
+
+def judge_files(files: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
+    """Judge facts files, one of each node, named after their nodes. Raises UsageError when one is none."""
+    report = judge_nodes(map(answer_in, files), session, f"{len(files)} facts files", watch)
+    arguments = [word for file in files for word in ("--facts", str(file))]
+    return replace(report, target={**report.target, "arguments": arguments})
+
+
+def answer_in(file: Path) -> NodeAnswer:
+    """A facts file as the answer of the node that it is named after. Raises UsageError when it is none."""
+    return NodeAnswer(file.stem, facts=factsfile.texts_in(file))
+
+
+def _gathered(answers: Iterable[NodeAnswer], session: Session, watch: Watch) -> Gathering:
+    gathering = Gathering(session)
+    for answer in answers:
+        gathering.add(answer)
+        watch(gathering.so_far())
+    return gathering
+
+
+def _together(ours: CheckResult, theirs: CheckResult) -> CheckResult:
+    """One rule's results here and on the nodes. What they say too is not said again of this machine."""
+    findings = (*without_repeated(ours.findings, theirs.findings), *theirs.findings)
+    status = worst((ours.status, theirs.status))
+    reasons = [result.reason for result in (ours, theirs) if result.status == status and result.reason]
+    return replace(
+        theirs,
+        status=status_of(findings) if status in {"fail", "warn", "pass"} else status,
+        reason=listed(dict.fromkeys(reasons), 2),
+        seconds=ours.seconds + theirs.seconds,
+        findings=findings,
+        paths=tuple(dict.fromkeys((*ours.paths, *theirs.paths))),
+        trace=ours.trace or theirs.trace,
+        deliberate=ours.deliberate and theirs.deliberate,
+        unjudged=tuple(dict.fromkeys((*ours.unjudged, *theirs.unjudged))),
+    )

@@ -1,0 +1,115 @@
+"""Many node names as a short list that schedulers read: `node[001-100,107]`, and such a list as names again.
+
+The syntax is Slurm's, which pdsh and ClusterShell read too: numbers in brackets, the lower end says how many digits there
+are, at most two brackets in a name (slurm.conf(5), NodeName). Slurm wants one of them at the end of a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import product
+
+_NUMBER = re.compile(r"([0-9]+)")
+_TEXT_OF_ANOTHER_KIND = re.compile(r"[\[\],:\s]")  # IPv6 addresses, and what the brackets could not hold
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+_ITEMS = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
+
+_LINE = 120
+"""Characters of a list of nodes that a line of text shows."""
+
+_Parts = tuple[str, ...]
+"""A name cut at its numbers: text, number, text, number... text."""
+
+
+def fold(names: Iterable[str]) -> str:
+    """Say all names, each once, with their numbers as ranges: in the order of the alphabet, numbers by their size."""
+    families: dict[tuple[str, ...], list[_Parts]] = {}
+    for name in dict.fromkeys(names):
+        parts = (name,) if _TEXT_OF_ANOTHER_KIND.search(name) else tuple(_NUMBER.split(name))
+        families.setdefault(parts[::2], []).append(parts)
+    return ",".join(item for texts in sorted(families) for item in _family(families[texts]))
+
+
+def expand(folded: str) -> list[str]:
+    """The names of a list that `fold` wrote, or a person in the same syntax. Raises ValueError when a range is none."""
+    return [name for item in _ITEMS.findall(folded) for name in _names(item)]
+
+
+def shortened(folded: str, count: int) -> str:
+    """A list for a line of text: what is too long is cut and counted. What is short can be pasted."""
+    items = _ITEMS.findall(folded)
+    kept: list[str] = []
+    length = 0
+    for item in items:
+        length += len(item) + 1
+        if kept and length > _LINE:
+            break
+        kept.append(item if len(item) <= _LINE else item[:_LINE] + "...")
+    if len(kept) == len(items) and not kept[-1].endswith("..."):
+        return folded
+    return f"{','.join(kept)} and others, {count:,} in all"
+
+
+def _family(members: list[_Parts]) -> Iterator[str]:
+    """Fold names that differ in their numbers alone: by the last number that varies, then by one before it."""
+    texts = members[0][::2]
+    rows = {parts[1::2] for parts in members}
+    varying = [place for place in range(len(texts) - 1) if len({row[place] for row in rows}) > 1]
+    for place in reversed(varying[-2:]):
+        rows = _folded_at(rows, place)
+    for row in sorted(rows, key=_order):
+        numbers = [*_closed(row, texts[-1]), ""]
+        yield "".join(text + number for text, number in zip(texts, numbers, strict=True))
+
+
+def _folded_at(rows: set[_Parts], place: int) -> set[_Parts]:
+    """Join the rows that are equal but for one number."""
+    others: dict[tuple[_Parts, _Parts], set[str]] = {}
+    for row in rows:
+        others.setdefault((row[:place], row[place + 1 :]), set()).add(row[place])
+    return {(*before, _ranges(numbers), *after) for (before, after), numbers in others.items()}
+
+
+def _ranges(numbers: set[str]) -> str:
+    """`[001-100,107]`, or the number alone when it is one."""
+    if len(numbers) == 1:
+        return next(iter(numbers))
+    left = set(numbers)
+    found = []
+    for first in sorted(numbers, key=lambda text: (int(text), len(text))):
+        last = first
+        if first not in left:
+            continue
+        left.remove(first)
+        while (following := str(int(last) + 1).zfill(len(first))) in left:
+            left.remove(following)
+            last = following
+        found.append(first if first == last else f"{first}-{last}")
+    return f"[{','.join(found)}]"
+
+
+def _closed(row: _Parts, end: str) -> _Parts:
+    """Slurm wants a bracket at the end of a name that has one before: `node[1-4]-ib[0]`."""
+    if end or not row or row[-1].startswith("[") or not any(number.startswith("[") for number in row):
+        return row
+    return (*row[:-1], f"[{row[-1]}]") if sum(number.startswith("[") for number in row) == 1 else row
+
+
+def _order(row: _Parts) -> tuple[tuple[int, str], ...]:
+    return tuple((int(_NUMBER.findall(number)[0]), number) for number in row)
+
+
+def _names(item: str) -> Iterator[str]:
+    pieces = _BRACKETS.split(item)
+    choices = [list(_numbers(piece)) if place % 2 else [piece] for place, piece in enumerate(pieces)]
+    return map("".join, product(*choices))
+
+
+def _numbers(ranges: str) -> Iterator[str]:
+    for part in ranges.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"[{ranges}] is no list of numbers and ranges")
+        for number in range(int(first), int(last or first) + 1):
+            yield str(number).zfill(len(first))
