@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -100,34 +101,30 @@ def _listeners() -> tuple[Listener, ...] | Unknown:
     except (psutil.Error, OSError) as error:
         return Unknown(f"the kernel does not list this machine's sockets: {error}")
     found: dict[tuple[int, int], Listener] = {}
+    who = functools.cache(_who)  # a worker of Ray's has several ports
     for socket in sockets:
         if socket.status == psutil.CONN_LISTEN and socket.laddr:
             address, port = socket.laddr
-            found.setdefault((port, socket.pid or 0), _listener(port, str(address), socket.pid))
+            pid = socket.pid or 0
+            found.setdefault((port, pid), Listener(port, str(address), pid, *who(pid)))
     return tuple(sorted(found.values(), key=lambda each: (each.port, each.pid)))
 
 
-def _listener(port: int, address: str, pid: int | None) -> Listener:
-    """Who it is, as far as this user may know."""
+def _who(pid: int) -> tuple[str, bool, bool]:
+    """`name`, `mine` and `orphan` of a process, as far as this user may know."""
     import psutil  # noqa: PLC0415
 
-    if pid is None:
-        return Listener(port, address)
+    if not pid:
+        return "", False, False
     try:
         process = psutil.Process(pid)
         with process.oneshot():
             words = process.cmdline()
             name = words[0].split(" ")[0] if role_of(" ".join(words)) else process.name()
-            return Listener(
-                port,
-                address,
-                pid,
-                name.rpartition("/")[2],
-                mine=process.uids().effective == os.geteuid(),
-                orphan=_is_orphan(process),
-            )
+            mine = process.uids().effective == os.geteuid()
+            return name.rpartition("/")[2], mine, _is_orphan(process)
     except (psutil.Error, OSError):
-        return Listener(port, address, pid)
+        return "", False, False
 
 
 def _is_orphan(process: Any) -> bool:
