@@ -13,6 +13,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.turns import TURNS
 
 Kind = Literal[
     "ethernet",
@@ -135,7 +136,8 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
     started = time.monotonic()
     thread = threading.Thread(target=ask, name=f"resolve {name}", daemon=True)
     thread.start()
-    thread.join(limit)
+    with TURNS.waiting():
+        thread.join(limit)
     if answer:
         return answer[0]
     return Resolved(name, failed=f"no answer within {time.monotonic() - started:.1f} s", hangs=True)
