@@ -46,6 +46,13 @@ class Collection:
         for fact in facts:
             self._future(fact)
 
+    def give(self, fact: type[F], value: F | Unknown) -> None:
+        """Add a fact that was observed in another way than by its collector, before anybody asks for it."""
+        future: Future[Any] = Future()
+        future.set_result(value)
+        with self._lock:
+            self._futures[fact] = future
+
     def get(self, fact: type[F]) -> F | Unknown:
         """Wait for a fact. A collector that raises or takes too long gives a `Broken` with the reason."""
         return cast("F | Unknown", self._future(fact).result())

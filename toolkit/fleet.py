@@ -5,11 +5,10 @@ Each answer is judged when it arrives and then forgotten, so that the memory doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from verl_doctor.toolkit import factsfile
 from verl_doctor.toolkit.collect import Collection
@@ -94,20 +93,18 @@ class Gathering:
 
 
 def judge(
-    answers: Iterable[NodeAnswer],
-    session: Session,
-    watch: Watch = lambda _: None,
-    known: Mapping[type, Any] | None = None,
+    answers: Iterable[NodeAnswer], session: Session, collection: Collection, watch: Watch = lambda _: None
 ) -> Report:
     """Judge the nodes that answer, and this machine, which has what is about the job: its script, its trees, its cluster.
 
-    `watch` is told what was found so far. `known` are facts that need not be collected here. Findings without a node are
-    this machine's own.
+    `collection` is a look at this machine that was begun with `session`; `watch` is told what was found so far. Findings
+    without a node are this machine's own.
     """
     session = session.at_cost("cluster")
     gathering = _gathered(answers, session, watch)
     fleet = gathering.fleet()
-    here = session.check(session.look({**(known or {}), Fleet: fleet}), watch)
+    collection.give(Fleet, fleet)
+    here = session.check(collection, watch)
     ours = {result.code: result for result in here.results}
     theirs = {result.code: result for result in gathering.results()}
     cluster = {check.code for check in session.registry.checks if check.cost == "cluster"}
