@@ -121,13 +121,15 @@ class RayAddresses:
     """All places, those that come first in Ray's order first; the clusters that have processes here; and the file with an address.
 
     `folder` is where Ray keeps that file: --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it. The addresses at which the
-    launch script starts a head or joins one come last: they are no place from which a driver takes its own.
+    launch script starts a head or joins one come last: they are no place from which a driver takes its own. `submitted`: Ray itself
+    starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service which is asked to.
     """
 
     places: tuple[Place, ...] = ()
     running: tuple[LocalRay, ...] = ()
     folder: str = ""
     file: AddressFile | None = None
+    submitted: bool = False
 
     def of(self, source: Source) -> Place | None:
         """The first place of one kind."""
@@ -139,6 +141,8 @@ class RayAddresses:
 
         --ray-address, which only the doctor knows, goes before all.
         """
+        if self.submitted:
+            return self.of("--ray-address")
         chosen = self.of("--ray-address") or self.of("ray.init")
         if chosen is not None and chosen.text not in _ANYWHERE:
             return chosen
@@ -149,6 +153,11 @@ class RayAddresses:
         anywhere = any(place is not None and place.text == "auto" for place in (chosen, variable))
         several = len(raylets) > 1 and file is not None
         return raylets[0] if anywhere and raylets and not several else file
+
+    @property
+    def head(self) -> Place | None:
+        """Where the launch script starts a head: that overwrites the file, and answers when the job begins."""
+        return self.of("ray start --head")
 
     def ray_at(self, address: str) -> LocalRay | None:
         """The processes here that belong to the cluster with this address."""
@@ -189,7 +198,8 @@ def ray_addresses(
         if one.raylets
     ]
     places += _starts(launch)
-    return RayAddresses(tuple(_tried(places)), running, folder, file)
+    submitted = not isinstance(launch, Unknown) and launch.submitted
+    return RayAddresses(tuple(_tried(places)), running, folder, file, submitted)
 
 
 def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 0) -> Place:

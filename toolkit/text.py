@@ -74,3 +74,11 @@ def in_bytes(amount: float) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.0f} TiB" if amount >= 100 else f"{amount:.1f} TiB"
+
+
+def in_time(seconds: float) -> str:
+    """A length of time in the largest unit of which it holds two: "90 seconds", "3 hours", "5 days"."""
+    for length, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 2 * length:
+            return counted(int(seconds // length), unit)
+    return counted(int(seconds), "second")

@@ -1,0 +1,52 @@
+"""RAY103: the job tells a Ray that it would join how many CPUs or GPUs to have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._configuration import asked, place
+from verl_doctor.checks._ray import said
+from verl_doctor.checks._ray_arguments import refused_arguments
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_ray_addresses import RayAddresses
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_CPUS = "ray_kwargs.ray_init.num_cpus"
+_LIVE = RayAddresses((said(source="address file"),))
+
+
+@check(
+    "RAY103",
+    examples=[
+        Example("a Ray of the job's own", (RayAddresses(), *asked(f"{_CPUS}=16"))),
+        Example("null", (_LIVE, *asked(f"{_CPUS}=null"))),
+        Example("a new one is asked for", (RayAddresses((said("local"), *_LIVE.places)), *asked(f"{_CPUS}=16"))),
+        Example("nobody answers, which is another matter", (RayAddresses((said(source="address file", reply="refused"),)), *asked(f"{_CPUS}=16"))),
+        Example("CPUs", (_LIVE, *asked(f"{_CPUS}=16")), f"{_CPUS}=16 is refused"),
+        Example("GPUs, and an address that is given", (RayAddresses((said(),)), *asked("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 runs already"),
+    ],
+)  # fmt: skip
+def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configuration) -> Iterator[Finding]:
+    """The job tells a Ray that it would join how many CPUs or GPUs to have.
+
+    ## Why it matters
+
+    verl hands the keys below `ray_kwargs.ray_init` to `ray.init()`. Where that finds a running cluster, by RAY_ADDRESS or by the file
+    of its last start on this machine, it stops at once: `When connecting to an existing cluster, num_cpus and num_gpus must not be
+    provided.`
+
+    ## How to fix
+
+    Leave the key away and tell `ray start` instead, or end the Ray that runs if nobody needs it. On one machine `RAY_ADDRESS=local`
+    starts a Ray of the job's own beside it.
+    """
+    taken = addresses.taken
+    if taken is None or taken.reply != "connected" or taken.source == "--ray-address":
+        return
+    for word in refused_arguments(configuration):
+        yield Finding(
+            f"{word.text.lstrip('+')} is refused where a Ray is joined, and the one at {taken.address} runs already",
+            Evidence(word.text, "no such key", f"{taken.said_by} names {taken.address}, which answers"),
+            location=place(word),
+            remedy=f"leave {word.key} away; or RAY_ADDRESS=local for a Ray of this job's own",
+        )

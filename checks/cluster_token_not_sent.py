@@ -1,0 +1,86 @@
+"""RAY106: the cluster wants to see a token, and the job would show none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._ray import cluster, finding_its_place, joins, said
+from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
+from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.fact_ray_token import RayToken
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_NAMED = RayAddresses((said(),))
+_FOUND = RayAddresses((said(source="address file"),))
+_THERE = RayToken(path="/home/me/.ray/auth_token", by_itself=True)
+_LOCKED = joins(cluster(token=True))
+_REFUSED = joins(cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
+_VARIABLE = "RAY_AUTH_MODE"
+
+
+@check(
+    "RAY106",
+    examples=[
+        Example("a cluster that wants none", (_NAMED, joins(cluster()), _THERE)),
+        Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"))),
+        Example("found on this machine: Ray uses the token by itself", (_FOUND, _LOCKED, _THERE)),
+        Example("an address that is named", (_NAMED, _LOCKED, _THERE), "RAY_AUTH_MODE is not set"),
+        Example("a Ray that never does it by itself", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token")), "RAY_AUTH_MODE is not set"),
+        Example("switched off", (_FOUND, _LOCKED, RayToken("disabled", "/home/me/.ray/auth_token")), "RAY_AUTH_MODE=disabled"),
+        Example("no token", (_NAMED, _REFUSED, RayToken("token")), "this user has none"),
+        Example("another cluster's token", (_NAMED, _REFUSED, RayToken("token", "/home/me/.ray/auth_token")), "it does not accept this user's"),
+        Example("a Ray that knows of no tokens", (_NAMED, _REFUSED, RayToken(known=False)), "this Ray is too old to have one"),
+    ],
+)  # fmt: skip
+def cluster_token_not_sent(
+    addresses: RayAddresses, clusters: RayClusters, token: RayToken
+) -> Iterator[Finding]:
+    """The cluster wants to see a token, and the job would show none.
+
+    ## Why it matters
+
+    The first local `ray.init()` of a user makes `~/.ray/auth_token`. From then on `ray start --head` of that user quietly wants the
+    token. A driver that finds the cluster by itself shows it; one to which the address is named (RAY_ADDRESS, `address=`), or a node
+    that joins with `ray start --address`, does so only with RAY_AUTH_MODE=token. Else, after 20 seconds: `ConnectionError: Failed to
+    connect to Ray cluster at ...`, or `InvalidAuthToken: Authentication token is missing or incorrect`.
+
+    ## How to fix
+
+    `export RAY_AUTH_MODE=token` for the job and for `ray start` on every node, which all need the head's token in `~/.ray/auth_token`.
+    Or start the head with RAY_AUTH_MODE=disabled, where everybody who reaches the port may run programs.
+    """
+    cluster, taken = clusters.chosen, addresses.taken
+    if cluster is None or taken is None or not cluster.token:
+        return
+    why, remedy = _why(cluster, taken, token)
+    if why:
+        yield Finding(
+            f"the Ray at {cluster.address} wants to see a token, and {why}: the job could not join it",
+            Evidence(
+                f"{_VARIABLE}={token.mode}" if token.mode else f"{_VARIABLE} is not set",
+                f"{_VARIABLE}=token, and the token of the head",
+                f"the GCS at {cluster.address}; {taken.said_by}",
+            ),
+            location=finding_its_place(taken),
+            remedy=remedy,
+            fix="ray-token-mode" if token.there and not cluster.refused else None,
+        )
+
+
+def _why(cluster: RayCluster, taken: Place, token: RayToken) -> tuple[str, str]:
+    """What is missing, and what to do about it; empty when nothing is."""
+    copy = "copy ~/.ray/auth_token from the head's user to this one's"
+    if not token.known:
+        return "this Ray is too old to have one", "install the Ray of the cluster"
+    if not token.there:
+        return "this user has none", f"{copy}; then export {_VARIABLE}=token"
+    if cluster.refused:
+        return "it does not accept this user's", copy
+    named = taken.source not in ("address file", "raylet")
+    if token.mode == "token" or (not token.mode and token.by_itself and not named):
+        return "", ""
+    shown = f"{_VARIABLE}={token.mode}" if token.mode else f"{_VARIABLE} is not set"
+    return (
+        f"none is shown where {shown}",
+        f"export {_VARIABLE}=token, for the job and for ray start on every node",
+    )

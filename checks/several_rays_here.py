@@ -1,0 +1,60 @@
+"""RAY107: several Rays run on this machine, and which one a job joins depends on which was started last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks._ray import MINE, said
+from verl_doctor.toolkit.fact_ray_addresses import LocalRay, RayAddresses
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_OTHER = LocalRay("10.0.0.5:7777", "session_2026-11-21_11-00-00_000000_99", (99,), 98, "me")
+_FILE = said(source="address file")
+_PLACES = (_FILE, said(source="raylet"), said("10.0.0.5:7777", "raylet"))
+
+
+@check(
+    "RAY107",
+    severity="warning",
+    examples=[
+        Example("one", (RayAddresses((_FILE,), (MINE,)),)),
+        Example("one with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
+        Example("the address is named", (RayAddresses((said(), *_PLACES), (MINE, _OTHER)),)),
+        Example("other users', and no word of where to join", (RayAddresses(running=(replace(MINE, mine=False), replace(_OTHER, mine=False))),)),
+        Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays run on this machine; a job joins the one at 10.0.0.5:6379"),
+        Example("no file: a job starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),), "a job starts a new one"),
+    ],
+)  # fmt: skip
+def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
+    """Several Rays run on this machine, and which one a job joins depends on which was started last.
+
+    ## Why it matters
+
+    `ray.init()` without an address joins the Ray whose head was started here last: it wrote its address over that of the other
+    (`ray_current_cluster`), and `session_latest` points at its logs. Two drivers, or a driver and the engine that it starts, end up in
+    two clusters: `has 0 actors`, GPUs that seem to be missing, two Rays that give away the same GPU. `ray stop` ends both.
+
+    ## How to fix
+
+    `export RAY_ADDRESS=` with the one that is meant, for the job and all that it starts. End the other when nobody needs it: it is in
+    the finding.
+    """
+    different = [ray for ray in addresses.running if ray.raylets and ray.address]
+    taken = addresses.taken
+    if len(different) < 2 or not any(ray.mine for ray in different) or addresses.submitted:
+        return
+    if taken is not None and taken.source not in ("address file", "raylet"):
+        return
+    joined = f"a job joins the one at {taken.address}" if taken is not None else "a job starts a new one"
+    yield Finding(
+        f"{len(different)} Rays run on this machine; {joined}, unless it is told otherwise",
+        Evidence(
+            "; ".join(
+                f"{ray.address} of {ray.user} (raylet {ray.raylets[0]}, {ray.session})" for ray in different
+            ),
+            "one, or RAY_ADDRESS with the one that is meant",
+            "the command lines of the raylets" + (f", {taken.said_by}" if taken is not None else ""),
+        ),
+        remedy=f"export RAY_ADDRESS={taken.address if taken is not None else different[-1].address}, if that is the one that is meant",
+    )

@@ -1,0 +1,17 @@
+"""Have the job and Ray show their token."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.change import Change, SetVariable, fix
+
+
+@fix("ray-token-mode", repairs="RAY106", safety="safe", restart="the job's shell")
+def ray_token_mode() -> list[Change]:
+    """Have the job and Ray show their token."""
+    return [
+        SetVariable(
+            "RAY_AUTH_MODE",
+            "token",
+            "The Ray that the job joins wants to see a token, and a driver to which its address is named shows none by itself.",
+        )
+    ]
