@@ -14,7 +14,18 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("toolkit", "checks", "patches")
 SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))]
 PATIENT = {"torch", "vllm", "ray", "transformers", "verl", "triton"}
-VOCABULARY = {"rule", "facts", "change", "marker", "text", "target", "wishes", "line_edit", "leftover"}
+VOCABULARY = {
+    "rule",
+    "facts",
+    "change",
+    "marker",
+    "text",
+    "target",
+    "wishes",
+    "line_edit",
+    "leftover",
+    "ray_state",
+}
 
 
 @functools.cache
