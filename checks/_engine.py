@@ -1,0 +1,49 @@
+"""What the rules about the engine process of verl's async rollout share: when they matter, and the facts of their examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.checks._configuration import asked
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_engine_ray import EngineRay
+from verl_doctor.toolkit.fact_engine_reach import EngineReach
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Severity
+
+MODE, NAME = "actor_rollout_ref.rollout.mode", "actor_rollout_ref.rollout.name"
+
+PATH = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+VLLM = "/env/vllm/utils.py"
+ENGINE = EngineRay(PATH, 53, "WorkerDict", namespace="namespace", vllm=VLLM)
+NO_JOB = (Configuration, Absent("no launch script was named"))
+
+
+def rollout_is_another(reach: EngineReach | Unknown, configuration: Configuration | Unknown) -> str | None:
+    """Why no engine process looks for workers, as far as verl's variables and the job's configuration say."""
+    if isinstance(reach, Absent):
+        return reach.reason
+    if isinstance(configuration, Unknown):
+        return None
+    mode, name = configuration.get(MODE), configuration.get(NAME)
+    if isinstance(mode, str) and mode != "async":
+        return f"the rollout is {mode}: only an async one starts an engine process"
+    if isinstance(name, str) and name != "vllm":
+        return f"the rollout is {name}'s"
+    return None
+
+
+def certain(engine: EngineRay, configuration: Configuration | Unknown) -> Severity | None:
+    """The rule's own severity where the job is known to start the engine process, else a warning."""
+    known = isinstance(configuration, Configuration) and configuration.get(MODE) == "async"
+    return None if known and not engine.unclear else "warning"
+
+
+def rollout(*words: str) -> tuple[Any, ...]:
+    """The facts of an example: a job with these overrides."""
+    return asked(*(f"+{word}" for word in words), verl="0.4.1")
+
+
+ASYNC = rollout(f"{MODE}=async")
+SYNC = rollout(f"{MODE}=sync")
+__all__ = ["ASYNC", "ENGINE", "MODE", "NO_JOB", "PATH", "SYNC", "VLLM", "certain", "rollout_is_another"]

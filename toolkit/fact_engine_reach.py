@@ -1,0 +1,108 @@
+"""Which Ray the engine process of verl's async rollout would join, beside the Ray in which its workers are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.fact_engine_ray import Choice, EngineRay
+from verl_doctor.toolkit.fact_raylets import Raylets
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.py_source import parse_expression
+from verl_doctor.toolkit.ray_environment import address
+
+AUTO = "auto"
+_READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class EngineReach:
+    """`told_by` is the file that hands the address of the workers' Ray on to the engine process, "" when nothing does.
+
+    Then `joins` is the address that Ray takes instead, "" when it starts a new Ray, and `said_by` where that is said.
+    `because` says why nothing hands it on. `job` is the address of the cluster that the workers are in, "" when the job starts
+    its own, and "auto" when only that there is one is known.
+    """
+
+    told_by: str = ""
+    joins: str = ""
+    said_by: str = ""
+    because: str = ""
+    job: str = ""
+
+    @property
+    def astray(self) -> bool:
+        """Whether it is certain that the engine process gets into another Ray than its workers are in."""
+        return not self.told_by and self.joins not in (AUTO, self.job or None)
+
+
+@collector()
+def engine_reach(
+    engine: EngineRay, environment: EffectiveEnvironment, raylets: Raylets | Unknown, machine: Machine
+) -> EngineReach | Unknown:
+    """Follow the environment of the actor that starts the engine process to what Ray makes of it there."""
+    if not _all_hold(engine.chosen_by, environment):
+        names = " and ".join(f"{one.variable}={one.value}" for one in engine.chosen_by)
+        return Absent(f"this engine process is only used with {names}")
+    if engine.told:
+        return EngineReach(told_by=engine.path, job=environment.standing)
+    if engine.vllm_unknown:
+        return Unknown(f"whether vLLM tells the engine process where Ray is: {engine.vllm_unknown}")
+    before = [one for one in engine.vllm_unless if _holds(one, environment)]
+    if engine.vllm and not before:
+        return EngineReach(told_by=engine.vllm, job=environment.standing)
+    because = "this vLLM never does"
+    if before:
+        because = f"vLLM does not where {before[0].variable} is {before[0].value} already"
+    return _left_to_ray(engine, environment, raylets, machine, because)
+
+
+def _left_to_ray(
+    engine: EngineRay,
+    environment: EffectiveEnvironment,
+    raylets: Raylets | Unknown,
+    machine: Machine,
+    because: str,
+) -> EngineReach | Unknown:
+    """What `ray.init` takes of itself in the engine process, which has the environment of its parent."""
+    seen = {name: environment.worker(name) for name in _READ_BY_RAY}
+    if untold := [name for name, value in seen.items() if value.untold]:
+        return Unknown(f"{untold[0]} of Ray's workers: {seen[untold[0]].untold}")
+    environ = {name: value.text for name, value in seen.items() if value.text}
+    asked = _constant(engine.address)
+    if asked is None:
+        return Unknown(f"the address that {engine.path} gives in line {engine.line} is {engine.address}")
+    joins = address(asked or None, environ, machine)
+    said_by = "RAY_ADDRESS of Ray's workers"
+    if not environ.get("RAY_ADDRESS"):
+        folder = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108 - Ray's own default
+        said_by = f"{folder}/ray/ray_current_cluster" if joins else ""
+    if AUTO in (joins, asked) and not isinstance(raylets, Unknown):
+        others = sorted({one.cluster for one in raylets.running} - {environment.standing, ""})
+        joins, said_by = (others[0], "the raylets that run here") if others else (AUTO, "")
+    return EngineReach("", joins, said_by, because, environment.standing)
+
+
+def _constant(text: str) -> str | None:
+    """The text in a string's source, "" for none, None for an expression that reading cannot tell."""
+    if not text:
+        return ""
+    node = parse_expression(text)
+    return (
+        node.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        else "" if isinstance(node, ast.Constant) and node.value is None else None
+    )  # fmt: skip
+
+
+def _all_hold(choices: Iterable[Choice], environment: EffectiveEnvironment) -> bool:
+    return all(_holds(one, environment) for one in choices)
+
+
+def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:
+    """Whether a variable has a value in the actor; one that cannot be told has not."""
+    value = environment.worker(choice.variable)
+    return not value.untold and (choice.default if value.text is None else value.text) == choice.value
