@@ -93,7 +93,11 @@ def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unkn
     if not trees:
         if isinstance(interpreter, Unknown) and not isinstance(interpreter, Absent):
             return Unknown(f"no verl in the current folder or above it, and {interpreter.reason}")
-        return Absent("no verl was found: not in the current folder or above it, and not in this environment")
+        closed = "" if isinstance(interpreter, Unknown) else _closed(interpreter)
+        return Absent(
+            "no verl was found: not in the current folder or above it, and not in this environment"
+            + (f", where this user may not look into {closed}" if closed else "")
+        )
     first = trees[0]
     return VerlTrees(first, _why_first(first), tuple(trees[1:]))
 
@@ -169,6 +173,15 @@ def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter 
         yield from _with_copies(machine.cwd / "verl", OFF_THE_PATH)
     for above in machine.cwd.parents:
         yield from _with_copies(above / "verl", f"{above}, above the current folder")
+
+
+def _closed(interpreter: Interpreter) -> str:
+    """A folder of packages, or of verl in one, that is there and that this user may not read; "" when there is none."""
+    entries = [path for path in interpreter.sys_path if os.path.isdir(path)]
+    folders = (folder for entry in entries for folder in (entry, os.path.join(entry, "verl")))  # noqa: PTH118
+    return next(
+        (path for path in folders if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK)), ""
+    )
 
 
 def _safe_path(machine: Machine, interpreter: Interpreter | Unknown) -> bool:

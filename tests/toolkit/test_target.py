@@ -391,3 +391,18 @@ def test_what_may_not_be_seen_is_not_called_missing(
     monkeypatch.setattr(os, "stat", refusing)
     with pytest.raises(UsageError, match="you may not look there"):
         discover(options, machine_in(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["site", "site/verl"])
+def test_a_closed_folder_of_packages_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As an environment that root made under a umask of 077."""
+    (tmp_path / "site" / "verl").mkdir(parents=True)
+    (tmp_path / "job").mkdir()
+    closed = str(tmp_path / name)
+    monkeypatch.setattr(os, "access", lambda path, _: str(path) != closed)
+    python = replace(python_of(), sys_path=(str(tmp_path / "site"),))
+    answer = verl_trees.collect(machine_in(tmp_path / "job"), TARGET, python)
+    assert isinstance(answer, Absent)
+    assert answer.reason.endswith(f"where this user may not look into {closed}")
