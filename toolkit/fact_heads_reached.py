@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.fact_job_nodes import Head, JobNodes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.knock import Reply, knock
+from verl_doctor.toolkit.turns import TURNS
 
 _LIMIT = 2.0  # seconds
 
@@ -37,7 +38,7 @@ def heads_reached(nodes: JobNodes) -> HeadsReached | Unknown:
     named = list(_named(nodes))
     if not named:
         return Absent("no address of a head is named with its port")
-    with ThreadPoolExecutor(len(named)) as pool:
+    with TURNS.waiting(), ThreadPoolExecutor(len(named)) as pool:
         return HeadsReached(tuple(pool.map(_knock, named)))
 
 

@@ -31,6 +31,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_table import command_of
 from verl_doctor.toolkit.secret import without_user
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.turns import TURNS
 
 Source = Literal[
     "--ray-address",
@@ -317,7 +318,7 @@ def _tried(places: Iterable[Place]) -> Iterator[Place]:
     addresses = sorted({(place.host, place.port) for place in places if place.host and place.port})
     if not addresses:
         return iter(places)
-    with ThreadPoolExecutor(min(len(addresses), 16)) as pool:
+    with TURNS.waiting(), ThreadPoolExecutor(min(len(addresses), 16)) as pool:
         answers = dict(zip(addresses, pool.map(_answer, *zip(*addresses, strict=True)), strict=True))
     return (
         replace(place, reply=answers[place.host, place.port][0], said=answers[place.host, place.port][1])

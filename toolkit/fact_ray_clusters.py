@@ -21,6 +21,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayJob, RayNode
 from verl_doctor.toolkit.secret import may_hold_secret
+from verl_doctor.toolkit.turns import TURNS
 
 _MOST = 8  # clusters
 _READING, _LIMIT = 6.0, 9.0  # seconds: for the reader, and until it is ended
@@ -107,7 +108,7 @@ def ray_clusters(
     if not answering:
         return Absent("no Ray answers at any address that is known here")
     asked = list(answering)[:_MOST]
-    with ThreadPoolExecutor(len(asked)) as pool:
+    with TURNS.waiting(), ThreadPoolExecutor(len(asked)) as pool:
         found = pool.map(lambda address: _cluster(machine, interpreter.executable, address, token), asked)
         clusters = tuple(_once(found))
     return RayClusters(clusters, taken.address if taken else "")
