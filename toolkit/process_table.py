@@ -13,6 +13,7 @@ from verl_doctor.toolkit.machine import Machine
 _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
 _STATE, _PARENT, _STARTED = 3, 4, 22  # fields of /proc/PID/stat, counted in proc(5) from 1
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 _NAME_ENDS = 3  # where the fields behind the name begin
 
 
@@ -81,6 +82,15 @@ def row_of(pid: int, machine: Machine) -> Row | None:
         mine=int(user[1]) == os.geteuid(),
         command=command_of(pid, machine),
     )
+
+
+def sees_all(machine: Machine) -> bool:
+    """Whether the table has all processes of the machine: not in a container, nor where /proc hides those of others."""
+    try:
+        namespace = str(machine.at("/proc/self/ns/pid").readlink())
+    except OSError:
+        return False
+    return namespace == _FIRST_NAMESPACE and machine.at("/proc/1/stat").is_file()
 
 
 def command_of(pid: int, machine: Machine) -> str:
