@@ -90,7 +90,7 @@ def sees_all(machine: Machine) -> bool:
         namespace = str(machine.at("/proc/self/ns/pid").readlink())
     except OSError:
         return False
-    return namespace == _FIRST_NAMESPACE and machine.at("/proc/1/stat").is_file()
+    return namespace == _FIRST_NAMESPACE and machine.read("/proc/1/stat") is not None
 
 
 def command_of(pid: int, machine: Machine) -> str:
