@@ -50,7 +50,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
     """Start a head behind the shell commands `before` (`ulimit -n 240;`), and end all that it started."""
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
     environ = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
-    start = f"{python.parent}/ray start --head --block --port={_free_port()} --include-dashboard=false"
+    start = f"{python.parent}/ray start --head --block --port={free_port()} --include-dashboard=false"
     start += " --disable-usage-stats --object-store-memory=100000000"
     process = subprocess.Popen(
         ["bash", "-c", f"{before} exec {start} {' '.join(options)}"],
@@ -65,7 +65,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(20)
-        for one in [*_below(folder)]:
+        for one in [*below(folder)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
         process.wait(10)
@@ -74,7 +74,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
 
 def _raylet_of(process: subprocess.Popen[bytes], folder: Path) -> int:
     for _ in range(300):
-        for one in _below(folder):
+        for one in below(folder):
             if one.name() == "raylet":
                 return one.pid
         if process.poll() is not None:
@@ -83,7 +83,7 @@ def _raylet_of(process: subprocess.Popen[bytes], folder: Path) -> int:
     raise AssertionError("no raylet came up")
 
 
-def _below(folder: Path) -> Iterator[psutil.Process]:
+def below(folder: Path) -> Iterator[psutil.Process]:
     """The processes that have this folder, which nobody else has, in their command line or environment."""
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -94,7 +94,7 @@ def _below(folder: Path) -> Iterator[psutil.Process]:
                 yield one
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])

@@ -5,15 +5,18 @@ Tests give a `Machine` of their own, whose programs may answer from a table.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from verl_doctor.toolkit.process_group import Answer, run_group
+from verl_doctor.toolkit.dialogue import Dialogue
+from verl_doctor.toolkit.process_group import Answer, run_group, started
 from verl_doctor.toolkit.turns import TURNS
 
 __all__ = ["Answer", "Machine", "Runner"]
@@ -112,6 +115,34 @@ class Machine:
         It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when
         it cannot be started.
         """
+        with self._private(env) as (private, environment), TURNS.waiting():
+            return (self.runner or partial(run_group, folder=private))(argv, environment, timeout)
+
+    @contextlib.contextmanager
+    def speak(
+        self,
+        argv: Sequence[str],
+        order: bytes,
+        *,
+        env: Mapping[str, str] | None = None,
+        patience: float = 5.0,
+    ) -> Iterator[Dialogue]:
+        """Start a program as `run` does, and speak with it. On the way out it is told to stop, and killed after `patience` seconds.
+
+        Raises OSError when it cannot be started.
+        """
+        with self._private(env) as (private, environment):
+            with started(argv, environment, private, stdin=subprocess.PIPE) as process:
+                dialogue = Dialogue(process, order)
+                try:
+                    yield dialogue
+                finally:
+                    dialogue.stop(patience)
+            dialogue.close()
+
+    @contextlib.contextmanager
+    def _private(self, env: Mapping[str, str] | None) -> Iterator[tuple[str, dict[str, str]]]:
+        """A private folder for a child, and the environment that it has there."""
         with _private_folder() as private:
             environment = {
                 **self.environ,
@@ -119,8 +150,7 @@ class Machine:
                 **self._as_seen_from_here(),
             }
             environment.update({"PYTHONDONTWRITEBYTECODE": "1"} if env is None else env)
-            with TURNS.waiting():
-                return (self.runner or partial(run_group, folder=private))(argv, environment, timeout)
+            yield private, environment
 
     def _as_seen_from_here(self) -> dict[str, str]:
         """What would mean something else in a private home and folder: the user's packages and relative paths."""

@@ -53,7 +53,32 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
 
     Raises OSError when it cannot be started.
     """
-    started = time.monotonic()
+    begun = time.monotonic()
+    streams: list[_Stream] = []
+    in_time = False
+    try:
+        with started(argv, environ, folder) as process:
+            streams += [_Stream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
+            in_time = _listen(process.pid, streams, begun + timeout)
+    finally:
+        for stream in streams:
+            stream.close()
+    code = process.returncode if in_time else None
+    out, err = (stream.text for stream in streams)
+    flooded = any(stream.is_too_long for stream in streams)
+    if flooded:
+        err += f"\nit was killed after {_MOST_READ // 1024 // 1024} MB of output"
+    return Answer(code, out, err, time.monotonic() - begun, flooded)
+
+
+@contextlib.contextmanager
+def started(
+    argv: Sequence[str], environ: Mapping[str, str], folder: str, stdin: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child in `folder` whose output is piped. On the way out it is killed with all that it started, and reaped.
+
+    Raises OSError when it cannot be started.
+    """
     token = secrets.token_hex(16)
     with _orphans.adopted() as adopted:
         # No context manager, which would wait without limit.
@@ -61,15 +86,13 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
             list(argv),
             env={**environ, _MARK: token},
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        streams = [_Stream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
-        in_time = False
         try:
-            in_time = _listen(process.pid, streams, started + timeout)
+            yield process
         finally:
             # The child is not reaped yet, so its number, which is also the group's, belongs to nobody else.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -78,14 +101,6 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
                 process.wait(_DYING)
                 _reap(-process.pid)
             _end_escaped(token, adopted=adopted)
-            for stream in streams:
-                stream.close()
-        code = process.returncode if in_time else None
-        out, err = (stream.text for stream in streams)
-        flooded = any(stream.is_too_long for stream in streams)
-        if flooded:
-            err += f"\nit was killed after {_MOST_READ // 1024 // 1024} MB of output"
-        return Answer(code, out, err, time.monotonic() - started, flooded)
 
 
 class _Stream:

@@ -1,0 +1,150 @@
+"""What runs on a node where the doctor is not installed: it unpacks what arrives on its input, runs it, answers, and leaves nothing.
+
+Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. On stdin comes one line of JSON, the `Order`, and behind
+it the parcel: a compressed JSON object of texts by file name. Whoever wants the answer keeps stdin open: when it ends, the
+work is stopped and cleared away, however the other side ended. The answer is one line behind the token.
+
+The node's Python is the patient's and may be older than the doctor's: this file needs 3.7, and says so of what it unpacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+_OLDEST = (3, 10)  # of the doctor's own code
+_DYING = 2.0  # seconds for what was killed to be gone
+_STEP = 0.05  # seconds between two looks at the work
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_LONGEST = 300  # characters of a complaint
+
+
+def serve(token: str) -> None:
+    """Read the order and the parcel, and answer in one line."""
+    order = json.loads(_line())
+    parcel = _exactly(order["parcel"])
+    if order["detached"] and os.fork():
+        os._exit(
+            0
+        )  # A Ray worker kills its children when it is killed. This one must live on, to clear away.
+    try:
+        answer = _carried_out(order, parcel)
+    except Exception as error:  # noqa: BLE001 - it is what this node has to say
+        answer = {"missing": f"{type(error).__name__}: {error}"[:_LONGEST]}
+    with contextlib.suppress(OSError):
+        os.write(1, f"\n{token}{json.dumps(answer)}\n".encode("ascii"))
+
+
+def _carried_out(order: dict[str, Any], parcel: bytes) -> dict[str, Any]:
+    if sys.version_info < _OLDEST:
+        return {
+            "missing": "its Python is {}.{}, the doctor needs {}.{}".format(*sys.version_info[:2], *_OLDEST)
+        }
+    folder = tempfile.mkdtemp(prefix="verl-doctor-node-")
+    try:
+        unpack(parcel, folder)
+        return _run(folder, order["request"], time.monotonic() + order["seconds"])
+    finally:
+        _end_all()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def unpack(parcel: bytes, folder: str) -> None:
+    """Write the files of a parcel below a folder."""
+    for name, text in json.loads(zlib.decompress(parcel)).items():
+        path = Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
+    """Run the folder's `__main__` until it ends, is out of time, or nobody wants its answer any more."""
+    asked, told, complaint = (Path(folder, name) for name in ("request", "answer", "complaint"))
+    asked.write_text(json.dumps(request), "ascii")
+    with contextlib.suppress(AttributeError, OSError):
+        # What the work leaves behind comes to us, so that it can be ended.
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with complaint.open("wb") as stderr:
+        work = subprocess.Popen(
+            [sys.executable, "-I", "-B", folder, str(asked), str(told)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            cwd=folder,
+            start_new_session=True,
+        )
+    while work.poll() is None:
+        if time.monotonic() > deadline:
+            return {"missing": "its facts were not collected in time"}
+        if not _is_wanted(_STEP):
+            return {"missing": "it was told to stop"}
+    if told.exists():
+        return {"facts": json.loads(told.read_text("ascii"))}
+    said = complaint.read_text("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+    return {"missing": f"the doctor's program ended with status {work.returncode}: {said[-1][:_LONGEST]}"}
+
+
+def _is_wanted(patience: float) -> bool:
+    """Whether the other end of stdin is still held. Nothing more is ever sent, so what can be read is its end."""
+    readable, _, _ = select.select([0], [], [], patience)
+    return not readable or bool(os.read(0, 1))
+
+
+def _end_all() -> None:
+    """Kill and reap our children, and what they leave to us, until there is none."""
+    deadline = time.monotonic() + _DYING
+    while time.monotonic() < deadline:
+        children = _children()
+        for pid in children:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not children:
+            return
+        time.sleep(0.01)
+
+
+def _children() -> list[int]:
+    """The processes whose parent is this one, from the field behind the state in /proc/PID/stat."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                found.append(int(name))
+    return found
+
+
+def _line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        line += _exactly(1)
+    return line
+
+
+def _exactly(size: int) -> bytes:
+    pieces = []
+    while size:
+        piece = os.read(0, size)
+        if not piece:
+            os._exit(1)  # nobody wants an answer
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,153 @@
+"""What travels to a node where the doctor is not installed: its collectors' sources, with the pure Python packages that they need."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit import factsfile
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.facts import Collector
+from verl_doctor.toolkit.judge import beyond
+from verl_doctor.toolkit.registry import Registry
+from verl_doctor.toolkit.target import Target
+
+_PACKAGE = "verl_doctor.toolkit"
+_PROGRAM = "node_program"
+_MAIN = f"import sys\nfrom {_PACKAGE}.{_PROGRAM} import main\nmain(*sys.argv[1:])\n"
+# Dependencies of the doctor that are Python alone. Of the others psutil and PyYAML come with Ray, and nothing else is
+# needed to look.
+_PURE = ("dacite", "packaging", "platformdirs", "pynvml")
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What a node is sent: the packed files, and what is asked of them."""
+
+    content: bytes
+    request: Mapping[str, Any]
+
+    def order(self, seconds: float, *, detached: bool) -> bytes:
+        """What `child_node` reads on its input. It gives the work `seconds`; a `detached` one leaves its parent."""
+        head = {
+            "parcel": len(self.content),
+            "request": self.request,
+            "seconds": seconds,
+            "detached": detached,
+        }
+        return json.dumps(head).encode("ascii") + b"\n" + self.content
+
+
+def parcel_for(registry: Registry, collection: Collection, target: Target, marker: str) -> Parcel:
+    """Ask for all that says something about a node. The launch files are read here, and count for all nodes."""
+    wanted = node_collectors(registry)
+    collectors = list(_with_needs(wanted, registry.collectors))
+    modules = list(dict.fromkeys(collector.collect.__module__ for collector in collectors))
+    given: dict[type, Any] = {fact: collection.get(fact) for fact in (Launch, Configuration)}
+    request = {
+        "modules": modules,
+        "facts": [collector.name for collector in wanted],
+        "target": _said(target),
+        "marker": marker,
+        "given": factsfile.entries(given, registry.collectors),
+    }
+    return Parcel(packed(modules), request)
+
+
+def node_collectors(registry: Registry) -> tuple[Collector, ...]:
+    """The collectors of what an instant check asks of a machine, without those that walk whole source trees.
+
+    What is the same wherever the same packages are is looked at on one machine. A plugin's do not travel.
+    """
+    known = {collector.fact: collector for collector in registry.collectors}
+    left_out = beyond(registry.checks, registry.collectors, frozenset({"instant"}))
+    return tuple(
+        collector
+        for collector in registry.collectors
+        if collector.fact not in left_out
+        and collector.collect.__module__.startswith(f"{_PACKAGE}.")
+        and not any(needed.local for needed in _with_needs([collector], known.values()))
+    )
+
+
+def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iterator[Collector]:
+    """These collectors and those that they read from, directly or not."""
+    known = {collector.fact: collector for collector in every}
+    waiting, seen = list(wanted), set()
+    while waiting:
+        collector = waiting.pop()
+        if collector.fact not in seen:
+            seen.add(collector.fact)
+            yield collector
+            waiting += [known[need.fact] for need in collector.needs if need.fact in known]
+
+
+def packed(modules: Iterable[str]) -> bytes:
+    """The sources of these modules of ours, of what they import, and of the pure packages, by file name."""
+    files = {"__main__.py": _MAIN}
+    for name in _closure([_PROGRAM, *(module.rpartition(".")[2] for module in modules)]):
+        files[f"{_PACKAGE.replace('.', '/')}/{name}.py"] = _source(name)
+    for package in _PURE:
+        files.update(_package(package))
+    return zlib.compress(json.dumps(files).encode("ascii"), 9)
+
+
+def _closure(names: Iterable[str]) -> Iterator[str]:
+    """The modules of `toolkit` with these names and those that they import, at any depth."""
+    waiting, seen = ["__init__", *names], set()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            yield name
+            waiting += _imported(name)
+
+
+@functools.cache
+def _imported(name: str) -> tuple[str, ...]:
+    found = []
+    for node in ast.walk(ast.parse(_source(name))):
+        if isinstance(node, ast.ImportFrom) and node.module == _PACKAGE:
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}."):
+            found.append(str(node.module).rpartition(".")[2])
+    return tuple(found)
+
+
+def _source(name: str) -> str:
+    return Path(__file__).with_name(f"{name}.py").read_text("utf-8")
+
+
+def _package(name: str) -> Iterator[tuple[str, str]]:
+    """The sources of an installed module or package."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        return
+    top = Path(spec.origin)
+    if not spec.submodule_search_locations:
+        yield top.name, top.read_text("utf-8")
+        return
+    for path in sorted(top.parent.rglob("*.py")):
+        yield str(path.relative_to(top.parent.parent)), path.read_text("utf-8")
+
+
+def _said(target: Target) -> dict[str, Any]:
+    """The target's paths as JSON has them."""
+    return {
+        "verl": str(target.verl or ""),
+        "vllm": str(target.vllm or ""),
+        "model": str(target.model or ""),
+        "libraries": [[name, str(folder)] for name, folder in target.libraries],
+        "files": [str(file) for file in target.files],
+        "words": list(target.words),
+        "data": [str(file) for file in target.data],
+    }

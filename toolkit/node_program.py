@@ -1,0 +1,107 @@
+"""The program of the parcel that travels to a node: it collects the facts that were asked for and writes them into a file.
+
+It is the `__main__` of the unpacked folder, run by the node's own Python (`child_node`): called with the files of the request
+and of the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import json
+import sys
+import zlib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit import factsfile
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.facts import Broken, Collector, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.target import Target
+
+
+def main(asked: str, told: str) -> None:
+    """Answer one request."""
+    request = json.loads(Path(asked).read_text("ascii"))
+    _lend_psutil()
+    text = json.dumps(entries(request))
+    Path(told).write_text(text, "ascii")
+
+
+def entries(request: Mapping[str, Any]) -> dict[str, str]:
+    """The facts by name, each as an entry of a facts file, packed."""
+    collectors = tuple(_collectors(request["modules"]))
+    wanted = set(request["facts"])
+    given = {
+        Machine: Machine(cwd=Path("/")),
+        Target: _target(request["target"]),
+        Marker: Marker(request["marker"]),
+        **_given(request["given"], collectors),
+    }
+    collection = Collection(collectors, given)
+    asked = [collector for collector in collectors if collector.name in wanted]
+    collection.start(collector.fact for collector in asked)
+    return {collector.name: packed(_plain(collection.get(collector.fact))) for collector in asked}
+
+
+def packed(answer: Any) -> str:
+    """An entry as text that is the same for the same entry, so that the equal ones of many nodes are read once."""
+    text = json.dumps(factsfile.entry(answer), sort_keys=True, separators=(",", ":"))
+    return base64.b85encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
+
+
+def unpacked(text: str) -> Any:
+    """The entry again. Raises ValueError or zlib.error when it is damaged."""
+    return json.loads(zlib.decompress(base64.b85decode(text)))
+
+
+def _given(entries: Mapping[str, Any], collectors: tuple[Collector, ...]) -> dict[type, Any]:
+    """Facts that are not looked at here: the launch files are those of the driver's node."""
+    mine = [collector for collector in collectors if collector.name in entries]
+    return factsfile.facts_of(entries, mine, "the request")
+
+
+def _plain(answer: Any) -> Any:
+    """What lacks a package on this node was not seen there: the doctor is not broken."""
+    if isinstance(answer, Broken) and "ModuleNotFoundError" in answer.reason:
+        return Unknown(f"{answer.reason.rpartition(': ')[2]} on that node")
+    return answer
+
+
+def _collectors(modules: list[str]) -> list[Collector]:
+    found = []
+    for name in modules:
+        members = vars(importlib.import_module(name)).values()
+        found += [member for member in members if isinstance(member, Collector)]
+    return list(dict.fromkeys(found))
+
+
+def _target(said: Mapping[str, Any]) -> Target:
+    """The same paths as on the driver's node, looked at here, and the interpreter that runs this."""
+
+    def path(name: str) -> Path | None:
+        return Path(said[name]) if said[name] else None
+
+    return Target(
+        python=Path(sys.executable),
+        chosen_by="--python",
+        libraries=tuple((name, Path(folder)) for name, folder in said["libraries"]),
+        files=tuple(map(Path, said["files"])),
+        words=tuple(said["words"]),
+        data=tuple(map(Path, said["data"])),
+        verl=path("verl"),
+        vllm=path("vllm"),
+        model=path("model"),
+    )
+
+
+def _lend_psutil() -> None:
+    """Ray brings a psutil of its own (python/ray/thirdparty_files), for environments that have none."""
+    with contextlib.suppress(ImportError, ValueError):
+        if find_spec("psutil") is None and (ray := find_spec("ray")) and ray.origin:
+            sys.path.append(str(Path(ray.origin).with_name("thirdparty_files")))
