@@ -15,22 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit import child_cluster, child_node
+from verl_doctor.toolkit import child_cluster, child_node, node_reader
 from verl_doctor.toolkit.dialogue import Dialogue
 from verl_doctor.toolkit.fact_clock_offset import ClockOffset
 from verl_doctor.toolkit.factsfile import entry
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel
-from verl_doctor.toolkit.node_reader import NodeReader
 from verl_doctor.toolkit.text import counted
 
 _LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
 _LATE = 3.0  # seconds behind its own deadline after which the driver is not waited for
 _STAGES: Mapping[str, str] = {
     "": "it was not asked: the time was up",
-    "hello": "it started no worker within {:.0f} s: its raylet is busy, hangs, or cannot be reached",
-    "look": "it did not tell its facts within {:.0f} s",
+    "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
+    "look": "it did not tell its facts in time",
 }
 
 
@@ -85,7 +84,6 @@ class _Roll:
 
     def __init__(self, watch: Callable[[str], None]) -> None:
         self._watch = watch
-        self._reader = NodeReader()
         self._unheard: dict[str, tuple[str, str]] = {}
         self._count = 0
 
@@ -138,11 +136,11 @@ class _Roll:
     def _answer(self, told: Mapping[str, Any], name: str, place: str) -> NodeAnswer:
         seconds = float(told.get("seconds") or 0.0)
         if "answer" not in told:
-            missing = told.get("missing") or _STAGES[str(told.get("stage", ""))].format(seconds)
+            missing = told.get("missing") or _STAGES[str(told.get("stage", ""))]
             return NodeAnswer(name, place, missing=str(missing), seconds=seconds)
-        facts, missing = self._reader.read(told["answer"])
-        if clock := told.get("clock"):
-            facts = {**facts, ClockOffset.__name__: entry(ClockOffset(*clock))}
+        facts, missing = node_reader.read(told["answer"])
+        if facts and (clock := told.get("clock")):
+            facts = {**facts, ClockOffset.__name__: json.dumps(entry(ClockOffset(*clock)))}
         return NodeAnswer(name, place, facts, missing, seconds)
 
 

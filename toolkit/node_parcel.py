@@ -16,6 +16,7 @@ from verl_doctor.toolkit import factsfile
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.judge import beyond
 from verl_doctor.toolkit.registry import Registry
@@ -27,6 +28,10 @@ _MAIN = f"import sys\nfrom {_PACKAGE}.{_PROGRAM} import main\nmain(*sys.argv[1:]
 # Dependencies of the doctor that are Python alone. Of the others psutil and PyYAML come with Ray, and nothing else is
 # needed to look.
 _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
+
+
+# Every node would ask the cluster's control store for all that it knows.
+_ONCE = frozenset({RayClusters})
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,8 @@ def parcel_for(registry: Registry, collection: Collection, target: Target, marke
 def node_collectors(registry: Registry) -> tuple[Collector, ...]:
     """The collectors of what an instant check asks of a machine, without those that walk whole source trees.
 
-    What is the same wherever the same packages are is looked at on one machine. A plugin's do not travel.
+    What is the same wherever the same packages are, and what is true of the cluster, is looked at once. A plugin's
+    collectors do not travel.
     """
     known = {collector.fact: collector for collector in registry.collectors}
     left_out = beyond(registry.checks, registry.collectors, frozenset({"instant"}))
@@ -74,6 +80,7 @@ def node_collectors(registry: Registry) -> tuple[Collector, ...]:
         collector
         for collector in registry.collectors
         if collector.fact not in left_out
+        and not any(needed.fact in _ONCE for needed in _with_needs([collector], known.values()))
         and collector.collect.__module__.startswith(f"{_PACKAGE}.")
         and not any(needed.local for needed in _with_needs([collector], known.values()))
     )

@@ -1,0 +1,92 @@
+"""The facts of hosts that are reached without Ray, by ssh or srun: the same program (`child_node`), sent through stdin."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit import child_node, node_reader
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.node_parcel import Parcel
+from verl_doctor.toolkit.text import counted
+
+Via = Literal["ssh", "srun"]
+
+_SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
+_LATE = 3.0  # seconds behind the node's own deadline
+_LONGEST = 200  # characters of a complaint
+
+
+def command(via: Via, host: str, python: str, text: str, token: str) -> list[str]:
+    """What is run here to have `text` run there. It asks for no password: nobody could answer for a hundred hosts."""
+    there = [python, "-I", "-S", "-c", text, token]
+    if via == "ssh":
+        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(there)]
+    # --overlap: the job's own steps keep what they have, and this one needs nothing (Slurm 20.11 and newer).
+    return ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--quiet", f"--nodelist={host}", *there]
+
+
+def shown(via: Via, python: str) -> str:
+    """The command for a person, with words in place of what is long."""
+    return shlex.join(command(via, "HOST", python, "PROGRAM", "TOKEN"))
+
+
+def host_answers(
+    machine: Machine,
+    hosts: Sequence[str],
+    via: Via,
+    python: str,
+    parcel: Parcel,
+    budget: float,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Iterator[NodeAnswer]:
+    """Every host, as soon as it answers or fails. `python` is the interpreter's path there. `budget` is in seconds."""
+    deadline = time.monotonic() + budget
+    text = Path(child_node.__file__).read_text("utf-8")
+
+    def ask(host: str) -> NodeAnswer:
+        return _answer(machine, host, via, python, text, parcel, deadline)
+
+    pool = ThreadPoolExecutor(min(_SIMULTANEOUS, len(hosts)))
+    try:
+        asked = [pool.submit(ask, host) for host in hosts]
+        for number, done in enumerate(as_completed(asked), 1):
+            watch(f"{number} of {counted(len(hosts), 'node')} heard")
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _answer(
+    machine: Machine, host: str, via: Via, python: str, text: str, parcel: Parcel, deadline: float
+) -> NodeAnswer:
+    begun = time.monotonic()
+    left = deadline - begun
+    if left <= 1:
+        return NodeAnswer(host, missing="it was not asked: the time was up")
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    order = parcel.order(max(left - _LATE, 1.0), detached=False)
+    said = ""
+    try:
+        with machine.speak(command(via, host, python, text, token), order, env={}, patience=1.0) as dialogue:
+            for line in dialogue.lines(deadline):
+                _, found, rest = line.decode("ascii", "replace").partition(token)
+                said = rest.strip() if found else said
+                if found:
+                    break
+            complaint = dialogue.complaint
+    except OSError as error:
+        return NodeAnswer(host, missing=f"{via} cannot be started: {error.strerror}")
+    seconds = round(time.monotonic() - begun, 3)
+    if said:
+        facts, missing = node_reader.read(said)
+        return NodeAnswer(host, host, facts, missing, seconds)
+    if time.monotonic() >= deadline:
+        return NodeAnswer(host, missing="it did not answer in time", seconds=seconds)
+    return NodeAnswer(host, missing=f"{via}: {complaint.replace(host, 'HOST')[:_LONGEST]}", seconds=seconds)
