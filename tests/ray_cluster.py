@@ -40,15 +40,16 @@ class Cluster:
     def start(self, *options: str, environ: Mapping[str, str] | None = None, cpus: int = 1) -> None:
         """Begin to start one node."""
         command = [str(self.python.parent / "ray"), "start", *options, f"--num-cpus={cpus}", *_START]
-        self.started.append(
-            subprocess.Popen(
-                command,
-                env={**self.environ, **(environ or {})},
-                start_new_session=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.STDOUT,
+        with (self.folder / f"start-{len(self.started)}.log").open("wb") as log:
+            self.started.append(
+                subprocess.Popen(
+                    command,
+                    env={**self.environ, **(environ or {})},
+                    start_new_session=True,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
             )
-        )
 
     def raylets(self) -> list[psutil.Process]:
         """The raylets, the oldest first."""
@@ -82,7 +83,8 @@ class Cluster:
             if len(self.raylets()) >= nodes and self.nodes() == nodes:
                 return
             time.sleep(0.5)
-        raise AssertionError(f"{self.nodes()} of {nodes} nodes came up within {seconds:.0f} s")
+        said = "\n".join(log.read_text("utf-8", "replace")[-1000:] for log in self.folder.glob("start-*.log"))
+        raise AssertionError(f"{self.nodes()} of {nodes} nodes came up within {seconds:.0f} s: {said}")
 
 
 @contextlib.contextmanager
@@ -109,9 +111,7 @@ def cluster(
                 else (f"--address={made.address}",)
             )
             made.start(*role, *here, environ=each[number] if number < len(each) else None, cpus=cpus)
-            if number == 0:
-                made.wait_for(1)
-        made.wait_for(nodes)
+            made.wait_for(number + 1)  # raylets that start at the same moment take each other's ports
         yield made
     finally:
         for process in made.started:

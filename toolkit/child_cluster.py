@@ -180,7 +180,8 @@ class Survey:
             try:
                 answer = self._ray.get(reference)
             except Exception as error:  # noqa: BLE001 - whatever a node's task ends in is that node's answer
-                self._missing(visit, f"its task failed: {_words(error)}")
+                dead = self._dead().get(visit.node)
+                self._missing(visit, _died(dead) if dead else f"its task failed: {_words(error)}")
                 continue
             if visit.stage == "hello":
                 visit.clock = self._compared(visit.node)
@@ -212,20 +213,26 @@ class Survey:
                 best = (there - sent - half, half)
         return best
 
+    def _dead(self) -> dict[str, dict[str, Any]]:
+        """The nodes that are dead, by number. That the control store is away for a moment is no matter."""
+        try:
+            return {row["NodeID"]: row for row in self._ray.nodes() if not row["Alive"]}
+        except Exception:  # noqa: BLE001 - see above
+            return {}
+
     def _bury(self) -> None:
-        """Give up the nodes that Ray has declared dead since. That the control store is away for a moment is no matter."""
+        """Give up the nodes that Ray has declared dead since."""
         begun = time.monotonic()
         if begun < self._table_next:
             return
-        with contextlib.suppress(Exception):
-            dead = {row["NodeID"]: row for row in self._ray.nodes() if not row["Alive"]}
-            for reference, visit in list(self._running.items()):
-                if visit.node in dead:
-                    del self._running[reference]
-                    self._missing(visit, _died(dead[visit.node]))
-            for visit in [visit for visit in self._waiting if visit.node in dead]:
-                self._waiting.remove(visit)
+        dead = self._dead()
+        for reference, visit in list(self._running.items()):
+            if visit.node in dead:
+                del self._running[reference]
                 self._missing(visit, _died(dead[visit.node]))
+        for visit in [visit for visit in self._waiting if visit.node in dead]:
+            self._waiting.remove(visit)
+            self._missing(visit, _died(dead[visit.node]))
         now = time.monotonic()
         self._table_next = now + max(_NODE_TABLE, 10 * (now - begun))
 

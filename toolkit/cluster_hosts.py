@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Literal
 
 from verl_doctor.toolkit import child_node, node_reader
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel
+from verl_doctor.toolkit.node_request import Via
 from verl_doctor.toolkit.text import counted
-
-Via = Literal["ssh", "srun"]
 
 _SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
 _LATE = 3.0  # seconds behind the node's own deadline
@@ -74,7 +72,9 @@ def _answer(
     order = parcel.order(max(left - _LATE, 1.0), detached=False)
     said = ""
     try:
-        with machine.speak(command(via, host, python, text, token), order, env={}, patience=1.0) as dialogue:
+        with machine.speak(
+            command(via, host, python, text, token), order, env=_home(machine), patience=1.0
+        ) as dialogue:
             for line in dialogue.lines(deadline):
                 _, found, rest = line.decode("ascii", "replace").partition(token)
                 said = rest.strip() if found else said
@@ -90,3 +90,8 @@ def _answer(
     if time.monotonic() >= deadline:
         return NodeAnswer(host, missing="it did not answer in time", seconds=seconds)
     return NodeAnswer(host, missing=f"{via}: {complaint.replace(host, 'HOST')[:_LONGEST]}", seconds=seconds)
+
+
+def _home(machine: Machine) -> dict[str, str]:
+    """What ssh and srun need of the user: keys and settings lie at home."""
+    return {name: machine.environ[name] for name in ("HOME", "TMPDIR") if name in machine.environ}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from verl_doctor.toolkit.cluster_hosts import Via, host_answers, shown
+from verl_doctor.toolkit.cluster_hosts import host_answers, shown
 from verl_doctor.toolkit.cluster_nodes import ClusterError, RayDriver, node_answers
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -14,19 +13,11 @@ from verl_doctor.toolkit.fact_ray_token import RayToken
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import parcel_for
+from verl_doctor.toolkit.node_request import Nodes
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
 
-_OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or --nodes-from a folder of facts files"
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """The nodes that the user asks about. `hosts` are reached by `via`; without any, those of the Ray cluster. `budget` is in seconds."""
-
-    hosts: tuple[str, ...] = ()
-    via: Via = "ssh"
-    budget: float = 60.0
+_OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the nodes with --facts"
 
 
 def answers(

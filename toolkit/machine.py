@@ -131,14 +131,14 @@ class Machine:
 
         Raises OSError when it cannot be started.
         """
-        with self._private(env) as (private, environment):
-            with started(argv, environment, private, stdin=subprocess.PIPE) as process:
-                dialogue = Dialogue(process, order)
-                try:
-                    yield dialogue
-                finally:
-                    dialogue.stop(patience)
-            dialogue.close()
+        with contextlib.ExitStack() as stack:
+            private, environment = stack.enter_context(self._private(env))
+            let_go = stack.enter_context(contextlib.ExitStack())
+            process = stack.enter_context(started(argv, environment, private, stdin=subprocess.PIPE))
+            dialogue = Dialogue(process, order)
+            let_go.callback(dialogue.close)
+            stack.callback(dialogue.stop, patience)
+            yield dialogue
 
     @contextlib.contextmanager
     def _private(self, env: Mapping[str, str] | None) -> Iterator[tuple[str, dict[str, str]]]:

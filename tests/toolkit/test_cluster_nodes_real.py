@@ -1,0 +1,199 @@
+"""The nodes of a real Ray cluster of three raylets: all answer, some die or hang meanwhile, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import ray_head
+from conftest import CACHE, cannot_run
+from ray_cluster import Cluster, cluster
+
+from verl_doctor.toolkit import child_cluster
+from verl_doctor.toolkit.cluster_nodes import ClusterError, RayDriver, node_answers
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.node_parcel import Parcel, parcel_for
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.target import Options
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+WITHOUT_TOKEN = {"RAY_AUTH_MODE": "disabled"}
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    try:
+        return ray_head.environment(CACHE) / "bin" / "python"
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        cannot_run(f"Ray cannot be installed: {error}")
+        raise
+
+
+@pytest.fixture(scope="module")
+def nodes_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder of the second node, in which the doctor's program works."""
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def made(python: Path, nodes_folder: Path) -> Iterator[Cluster]:
+    second = {"NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "6,7", "TMPDIR": str(nodes_folder)}
+    with cluster(python, 3, each=({}, second)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def parcel(python: Path) -> Parcel:
+    session = open_session(Options(python=python))
+    return parcel_for(session.registry, session.look(), session.target, "verl-doctor")
+
+
+def asked(made: Cluster, parcel: Parcel, budget: float = 60) -> list[NodeAnswer]:
+    return list(
+        node_answers(Machine(), RayDriver(str(made.python), made.address, WITHOUT_TOKEN), parcel, budget)
+    )
+
+
+def jobs(made: Cluster) -> int:
+    """How many drivers the cluster calls connected."""
+    text = (
+        "import sys; from ray._private.state import GlobalState; from ray._raylet import GcsClientOptions\n"
+        "state = GlobalState(); state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None, True, False))\n"
+        "print(sum(not row['IsDead'] for row in state.job_table()))"
+    )
+    said = subprocess.check_output(
+        [str(made.python), "-c", text, made.address],
+        env=dict(made.environ),
+        text=True,
+        stderr=subprocess.DEVNULL,
+    )
+    return int(said)
+
+
+def left(folder: Path) -> list[str]:
+    """What of the doctor's is on this machine's processes and in a node's folder."""
+    programs = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any("verl-doctor-node-" in word for word in one.cmdline()):
+                programs.append(" ".join(one.cmdline())[:100])
+    return programs + [path.name for path in folder.iterdir()]
+
+
+def settles(condition: object, seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_every_node_answers_as_its_workers_have_it(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
+    heard = asked(made, parcel)
+    assert [answer.missing for answer in heard] == ["", "", ""]
+    assert len({answer.node for answer in heard}) == 3
+    assert all(set(parcel.request["facts"]) <= set(answer.facts) for answer in heard)
+    variables = [json.loads(answer.facts["Variables"])["is"]["values"] for answer in heard]
+    (second,) = [values for values in variables if "NCCL_DEBUG" in values]
+    # Ray hides all GPUs from a task that asks for none; the job's workers get theirs from these.
+    assert second["CUDA_VISIBLE_DEVICES"] == "6,7"
+    assert not any("RAY_JOB_ID" in values or "LD_PRELOAD" in values for values in variables)
+    clocks = [json.loads(answer.facts["ClockOffset"])["is"] for answer in heard]
+    assert all(abs(clock["ahead"]) <= clock["within"] for clock in clocks)  # they are one clock
+    assert settles(lambda: jobs(made) == 0)
+    assert left(nodes_folder) == []
+
+
+def test_a_saturated_cluster_answers_all_the_same(made: Cluster, parcel: Parcel) -> None:
+    busy = (
+        "import ray, sys, time\n"
+        "ray.init(address=sys.argv[1], log_to_driver=False)\n"
+        "@ray.remote(num_cpus=1)\n"
+        "def work(): time.sleep(600)\n"
+        "tasks = [work.remote() for _ in range(50)]\n"
+        "while ray.available_resources().get('CPU', 0): time.sleep(0.2)\n"
+        "print('full', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen(
+        [str(made.python), "-c", busy, made.address],
+        env=dict(made.environ),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        try:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == "full\n"
+            assert [answer.missing for answer in asked(made, parcel)] == ["", "", ""]
+        finally:
+            driver.kill()
+
+
+def test_the_driver_is_killed_and_the_nodes_clear_away(
+    made: Cluster, parcel: Parcel, nodes_folder: Path
+) -> None:
+    """The tasks die with the job. What they had started goes by itself."""
+    heard: list[str] = []
+
+    def kill_the_driver() -> None:
+        assert settles(lambda: any(nodes_folder.iterdir()), 60)
+        for one in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):
+                if one.cmdline()[1:3] == ["-c", Path(child_cluster.__file__).read_text("utf-8")]:
+                    one.kill()
+
+    killer = threading.Thread(target=kill_the_driver)
+    killer.start()
+    heard = [answer.missing for answer in asked(made, parcel)]
+    killer.join()
+    assert any(missing.startswith("the driver lost the cluster") for missing in heard)
+    assert settles(lambda: not left(nodes_folder))
+    assert settles(lambda: jobs(made) == 0)
+
+
+def test_who_stops_listening_stops_the_work(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
+    """As Ctrl-C does: the generator is closed."""
+    answers = node_answers(Machine(), RayDriver(str(made.python), made.address, WITHOUT_TOKEN), parcel, 60)
+    assert next(answers).missing == ""
+    answers.close()  # type: ignore[attr-defined]
+    assert settles(lambda: not left(nodes_folder))
+    assert settles(lambda: jobs(made) == 0)
+
+
+def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
+    nowhere = RayDriver(str(python), f"127.0.0.1:{ray_head.free_port()}", WITHOUT_TOKEN)
+    with pytest.raises(ClusterError):
+        list(node_answers(Machine(), nowhere, parcel, 8))
+
+
+@pytest.mark.parametrize(
+    ("blow", "why"),
+    [
+        (signal.SIGKILL, "Ray declared it dead"),
+        (signal.SIGSTOP, "it started no worker in time"),
+    ],
+)
+def test_a_node_that_goes_during_the_check_is_named(
+    python: Path, parcel: Parcel, blow: int, why: str
+) -> None:
+    """A stopped raylet answers nobody, as a node whose network is cut; Ray notices after half a minute."""
+    with cluster(python, 3) as running:
+        victim = running.raylets()[-1]
+        os.kill(victim.pid, blow)
+        begun = time.monotonic()
+        heard = asked(running, parcel, 25)
+        assert time.monotonic() - begun < 25 + 15
+        missing = [answer for answer in heard if answer.missing]
+        assert len(heard) == 3
+        assert [answer.missing[: len(why)] for answer in missing] == [why]

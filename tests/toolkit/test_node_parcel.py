@@ -1,0 +1,99 @@
+"""What travels to a node is whole: it runs in a Python that has nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import child_node, node_program, node_reader, registry
+from verl_doctor.toolkit.fact_api_uses import VllmUses
+from verl_doctor.toolkit.fact_clock import Clock
+from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_ray_clusters import RayClusters
+from verl_doctor.toolkit.facts import Broken, Unknown
+from verl_doctor.toolkit.node_parcel import Parcel, node_collectors, parcel_for
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.target import Options
+
+
+@pytest.fixture(scope="module")
+def parcel() -> Parcel:
+    session = open_session(Options(python=Path(sys.executable)))
+    return parcel_for(session.registry, session.look(), session.target, "verl-doctor")
+
+
+def test_what_is_asked_says_something_about_a_node() -> None:
+    asked = {collector.fact for collector in node_collectors(registry.load())}
+    assert {Clock, Network, Packages} <= asked
+    assert not asked & {VllmUses, RayClusters}  # whole source trees, and the cluster's store
+
+
+def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> None:
+    """An interpreter without site-packages: what lacks psutil there was not seen, and nothing is broken."""
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    text = Path(child_node.__file__).read_text("utf-8")
+    with subprocess.Popen(
+        [str(bare / "bin" / "python"), "-I", "-S", "-c", text, "TOKEN "],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(parcel.order(30, detached=False))
+        process.stdin.flush()
+        said = process.stdout.read().decode()
+    facts, missing = node_reader.read(said.rpartition("TOKEN ")[2])
+    assert missing == ""
+    assert set(facts) == set(parcel.request["facts"])
+    entries = {name: json.loads(text) for name, text in facts.items()}
+    assert entries["Interpreter"]["is"]["executable"] == str(bare / "bin" / "python")
+    assert entries["Network"] == {"unknown": "No module named 'psutil' on that node"}
+    assert [name for name, entry in entries.items() if "broken" in entry] == []
+
+
+def test_equal_entries_are_one_text() -> None:
+    one, other = (node_program.packed(Unknown("no GPU")) for _ in range(2))
+    assert one == other
+    answer = json.dumps({"facts": {"Gpus": one, "Xids": other}})
+    facts, missing = node_reader.read(answer)
+    assert missing == ""
+    assert facts["Gpus"] is facts["Xids"]
+    assert json.loads(facts["Gpus"]) == {"unknown": "no GPU"}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"facts": {"Gpus": "%%%"}}', '{"facts"', "[]", '{"facts": {"Gpus": "0000"}}', "7"]
+)
+def test_a_damaged_answer_is_no_answer(text: str) -> None:
+    assert node_reader.read(text) == ({}, "its answer was cut off or is damaged")
+
+
+def test_a_node_says_itself_why_it_has_no_facts() -> None:
+    assert node_reader.read('{"missing": "its disk is full"}') == ({}, "its disk is full")
+
+
+def test_a_broken_collector_stays_broken() -> None:
+    assert node_program._plain(Broken("reading X broke: KeyError: 3")) == Broken(
+        "reading X broke: KeyError: 3"
+    )
+    lacking = Broken("reading X broke: ModuleNotFoundError: No module named 'psutil'")
+    assert node_program._plain(lacking) == Unknown("No module named 'psutil' on that node")
+
+
+def test_the_order_is_json_and_then_the_parcel(parcel: Parcel) -> None:
+    head, _, content = parcel.order(7.5, detached=True).partition(b"\n")
+    order = json.loads(head)
+    assert order["parcel"] == len(content)
+    assert (order["seconds"], order["detached"]) == (7.5, True)
+    files = json.loads(zlib.decompress(content))
+    assert "verl_doctor/toolkit/fact_gpus.py" in files
+    assert "verl_doctor/toolkit/cli.py" not in files
