@@ -20,12 +20,14 @@ from verl_doctor.toolkit.cli_options import (
     Rules,
     View,
     job_options,
+    node_options,
     rule_options,
     target_options,
     view_options,
 )
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.garbage import leave_it_at_exit
+from verl_doctor.toolkit.node_request import AskedNodes, CouldNotAsk
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.session import Session, open_session
@@ -63,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _stop(error.format_message().rstrip(".") + hint, 2)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
+    except CouldNotAsk as error:
+        _stop(str(error), 3)
     except (click.Abort, KeyboardInterrupt):
         _stop("stopped; verl-doctor undo --list shows whether anything was changed", 130)
     except BrokenPipeError:
@@ -109,6 +113,7 @@ def cli() -> None:
 @cli.command(epilog=EPILOG)
 @target_options
 @job_options
+@node_options
 @rule_options
 @view_options
 @click.option(
@@ -116,7 +121,7 @@ def cli() -> None:
     type=PATH,
     metavar="FILE",
     multiple=True,
-    help="Judge facts that were saved elsewhere; repeated: one file of each node, NODE.json, compared too.",
+    help="Judge facts that were saved elsewhere; a folder, or repeated: one file of each node, NODE.json, compared too.",
 )
 @click.option(
     "--save-facts", type=FILE_TO_WRITE, metavar="FILE", help="Save the facts of this machine as JSON."
@@ -125,6 +130,7 @@ def cli() -> None:
 def check(
     *,
     options: Options,
+    nodes: AskedNodes | None,
     rules: Rules,
     view: View,
     facts: tuple[Path, ...],
@@ -137,12 +143,20 @@ def check(
     """
     if save_facts is not None and len(facts) > 1:
         raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
+    if nodes is not None and facts:
+        raise UsageError("--facts judges what was seen elsewhere: no node can be asked with it")
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view, facts)
         if len(facts) > 1:
             from verl_doctor.toolkit import fleet  # noqa: PLC0415 - a plain check does without
 
             report, taken = fleet.judge_files(facts, run, progress.say), ""
+        elif nodes is not None:
+            from verl_doctor.toolkit import cluster_check  # noqa: PLC0415 - see above
+
+            collection = run.look()
+            report = cluster_check.report(nodes, run, collection, progress.say)
+            taken = session.all_facts(run, collection) if save_facts else ""
         else:
             collection = run.look()
             report = run.check(collection, progress.say)

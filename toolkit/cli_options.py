@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import click
 
 from verl_doctor.toolkit import output, render
-from verl_doctor.toolkit.target import LIBRARIES, Options
+from verl_doctor.toolkit.node_request import BUDGET, VIA, AskedNodes, Via
+from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
 
 Command = Callable[..., Any]
+
+_HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*")
 
 
 class NamedPath(click.Path):
@@ -129,6 +133,58 @@ def job_options(command: Command) -> Command:
         what = f"Judge against this {name} tree; it need not be installed."
         with_job = click.option(f"--{name}", type=PATH, metavar="DIR", help=what)(with_job)
     return with_job
+
+
+def node_options(command: Command) -> Command:
+    """Options that name other nodes; the command gets `nodes`, None when there are none."""
+
+    @click.option(
+        "--cluster",
+        is_flag=True,
+        help="Ask all nodes of the Ray cluster. Starts a job in it, which ends with the check.",
+    )
+    @click.option(
+        "--nodes",
+        "hosts",
+        default="",
+        metavar="HOSTS",
+        help="Ask these hosts, without Ray: node[001-004,007].",
+    )
+    @click.option("--via", type=click.Choice(VIA), help=f"How --nodes are reached.  [default: {VIA[0]}]")
+    @click.option(
+        "--budget",
+        type=click.FloatRange(min=5),
+        metavar="SECONDS",
+        help=f"How long the nodes have to answer.  [default: {BUDGET:.0f}]",
+    )
+    @functools.wraps(command)
+    def with_nodes(*, cluster: bool, hosts: str, via: Via | None, budget: float | None, **others: Any) -> Any:
+        if cluster and hosts:
+            raise UsageError(
+                "--cluster asks the nodes that Ray knows, --nodes those that you name: choose one"
+            )
+        if via and not hosts:
+            raise UsageError("--via says how --nodes are reached: name them with --nodes HOSTS")
+        if not cluster and not hosts:
+            if budget is not None:
+                raise UsageError("--budget is for other nodes: ask them with --cluster, or --nodes HOSTS")
+            return command(nodes=None, **others)
+        return command(nodes=AskedNodes(_hosts(hosts), via or VIA[0], budget or BUDGET), **others)
+
+    return with_nodes
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """The names in a list as Slurm writes it. Raises UsageError when one is no name, or could be taken for an option."""
+    from verl_doctor.toolkit.fleet_names import expand  # noqa: PLC0415 - few runs name nodes
+
+    try:
+        hosts = tuple(dict.fromkeys(expand(text)))
+    except ValueError as error:
+        raise UsageError(f"--nodes {text}: {error}; write it as in node[001-004,007]") from None
+    if strange := next((host for host in hosts if not _HOST.fullmatch(host)), None):
+        raise UsageError(f"--nodes {text}: '{strange}' is no host name; write it as in node[001-004,007]")
+    return hosts
 
 
 def rule_options(command: Command) -> Command:

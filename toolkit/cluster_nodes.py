@@ -22,6 +22,7 @@ from verl_doctor.toolkit.factsfile import entry
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel
+from verl_doctor.toolkit.node_request import CouldNotAsk
 from verl_doctor.toolkit.text import counted
 
 _LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
@@ -31,10 +32,6 @@ _STAGES: Mapping[str, str] = {
     "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
     "look": "it did not tell its facts in time",
 }
-
-
-class ClusterError(Exception):
-    """Ray did not let us into the cluster, and why."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def node_answers(
 ) -> Iterator[NodeAnswer]:
     """Every node of the cluster: those that answer as soon as they do, the others with the reason. `budget` is in seconds.
 
-    Raises ClusterError when there is no way in, and OSError when the interpreter cannot be started.
+    Raises CouldNotAsk when there is no way in, and OSError when the interpreter cannot be started.
     """
     token = f"verl-doctor {secrets.token_hex(8)} "
     deadline = time.monotonic() + budget
@@ -98,7 +95,7 @@ class _Roll:
                 continue
             told = json.loads(rest)
             if "refused" in told:
-                raise ClusterError(told["refused"])
+                raise CouldNotAsk(told["refused"])
             connected = connected or "job" in told
             if "broke" in told:
                 ended = f"the driver broke: {told['broke']}"
@@ -107,7 +104,7 @@ class _Roll:
                 break
         else:
             if not connected:
-                raise ClusterError(f"no connection within the time given; {dialogue.complaint}")
+                raise CouldNotAsk(f"no connection within the time given; {dialogue.complaint}")
             if time.monotonic() < deadline:
                 ended = f"the driver lost the cluster: {dialogue.complaint}"
         for name, place in self._unheard.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from verl_doctor.toolkit.cluster_hosts import host_answers, shown
-from verl_doctor.toolkit.cluster_nodes import ClusterError, RayDriver, node_answers
+from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.fact_ray_token import RayToken
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import parcel_for
-from verl_doctor.toolkit.node_request import Nodes
+from verl_doctor.toolkit.node_request import AskedNodes, CouldNotAsk
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
 
@@ -21,7 +21,7 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 
 
 def answers(
-    nodes: Nodes,
+    nodes: AskedNodes,
     run: Session,
     collection: Collection,
     say: Callable[[str], None],
@@ -29,11 +29,11 @@ def answers(
 ) -> Iterator[NodeAnswer]:
     """Every node, as soon as it answers or it is known that it does not. `say` is told what is about to be done.
 
-    Raises ClusterError when there is no cluster to be asked.
+    Raises CouldNotAsk when there is no cluster to be asked.
     """
     interpreter = collection.get(Interpreter)
     if isinstance(interpreter, Unknown):
-        raise ClusterError(interpreter.reason)
+        raise CouldNotAsk(interpreter.reason)
     parcel = parcel_for(run.registry, collection, run.target, run.config.marker)
     if nodes.hosts:
         count = counted(len(nodes.hosts), "node")
@@ -42,7 +42,7 @@ def answers(
             run.machine, nodes.hosts, nodes.via, interpreter.executable, parcel, nodes.budget, watch
         )
         return
-    cluster = _cluster(collection)
+    cluster = _cluster(run, collection)
     alive = counted(len(cluster.alive), "node")
     say(
         f"asks {alive} of the Ray cluster at {cluster.address}: this starts a job in it, which ends with the check"
@@ -50,27 +50,29 @@ def answers(
     driver = RayDriver(interpreter.executable, cluster.address, _variables(cluster, collection))
     try:
         yield from node_answers(run.machine, driver, parcel, nodes.budget, watch)
-    except ClusterError as error:
-        raise ClusterError(
+    except CouldNotAsk as error:
+        raise CouldNotAsk(
             f"the Ray cluster at {cluster.address} lets nobody in: {error}; {_OTHERWISE}"
         ) from None
 
 
-def _cluster(collection: Collection) -> RayCluster:
+def _cluster(run: Session, collection: Collection) -> RayCluster:
     """The cluster that a job started from here would join, or else the only one that answers."""
     clusters = collection.get(RayClusters)
     if isinstance(clusters, Unknown):
-        raise ClusterError(
+        raise CouldNotAsk(
             f"there is no Ray cluster to ask: {clusters.reason}; name one with --ray-address, or {_OTHERWISE}"
         )
-    found = clusters.chosen or (clusters.clusters[0] if len(clusters.clusters) == 1 else None)
+    found = clusters.chosen
+    if found is None and run.target.ray_address:
+        raise CouldNotAsk(f"no Ray cluster answers at {run.target.ray_address}; {_OTHERWISE}")
+    if found is None and len(clusters.clusters) == 1:
+        found = clusters.clusters[0]
     if found is None:
         addresses = ", ".join(one.address for one in clusters.clusters)
-        raise ClusterError(f"several Ray clusters answer: {addresses}; choose with --ray-address")
+        raise CouldNotAsk(f"several Ray clusters answer: {addresses}; choose with --ray-address")
     if found.refused and not found.nodes:
-        raise ClusterError(
-            f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}"
-        )
+        raise CouldNotAsk(f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}")
     return found
 
 

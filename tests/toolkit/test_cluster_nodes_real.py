@@ -19,10 +19,11 @@ from conftest import CACHE, cannot_run
 from ray_cluster import Cluster, cluster
 
 from verl_doctor.toolkit import child_cluster
-from verl_doctor.toolkit.cluster_nodes import ClusterError, RayDriver, node_answers
+from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel, parcel_for
+from verl_doctor.toolkit.node_request import CouldNotAsk
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options
 
@@ -173,7 +174,7 @@ def test_who_stops_listening_stops_the_work(made: Cluster, parcel: Parcel, nodes
 
 def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
     nowhere = RayDriver(str(python), f"127.0.0.1:{ray_head.free_port()}", WITHOUT_TOKEN)
-    with pytest.raises(ClusterError):
+    with pytest.raises(CouldNotAsk):
         list(node_answers(Machine(), nowhere, parcel, 8))
 
 
