@@ -90,7 +90,7 @@ def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
             return {"missing": "its facts were not collected in time"}
         if not _is_wanted(_STEP):
             return {"missing": "it was told to stop"}
-    if told.exists():
+    if os.path.exists(told):
         return {"facts": json.loads(told.read_text("ascii"))}
     said = complaint.read_text("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     return {"missing": f"the doctor's program ended with status {work.returncode}: {said[-1][:_LONGEST]}"}
