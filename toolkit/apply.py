@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from verl_doctor.toolkit import bytecode, command, files, journal, lock
+from verl_doctor.toolkit import bytecode, command, files, journal, lock, removal_record
 from verl_doctor.toolkit.bytecode import Remaining
 from verl_doctor.toolkit.change import (
     Change,
@@ -25,7 +25,15 @@ from verl_doctor.toolkit.change import (
     RunCommand,
     SetVariable,
 )
-from verl_doctor.toolkit.journal import BytecodeRecord, CommandRecord, Entry, FileRecord, Planned, Record
+from verl_doctor.toolkit.journal import (
+    BytecodeRecord,
+    CommandRecord,
+    Entry,
+    FileRecord,
+    Planned,
+    Record,
+    RemovalRecord,
+)
 from verl_doctor.toolkit.refused import Refused, said_by
 from verl_doctor.toolkit.text import counted
 
@@ -216,7 +224,7 @@ def _recover(home: Path) -> list[Transaction]:
     recovered = []
     for entry in reversed(entries):
         if entry.state in {"applying", "undoing"} and not _take_back(entry, _our_folders(entries)):
-            settled = journal.mark(entry, "failed" if command.was_run(entry) else "undone")
+            settled = journal.mark(entry, "failed" if _did_what_stays(entry) else "undone")
             recovered.append(_transaction(settled, entries, None))
     return recovered
 
@@ -238,7 +246,7 @@ def _chosen(entries: Sequence[Entry], identifier: str | None) -> Entry:
 def _undo_all(home: Path, entries: Sequence[Entry]) -> list[Transaction]:
     undone, refused = [], []
     for entry in reversed(entries):
-        if entry.state in {"undone", "failed"} or _only_commands(entry):
+        if entry.state in {"undone", "failed"} or _cannot_be_undone(entry):
             continue
         try:
             undone.append(_undo(entry, journal.entries(home)))
@@ -274,7 +282,11 @@ def _demand_undoable(entry: Entry, entries: Sequence[Entry]) -> None:
             if entry.state == "undone"
             else f"{entry.id} failed, and its files were given back then; what its commands did cannot be undone"
         )
-    if _only_commands(entry):
+    if any(isinstance(record, RemovalRecord) for record in entry.changes):
+        raise Refused(
+            f"{entry.id} removed what dead jobs had left, which cannot be undone; name an older transaction to undo that one"
+        )
+    if _cannot_be_undone(entry):
         ran = ", ".join(f"`{command.said(r)}`" for r in entry.changes if isinstance(r, CommandRecord))
         raise Refused(
             f"{entry.id} ran {ran}, which cannot be undone; name an older transaction to undo that one"
@@ -292,8 +304,13 @@ def _demand_undoable(entry: Entry, entries: Sequence[Entry]) -> None:
         raise Refused(f"{entry.id} was not undone, and nothing was changed: " + "\n".join(problems))
 
 
-def _only_commands(entry: Entry) -> bool:
-    return all(isinstance(record, CommandRecord) for record in entry.changes)
+def _cannot_be_undone(entry: Entry) -> bool:
+    return all(isinstance(record, (CommandRecord, RemovalRecord)) for record in entry.changes)
+
+
+def _did_what_stays(entry: Entry) -> bool:
+    removed = any(isinstance(record, RemovalRecord) for record in entry.changes)
+    return removed or command.was_run(entry)
 
 
 def _put_again(entry: Entry) -> str:
@@ -354,6 +371,9 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
             return Changed(
                 kind, record.argv[0] if record.argv else "", f"ran {command.said(record)}", "cannot be undone"
             )
+        case RemovalRecord(kind, what, name):
+            told = removal_record.told(entry, index)
+            return Changed(kind, name, f"{what} {name}: {told}", "cannot be undone")
 
 
 def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, str]:

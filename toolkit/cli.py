@@ -39,6 +39,7 @@ from verl_doctor.toolkit.text import harmless
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 _ELSEWHERE = {
+    "clean": "cli_clean",
     "undo": "cli_changes",
     "environment": "cli_environment",
     "matrix": "cli_matrix",
@@ -104,6 +105,7 @@ def cli() -> None:
     verl-doctor undo          take the last repair back
     verl-doctor environment   what the workers will see of each variable
     verl-doctor matrix        which vLLM releases this verl runs on
+    verl-doctor clean         what dead jobs have left behind; --apply removes it
     verl-doctor demo          watch all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.

@@ -75,7 +75,18 @@ class CommandRecord:
     why: str
 
 
-Record = FileRecord | BytecodeRecord | CommandRecord
+@dataclass(frozen=True)
+class RemovalRecord:
+    """A leftover of a dead job that was to be removed, and what proved that nobody needs it. `size` is in bytes."""
+
+    kind: Literal["removal"]
+    what: str
+    name: str
+    proof: tuple[str, ...]
+    size: int | None = None
+
+
+Record = FileRecord | BytecodeRecord | CommandRecord | RemovalRecord
 
 _KINDS: Mapping[str, type[Record]] = {
     "replace_file": FileRecord,
@@ -83,6 +94,7 @@ _KINDS: Mapping[str, type[Record]] = {
     "new_link": FileRecord,
     "compile_bytecode": BytecodeRecord,
     "run_command": CommandRecord,
+    "removal": RemovalRecord,
 }
 
 

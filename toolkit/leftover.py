@@ -67,7 +67,8 @@ Removal = RemovePath | EndProcess | KillActor | RemoveGroup
 class Leftover:
     """Something that nobody needs any more. `proof` are the observations that show it, each a short clause.
 
-    `size` is in bytes of what `store` names, None when it could not be told.
+    `size` is in bytes of what `store` names, `age` in seconds since it was last changed or its job ended; None when it
+    could not be told.
     """
 
     kind: Kind
@@ -76,6 +77,7 @@ class Leftover:
     removal: Removal
     size: int | None = None
     store: Store = "disk"
+    age: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,3 +101,12 @@ class Leftovers:
     def of(self, *kinds: Kind) -> tuple[Leftover, ...]:
         """The leftovers of these kinds."""
         return tuple(one for one in self.found if one.kind in kinds)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a leftover that was to be removed. `why` is for one that is still there, wholly or in part."""
+
+    leftover: Leftover
+    state: Literal["removed", "kept", "partly removed", "not removed"]
+    why: str = ""

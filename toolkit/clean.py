@@ -1,0 +1,140 @@
+"""The flow of `verl-doctor clean`: what is left over, its removal one by one, and a second look at what that set free."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.clean_journal import recorded
+from verl_doctor.toolkit.collect import Collection as Facts
+from verl_doctor.toolkit.facts import Absent, Collector, Unknown
+from verl_doctor.toolkit.leftover import (
+    EndProcess,
+    Kept,
+    KillActor,
+    Kind,
+    Leftover,
+    Leftovers,
+    Outcome,
+    RemoveGroup,
+    RemovePath,
+)
+from verl_doctor.toolkit.machine import Machine
+
+# In the order in which they are carried out: what a process holds can go only after it. Each module has
+# `remove(leftover, machine) -> Outcome`, which proves it anew first.
+_REMOVERS: Mapping[type, str] = {
+    KillActor: "clean_actor",
+    RemoveGroup: "clean_actor",
+    EndProcess: "clean_process",
+    RemovePath: "clean_path",
+}
+_ORDER = tuple(_REMOVERS)
+# What holds other leftovers: when one has gone, another look shows what that has set free.
+_HOLDERS = frozenset({"process", "actor"})
+_LOOKS = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """Everything that is left over, what is kept, and what could not be looked at: (which facts, why)."""
+
+    leftovers: tuple[Leftover, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What was found, and what became of it when it was to be removed. `outcomes` is None when nothing was to be.
+
+    `unrecorded` is why the journal does not tell of it all, "" when it does.
+    """
+
+    found: Found
+    outcomes: tuple[Outcome, ...] | None = None
+    unrecorded: str = ""
+
+    @property
+    def still_there(self) -> tuple[Outcome, ...]:
+        """What was to be removed and was not."""
+        return tuple(one for one in self.outcomes or () if one.state != "removed")
+
+    def exit_code(self) -> int:
+        """1 when something can be removed, or was not; 3 when some place could not be looked at; 0 otherwise."""
+        left = self.found.leftovers if self.outcomes is None else self.still_there
+        return 1 if left else 3 if self.found.unknown else 0
+
+
+def find(collectors: Iterable[Collector], collection: Facts) -> Found:
+    """Ask every fact that is about leftovers."""
+    facts = [one.fact for one in collectors if issubclass(one.fact, Leftovers)]
+    collection.start(facts)
+    answers = {fact: collection.get(fact) for fact in facts}
+    known = [answer for answer in answers.values() if isinstance(answer, Leftovers)]
+    return Found(
+        tuple(one for answer in known for one in answer.found),
+        tuple(one for answer in known for one in answer.kept),
+        tuple(
+            (fact.__name__, answer.reason)
+            for fact, answer in answers.items()
+            if isinstance(answer, Unknown) and not isinstance(answer, Absent)
+        ),
+    )
+
+
+def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
+    """Those of some kinds (all when there are none) that nobody has changed for `older_than` seconds."""
+    of_kind = [one for one in found.leftovers if not kinds or one.kind in kinds]
+    young = [one for one in of_kind if older_than and (one.age is None or one.age < older_than)]
+    return replace(
+        found,
+        leftovers=tuple(one for one in of_kind if one not in young),
+        kept=(
+            *(one for one in found.kept if not kinds or one.kind in kinds),
+            *(
+                Kept(one.kind, one.name, "it is younger than --older-than", one.size, one.store)
+                for one in young
+            ),
+        ),
+    )
+
+
+def remove_all(
+    look: Callable[[], Found], machine: Machine, home: Path, say: Callable[[str], None]
+) -> Cleaned:
+    """Remove what is found, then what that has set free. `home` is the journal that it is written down in. Raises Refused."""
+    found = look()
+    outcomes: list[Outcome] = []
+    problems: list[str] = []
+    due = found.leftovers
+    for _ in range(_LOOKS):
+        done = _remove(due, machine, home, problems, say)
+        outcomes += done
+        if not any(one.state == "removed" and one.leftover.kind in _HOLDERS for one in done):
+            break
+        again = look()
+        tried = {(one.leftover.kind, one.leftover.name) for one in outcomes}
+        due = tuple(one for one in again.leftovers if (one.kind, one.name) not in tried)
+        found = Found((*found.leftovers, *due), again.kept, again.unknown)
+    return Cleaned(found, tuple(outcomes), problems[0] if problems else "")
+
+
+def _remove(
+    due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], say: Callable[[str], None]
+) -> list[Outcome]:
+    """Remove one after the other, each by the one who knows how, who proves it anew first."""
+    ordered = sorted(due, key=lambda one: _ORDER.index(type(one.removal)))
+    if not ordered:
+        return []
+    outcomes = []
+    with recorded(home, ordered, problems) as note:
+        for index, leftover in enumerate(ordered):
+            say(f"removing {leftover.kind} {leftover.name}")
+            remover = importlib.import_module(f"verl_doctor.toolkit.{_REMOVERS[type(leftover.removal)]}")
+            outcome: Outcome = remover.remove(leftover, machine)
+            note(index, outcome)
+            outcomes.append(outcome)
+    return outcomes

@@ -1,0 +1,168 @@
+"""Removing a file or folder that a dead job has left, and nothing else.
+
+It is judged anew, moved aside within its folder under a name that nobody knows, judged once more, and only then removed:
+whoever came to it before it was moved is seen, and whoever comes later does not find it. All goes through open descriptors, follows no
+link and leaves no mount.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import stat
+from dataclasses import replace
+
+from verl_doctor.toolkit.fact_left_files import LeftFile, LeftFiles, look
+from verl_doctor.toolkit.left_file_judgement import GRACE, judged
+from verl_doctor.toolkit.left_places import BEING_REMOVED, Place, place_at
+from verl_doctor.toolkit.leftover import Kept, Leftover, Outcome, RemovePath
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.open_folder import entries, mount_of, opened, reached
+from verl_doctor.toolkit.refused import said_by
+from verl_doctor.toolkit.text import counted
+
+_NO_REPLACE = 1  # RENAME_NOREPLACE of renameat2(2)
+_LONGEST_NAME = 255
+
+
+class _Stays(Exception):  # noqa: N818 - it is an answer, not a defect
+    """Why a thing is not removed. Nothing was changed."""
+
+
+def remove(leftover: Leftover, machine: Machine) -> Outcome:
+    """Remove it if it is the very one that was judged, and is a leftover still. Never raises OSError."""
+    removal = leftover.removal
+    place = place_at(leftover.name)
+    if not isinstance(removal, RemovePath) or place is None:
+        return Outcome(leftover, "kept", "it is nothing that lies in a folder of leftovers")
+    try:
+        with reached(str(machine.root), place.folder) as folder:
+            _demand_safe(folder)
+            seen = _demand_leftover(place, removal, machine)
+            left = _remove_aside(place, seen, folder, machine)
+    except _Stays as stays:
+        return Outcome(leftover, "kept", str(stays))
+    except OSError as error:
+        return Outcome(leftover, "not removed", said_by(error))
+    return Outcome(leftover, "partly removed", left) if left else Outcome(leftover, "removed")
+
+
+def _demand_safe(folder: int) -> None:
+    """Others may not be able to replace what lies there."""
+    about = os.fstat(folder)
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX:
+        raise _Stays("others may replace what lies in its folder, which has no sticky bit")
+
+
+def _demand_leftover(place: Place, removal: RemovePath, machine: Machine) -> LeftFile:
+    """Look and judge anew."""
+    now = look([place], machine)
+    if not now.files:
+        raise _Stays("it has gone")
+    seen = now.files[0]
+    if (seen.device, seen.inode) != (removal.device, removal.inode):
+        raise _Stays("something else lies there now")
+    if seen.changed != removal.changed:
+        raise _Stays("it was changed since it was looked at")
+    _demand_proof(seen, now, GRACE)
+    return seen
+
+
+def _demand_proof(seen: LeftFile, among: LeftFiles, grace: float) -> None:
+    verdict = judged(seen, among, grace=grace)
+    if isinstance(verdict, Kept):
+        raise _Stays(verdict.why)
+
+
+def _remove_aside(place: Place, seen: LeftFile, folder: int, machine: Machine) -> str:
+    """Move it aside, judge it there, remove it. Returns what could not be removed, "" when all is gone."""
+    aside = f"{BEING_REMOVED}{secrets.token_hex(8)}-{place.name}"
+    if len(aside) > _LONGEST_NAME:
+        raise _Stays("its name is too long")
+    _rename(place.entry, aside, folder)
+    try:
+        about = _demand_same(replace(place, entry=aside), seen, folder, machine)
+    except BaseException as error:
+        _put_back(aside, place, folder, error)
+        raise
+    failed: list[str] = []
+    _erase(aside, folder, about, mount_of(folder), failed)
+    if not failed:
+        return ""
+    more = f" and {counted(len(failed) - 1, 'more entry', 'more entries')}" if len(failed) > 1 else ""
+    return f"{failed[0]}{more} could not be removed; what is left lies at {place.folder}/{aside}"
+
+
+def _demand_same(aside: Place, seen: LeftFile, folder: int, machine: Machine) -> os.stat_result:
+    """Look at what was moved: it is the very one, and nobody came to it since it was looked at."""
+    about = os.stat(aside.entry, dir_fd=folder, follow_symlinks=False)
+    if (about.st_dev, about.st_ino) != (seen.device, seen.inode):
+        raise _Stays("something else was put there")
+    moved = look([aside], machine)
+    if not moved.files:
+        raise _Stays("it was moved away meanwhile")
+    _demand_proof(_as_before(moved.files[0], seen), moved, 0.0)
+    return about
+
+
+def _as_before(moved: LeftFile, seen: LeftFile) -> LeftFile:
+    """What was seen aside, without the change that moving it was."""
+    maker = seen.maker if seen.maker == "started later" else moved.maker
+    return replace(moved, latest=seen.latest, maker=maker)
+
+
+def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: list[str]) -> None:
+    """Remove one entry of an open folder, and first what is in it. What cannot be removed is named in `failed`."""
+    try:
+        if not stat.S_ISDIR(about.st_mode):
+            os.unlink(name, dir_fd=folder)
+            return
+        with opened(name, folder) as inner:
+            if mount_of(inner) != mount or os.fstat(inner).st_uid != os.geteuid():
+                failed.append(f"{name}: it is a mount or another user's")
+                return
+            os.fchmod(inner, stat.S_IRWXU)  # it may have been made read-only
+            for entry, its in entries(inner):
+                _erase(entry, inner, its, mount, failed)
+        if not failed:
+            os.rmdir(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        failed.append(said_by(error) if error.filename else f"{name}: {error.strerror}")
+
+
+def _put_back(aside: str, place: Place, folder: int, cause: BaseException) -> None:
+    """Give it its name again. Raises _Stays when somebody has taken that meanwhile."""
+    try:
+        _rename(aside, place.entry, folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        where = (
+            f"it lies at {place.folder}/{aside} now, because its name cannot be given back: {error.strerror}"
+        )
+        raise _Stays(f"{cause}; {where}") from error
+
+
+def _rename(old: str, new: str, folder: int) -> None:
+    """Rename within an open folder, and replace nothing. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):  # glibc before 2.28, musl
+        if _is_there(new, folder):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+        return
+    if libc.renameat2(folder, os.fsencode(old), folder, os.fsencode(new), _NO_REPLACE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), old)
+
+
+def _is_there(name: str, folder: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

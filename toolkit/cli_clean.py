@@ -1,0 +1,124 @@
+"""`verl-doctor clean`: what dead jobs have left behind, and its removal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.leftover import Kind
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options, journal_homes
+from verl_doctor.toolkit.view import FORMS, as_view, show
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AGE = re.compile(r"(\d{1,9})([smhd])")
+
+
+class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """Kinds of leftovers, separated by commas."""
+
+    name = "kinds"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split at the commas."""
+        words = tuple(word.strip().lower() for word in str(value).split(",") if word.strip())
+        strangers = [word for word in words if word not in get_args(Kind)]
+        if strangers or not words:
+            self.fail(
+                f"{', '.join(strangers) or 'nothing'} is no kind; there are {', '.join(get_args(Kind))}",
+                param,
+                ctx,
+            )
+        return words
+
+
+class Age(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """A time in seconds, minutes, hours or days."""
+
+    name = "age"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """In seconds."""
+        found = _AGE.fullmatch(str(value))
+        return (
+            int(found[1]) * _UNITS[found[2]]
+            if found
+            else self.fail(f"'{value}' is no age; for instance 30m, 12h or 2d", param, ctx)
+        )
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not all could be looked at. "
+    "With --apply: 0 all that was found is removed, 1 something is still there."
+)
+@target_options
+@job_options
+@click.option(
+    "--apply", "apply_them", is_flag=True, help="Remove them, each after a fresh look. Cannot be undone."
+)
+@click.option(
+    "--only",
+    "kinds",
+    type=Kinds(),
+    multiple=True,
+    metavar="KINDS",
+    help='Only these kinds: "session folder,socket".',
+)
+@click.option(
+    "--older-than",
+    type=Age(),
+    default="0s",
+    metavar="AGE",
+    help="Only what nobody has changed for so long: 30m, 12h, 2d.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(FORMS), default="text", show_default=True, help="How to say it."
+)
+@click.option("--output", "file", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is kept.")
+def clean(
+    *,
+    options: Options,
+    apply_them: bool,
+    kinds: tuple[tuple[Kind, ...], ...],
+    older_than: float,
+    form: str,
+    file: Path | None,
+    verbose: bool,
+) -> int:
+    """Show what dead jobs have left behind, with the proof that nobody needs it.
+
+    Session and spill folders, shared memory, sockets, processes, and what they hold in Ray. What runs, what may be
+    starting, and what cannot be seen is kept.
+    """
+    from verl_doctor.toolkit import clean_document, render_clean  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit.clean import Cleaned, Found, chosen, find, remove_all  # noqa: PLC0415
+
+    with nothing_on_stdout(), Progress() as progress:
+        progress.say("looking for leftovers")
+        run = open_session(options)
+        wanted = tuple(kind for some in kinds for kind in some)
+
+        def look() -> Found:
+            return chosen(find(run.registry.collectors, run.look()), wanted, older_than)
+
+        cleaned = (
+            remove_all(look, run.machine, journal_homes(run.target)[1], progress.say)
+            if apply_them
+            else Cleaned(look())
+        )
+    view = as_view(
+        lambda: clean_document.document(cleaned),
+        lambda: render_clean.markdown_lines(cleaned),
+        lambda width: render_clean.text_lines(cleaned, width, verbose=verbose),
+    )
+    show(view, form, file)
+    return cleaned.exit_code()

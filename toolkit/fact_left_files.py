@@ -1,0 +1,252 @@
+"""Files of dead jobs, perhaps: everything with such a name that lies here, with all signs of life that it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.fact_folders import Folders
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_ray_start import RayStarts
+from verl_doctor.toolkit.fact_raylets import Raylets
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.file_systems import FileSystem, file_system_of
+from verl_doctor.toolkit.left_contents import contents_of
+from verl_doctor.toolkit.left_places import Place, places
+from verl_doctor.toolkit.leftover import Kind
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.open_folder import reached
+from verl_doctor.toolkit.process_signs import Signs, mapped_name, signs_of
+
+Seen = Literal["all", "this namespace", "this machine"]
+"""Whose processes are seen of all who can reach a file: all; only those of this container; only those of this machine."""
+Maker = Literal["", "ended", "started later", "runs", "hidden"]
+Answer = Literal["", "connected", "refused", "silence"]
+
+_TYPES = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFSOCK: "socket", stat.S_IFLNK: "link"}
+_SPILL_SETTINGS = ("RAY_object_spilling_directory",)
+_ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
+_PATIENCE = 0.5  # seconds
+_ROUNDING = 2.0  # seconds between the clock of processes and that of files
+# What Ray itself puts into a session, of any release (ray/_private/node.py, services.py; ray/dashboard).
+_RAYS_OWN = re.compile(
+    r"logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\.(?:json|lock|pid)(?:\.lock)?"
+)
+
+
+@dataclass(frozen=True)
+class LeftFile:
+    """One thing that has the name of a leftover, and what life it shows.
+
+    `type` is folder, file, socket, link or other; `owner` a user's number, `mine` whether that is this user. `device`, `inode` and
+    `changed` (nanoseconds) tell it from another of the same name. `size` is in bytes, `latest` the last change of anything in
+    it, in seconds since the epoch.
+
+    Signs of life: `uses` are processes that have to do with it; `used` is an entry that the kernel says to be in use, by
+    whomever; `maker` is what became of the process `pid` in its name; `answer` what the address in it answers.
+    What cannot be told: `untold` entries, `seen` says whose processes are seen of all who can reach it.
+    What else may be in it: `foreign` files of other users, `mounted` folders, `closed` ones, and what a job `written` there.
+    Each is one entry, "" when there is none.
+    """
+
+    kind: Kind
+    path: str
+    type: str
+    owner: int
+    mine: bool
+    device: int
+    inode: int
+    changed: int
+    latest: float
+    size: int = 0
+    files: int = 0
+    sockets: int = 0
+    uses: tuple[str, ...] = ()
+    used: str = ""
+    untold: str = ""
+    pid: int = 0
+    maker: Maker = ""
+    node: str = ""
+    address: str = ""
+    answer: Answer = ""
+    foreign: str = ""
+    mounted: str = ""
+    closed: str = ""
+    written: str = ""
+    seen: Seen = "all"
+    lies_on: str = ""
+
+
+@dataclass(frozen=True)
+class LeftFiles:
+    """All of them, looked at when it was `now`, in seconds since the epoch.
+
+    `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not tell which node
+    they are.
+    """
+
+    files: tuple[LeftFile, ...] = ()
+    now: float = 0.0
+    closed: tuple[str, ...] = ()
+    nodeless: tuple[str, ...] = ()
+
+
+@collector(timeout=60)
+def left_files(
+    machine: Machine,
+    folders: Folders | Unknown,
+    launch: Launch | Unknown,
+    starts: RayStarts | Unknown,
+    raylets: Raylets | Unknown,
+) -> LeftFiles | Absent:
+    """Look through the folders in which Ray, verl, vLLM and their libraries keep what is temporary."""
+    known = () if isinstance(folders, Unknown) else folders.folders
+    found = places(
+        machine,
+        ray=[folder.path for folder in known if folder.use == "Ray's sessions"],
+        temporary=[folder.path for folder in known if folder.use == "temporary files"],
+        spill=_spill_folders(machine, launch, starts, raylets),
+    )
+    if not found:
+        return Absent("no job has left files on this machine")
+    return look(found, machine)
+
+
+def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
+    """Look at these things, and at all processes once."""
+    addresses = {place: _address_in(machine, place) for place in found if place.kind == "address file"}
+    names = {name for place in found for name in _names(place, addresses.get(place, ""), machine)}
+    signs = signs_of(names, machine)
+    seen = (_look_at(place, addresses.get(place, ""), machine, signs) for place in found)
+    return LeftFiles(
+        tuple(filter(None, seen)),
+        time.time(),
+        tuple(str(use) for use in signs.closed),
+        tuple(str(use) for use in signs.nodeless),
+    )
+
+
+def _look_at(place: Place, address: str, machine: Machine, signs: Signs) -> LeftFile | None:
+    """One thing; None when it has gone."""
+    try:
+        with reached(str(machine.root), place.folder) as folder:
+            about = os.stat(place.entry, dir_fd=folder, follow_symlinks=False)
+            contents = contents_of(place.entry, folder)
+    except OSError:
+        return None
+    latest = contents.latest / 10**9
+    mount = file_system_of(machine, place.folder)
+    strange = (
+        name for name in contents.top if place.name.startswith("session_") and not _RAYS_OWN.fullmatch(name)
+    )
+    return LeftFile(
+        place.kind,
+        place.path,
+        _TYPES.get(stat.S_IFMT(about.st_mode), "other"),
+        about.st_uid,
+        mine=about.st_uid == os.geteuid(),
+        device=about.st_dev,
+        inode=about.st_ino,
+        changed=about.st_ctime_ns,
+        latest=latest,
+        size=contents.size,
+        files=contents.files,
+        sockets=contents.sockets,
+        uses=tuple(str(use) for use in signs.of(*_names(place, address, machine))),
+        used=contents.used,
+        untold=contents.untold,
+        pid=place.pid,
+        maker=_maker(place.pid, latest, machine, signs) if place.pid else "",
+        node=place.node,
+        address=address,
+        answer=_answer(address) if address else "",
+        foreign=contents.foreign,
+        mounted=contents.mounted,
+        closed=contents.closed,
+        written=contents.written or next(strange, ""),
+        seen=_seen(mount, signs),
+        lies_on=mount.kind if mount else "",
+    )
+
+
+def _names(place: Place, address: str, machine: Machine) -> tuple[str, ...]:
+    """The words by which a process may speak of it."""
+    mapped = ""
+    if place.kind == "shared memory":
+        try:
+            about = machine.at(place.path).lstat()
+            mapped = mapped_name(about.st_dev, about.st_ino)
+        except OSError:
+            pass
+    return tuple(filter(None, dict.fromkeys((place.name, place.entry, place.node, address, mapped))))
+
+
+def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
+    """What became of the process that a name tells. A number is given anew; who has it now made nothing before it started."""
+    if started := signs.started.get(pid):
+        return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
+    if machine.at(f"/proc/{pid}").exists():
+        return "ended"  # it is listed nowhere: a thread of another process, or of the kernel's, or waits to be reaped
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return "ended"
+    except PermissionError:
+        pass
+    return "hidden"
+
+
+def _seen(mount: FileSystem | None, signs: Signs) -> Seen:
+    """A container's own layer is nobody else's; what is mounted into it may be somebody's."""
+    if mount is None or mount.shared:
+        return "this machine"
+    own = mount.mounted_on == "/" and "overlay" in mount.kind
+    return "all" if signs.all_seen or own else "this namespace"
+
+
+def _address_in(machine: Machine, place: Place) -> str:
+    """The address in a file, "" when there is none."""
+    try:
+        with reached(str(machine.root), place.folder) as folder:
+            descriptor = os.open(
+                place.entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+            )
+            with os.fdopen(descriptor, "rb") as file:
+                found = _ADDRESS.fullmatch(file.read(200).decode("ascii", "replace"))
+    except OSError:
+        return ""
+    return f"{found['host']}:{found['port']}" if found else ""
+
+
+def _answer(address: str) -> Answer:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except ConnectionRefusedError:
+        return "refused"
+    except (OSError, ValueError, OverflowError):
+        return "silence"
+    return "connected"
+
+
+def _spill_folders(
+    machine: Machine, launch: Launch | Unknown, starts: RayStarts | Unknown, raylets: Raylets | Unknown
+) -> Iterator[str]:
+    """Folders for spilled objects that are no part of a session, as far as somebody names one."""
+    for name in _SPILL_SETTINGS:
+        yield machine.environ.get(name, "")
+        yield from (
+            s.value
+            for s in (() if isinstance(launch, Unknown) else launch.settings)
+            if s.name == name and s.value
+        )
+    for start in () if isinstance(starts, Unknown) else starts.commands:
+        yield start.options.get("object-spilling-directory") or ""
+    for raylet in () if isinstance(raylets, Unknown) else raylets.running:
+        yield raylet.variables.get(_SPILL_SETTINGS[0]) or ""

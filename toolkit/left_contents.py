@@ -1,0 +1,101 @@
+"""What a leftover consists of, seen through descriptors: nothing that is swapped or linked meanwhile leads anywhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.in_use import InUse, bound_anywhere, open_anywhere
+from verl_doctor.toolkit.open_folder import entries, mount_of, opened
+
+_BLOCK = 512  # bytes, the unit of st_blocks
+_DEEPEST = 200  # folders within folders; each is one open descriptor
+# What a job runs in, when it was given to Ray as `working_dir` or `py_modules`: Ray unpacks it there in one go.
+_UNPACKED = re.compile(r"(?:^|/)runtime_resources/(?:working_dir|py_modules)_files/[^/]+/(?!.*__pycache__).")
+_WHILE_UNPACKED = 60 * 10**9  # nanoseconds
+
+
+@dataclass
+class Contents:
+    """What was seen in one file, socket or folder. Each text is the first entry of that kind, "" when there is none.
+
+    `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the epoch.
+    `used` is open somewhere or has somebody bound to it, `untold` cannot be told about. `foreign` belongs to another user, `mounted` is
+    on another mount, `closed` cannot be looked into, and `written` was written by the job beside its unpacked sources.
+    """
+
+    size: int = 0
+    files: int = 0
+    sockets: int = 0
+    latest: int = 0
+    used: str = ""
+    untold: str = ""
+    foreign: str = ""
+    mounted: str = ""
+    closed: str = ""
+    written: str = ""
+    top: list[str] = field(default_factory=list)
+    _unpacked: int = 0
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def count(self, path: str, about: os.stat_result) -> None:
+        """Take one entry into account. A file with several names counts once."""
+        self.latest = max(self.latest, about.st_ctime_ns)
+        if about.st_uid != os.geteuid():
+            self.foreign = self.foreign or path
+        if about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode):
+            if (about.st_dev, about.st_ino) in self._seen:
+                return
+            self._seen.add((about.st_dev, about.st_ino))
+        self.size += about.st_blocks * _BLOCK
+        if stat.S_ISREG(about.st_mode):
+            self.files += 1
+            self._notice_written(path, about.st_ctime_ns)
+
+    def ask(self, path: str, answer: InUse) -> None:
+        """Take into account whether one entry is in use."""
+        if answer == "yes":
+            self.used = self.used or path
+        elif answer == "not told":
+            self.untold = self.untold or path
+
+    def _notice_written(self, path: str, changed: int) -> None:
+        if not _UNPACKED.search(path):
+            return
+        self._unpacked = self._unpacked or changed
+        if abs(changed - self._unpacked) > _WHILE_UNPACKED:
+            self.written = path
+
+
+def contents_of(name: str, folder: int) -> Contents:
+    """Look through what has this name in an open folder. Raises OSError when nothing has."""
+    about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    found = Contents()
+    _look(name, name, folder, about, found, depth=0)
+    return found
+
+
+def _look(path: str, name: str, folder: int, about: os.stat_result, found: Contents, depth: int) -> None:
+    found.count(path, about)
+    if stat.S_ISREG(about.st_mode):
+        found.ask(path, open_anywhere(name, folder))
+    elif stat.S_ISSOCK(about.st_mode):
+        found.sockets += 1
+        found.ask(path, bound_anywhere(name, folder))
+    elif stat.S_ISDIR(about.st_mode):
+        if depth == _DEEPEST:
+            found.closed = found.closed or path
+            return
+        try:
+            with opened(name, folder) as inner:
+                if mount_of(inner) != mount_of(folder):
+                    found.mounted = found.mounted or path
+                    return
+                for entry, its in entries(inner):
+                    if not depth:
+                        found.top.append(entry)
+                    _look(f"{path}/{entry}", entry, inner, its, found, depth + 1)
+        except OSError:
+            found.closed = found.closed or path

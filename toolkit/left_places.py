@@ -1,0 +1,123 @@
+"""Where dead jobs leave files, and by which names they are known. Names that fit nothing here are nobody's leftovers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.leftover import Kind
+from verl_doctor.toolkit.machine import Machine
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is looked at
+_TEMPORARY = "/tmp"  # noqa: S108 - it is looked at
+_MOST = 20_000  # entries of one folder
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+BEING_REMOVED = ".verl-doctor-removes-"
+"""What this doctor puts before the name of a thing, and 16 hexadecimal digits, while it removes it."""
+
+# In a folder of Ray's (ray/_private/node.py). The last number of a session is that of the process that made it.
+_OF_RAY: tuple[tuple[Kind, str], ...] = (
+    ("session folder", r"session_\d{4}(?:-\d\d){2}_\d\d(?:-\d\d){2}_\d{6}_(?P<pid>\d+)"),
+    ("address file", r"ray_current_cluster"),
+)
+# In a folder for temporary files: those of a trainer that derives from verl; verl's sockets by which weights go to vLLM
+# (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path).
+_TEMPORARIES: tuple[tuple[Kind, str], ...] = (
+    ("session folder", r"verl_ray_(?:[\w.-]+_)?(?P<pid>\d+)|verl_ray_[\w.-]+"),
+    ("spill folder", r"verl_spill_(?:[\w.-]+_)?(?P<pid>\d+)|verl_spill_[\w.-]+"),
+    ("socket", r"rl-colocate-zmq-[\w.-]+\.sock"),
+    ("socket", r"verl_vllm_zmq_(?P<pid>\d+)(?:_[\w.-]+)?\.ipc"),
+    ("socket", _UUID),
+)
+# ray/_private/external_storage.py; the number is the node's.
+_SPILLED: tuple[tuple[Kind, str], ...] = (
+    ("spill folder", r"ray_spilled_objects(?:_(?P<node>[0-9a-f]{16,}))?"),
+)
+# multiprocessing's segments and semaphores (vLLM's queues), verl's weights, NCCL's, torch's and vLLM's own.
+_SEGMENTS: tuple[tuple[Kind, str], ...] = (
+    ("shared memory", r"psm_[0-9a-f]{8,16}|sem\.mp-[\w-]{8}|verl_weights_[0-9a-f]{8,}|nccl-[A-Za-z0-9]{6}"),
+    ("shared memory", r"torch_(?P<pid>\d+)_[\w.-]+|vllm_(?:offload|ec)_[\w.-]+\.mmap|plasma[A-Za-z0-9]{6}"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One thing that has the name of a leftover. `folder` is a path without links.
+
+    `pid` is the process that its name tells, `node` the node of Ray; `name` is that which it was given first, also when a doctor has
+    begun to remove it.
+    """
+
+    kind: Kind
+    folder: str
+    entry: str
+    name: str
+    pid: int = 0
+    node: str = ""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{self.folder.rstrip('/')}/{self.entry}"
+
+
+def places(
+    machine: Machine, ray: Iterable[str], temporary: Iterable[str], spill: Iterable[str]
+) -> tuple[Place, ...]:
+    """All things with such a name, in folders that are known to be Ray's, for temporary files, or for spilled objects."""
+    temporaries = _real(machine, [_TEMPORARY, *temporary])
+    own = [_TEMPORARY + f"/ray-{os.geteuid()}", *ray, *(f"{folder}/ray" for folder in temporaries)]
+    folders = [
+        *((folder, _OF_RAY) for folder in _real(machine, [*own, *_rays_below(machine, temporaries)])),
+        *((folder, _TEMPORARIES) for folder in temporaries),
+        *((folder, _SPILLED) for folder in _real(machine, spill)),
+        *((folder, _SEGMENTS) for folder in _real(machine, [SHARED_MEMORY])),
+    ]
+    found = {place.path: place for folder, known in folders for place in _in(machine, folder, known)}
+    within = tuple(place.path + "/" for place in found.values())
+    return tuple(place for path, place in sorted(found.items()) if not path.startswith(within))
+
+
+def place_at(path: str) -> Place | None:
+    """What the name of a thing says that it is; None for a name that no leftover has."""
+    folder, _, entry = path.rpartition("/")
+    return next(_named(folder, entry, (*_OF_RAY, *_TEMPORARIES, *_SPILLED, *_SEGMENTS)), None)
+
+
+def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(machine.real(path) for path in paths if path.startswith("/")))
+
+
+def _rays_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
+    """Folders of Ray's in this user's own folders, as RAY_TMPDIR=/tmp/x gives them."""
+    for folder in folders:
+        for name in _names(machine, folder):
+            path = f"{folder}/{name}/ray"
+            if not name.startswith(BEING_REMOVED) and machine.at(path).is_dir():
+                yield path
+
+
+def _in(machine: Machine, folder: str, known: Iterable[tuple[Kind, str]]) -> Iterator[Place]:
+    for entry in _names(machine, folder):
+        yield from _named(folder, entry, known)
+
+
+def _named(folder: str, entry: str, known: Iterable[tuple[Kind, str]]) -> Iterator[Place]:
+    name = entry[len(BEING_REMOVED) + 17 :] if entry.startswith(BEING_REMOVED) else entry
+    for kind, pattern in known:
+        if match := re.fullmatch(pattern, name, re.ASCII):
+            said = match.groupdict()
+            yield Place(
+                kind, folder, entry, name, int((said.get("pid") or "0")[-10:]), said.get("node") or ""
+            )
+            return
+
+
+def _names(machine: Machine, folder: str) -> list[str]:
+    try:
+        return os.listdir(machine.at(folder))[:_MOST]  # noqa: PTH208 - names alone
+    except OSError:
+        return []

@@ -1,0 +1,53 @@
+"""Folders as open descriptors: whoever swaps one for a link or for another folder meanwhile leads nobody astray."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_MOUNT = re.compile(r"^mnt_id:\s+(\d+)$", re.MULTILINE)
+_ON_THE_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_THERE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def opened(name: str, folder: int | None = None) -> Iterator[int]:
+    """A folder in an open folder, open while this lasts. A link to one is none. Raises OSError."""
+    descriptor = os.open(name, _THERE, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def reached(root: str, path: str) -> Iterator[int]:
+    """The folder at an absolute path below `root`, on whose way no link is followed. Raises OSError."""
+    descriptor = os.open(root, _ON_THE_WAY & ~os.O_NOFOLLOW)
+    try:
+        for step in filter(None, path.split("/")):
+            nearer = os.open(step, _ON_THE_WAY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = nearer
+        with opened(".", descriptor) as folder:
+            yield folder
+    finally:
+        os.close(descriptor)
+
+
+def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+    """What an open folder holds. What vanishes meanwhile is left out. Raises OSError."""
+    for name in os.listdir(folder):
+        try:
+            yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:  # noqa: PERF203 - each by itself
+            continue
+
+
+def mount_of(folder: int) -> str:
+    """The number of the mount on which an open folder lies. A folder of the same disk that is mounted elsewhere has another one."""
+    found = _MOUNT.search(Path(f"/proc/self/fdinfo/{folder}").read_text("ascii"))
+    return found[1] if found else ""

@@ -1,0 +1,176 @@
+"""Which running processes have to do with something that has a name: who has it open, or names it in what it was started with.
+
+Names alone are compared, not paths: the same folder has other paths in another container.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.fact_processes import command_of, role_of
+from verl_doctor.toolkit.machine import Machine
+
+_WORD = re.compile(r"[\w.-]+", re.ASCII)
+_BETWEEN_WORDS = bytes(code if _WORD.fullmatch(chr(code)) else ord(" ") for code in range(256))
+_BOUND = re.compile(r"^(?:\S+ +){6}(\d+) (/.*)$", re.MULTILINE)  # inode and path in /proc/net/unix
+_NODE = re.compile(r"--node_id=[0-9a-f]{16,}")
+_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
+_ZOMBIE = re.compile(r"^State:\s+[ZX]", re.MULTILINE)
+_MEMORY = re.compile(r"^VmSize:", re.MULTILINE)  # a thread of the kernel's has none
+_NUMBERS = re.compile(r"^NSpid:\s+(.*)$", re.MULTILINE)
+_STARTED = 22  # field of /proc/PID/stat
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Use:
+    """One process that has to do with a name: "has it open", "has it mapped", "works in it", "names it..."."""
+
+    pid: int
+    title: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.title or 'a process'} (process {self.pid}) {self.how}"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What all processes show at one moment.
+
+    `uses` are by name. `started` are the times, in seconds since the epoch, at which the processes that have a number in some
+    namespace started. `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not
+    tell which node they are. `all_seen` says that no process of this machine can be outside of what is seen here.
+    """
+
+    uses: Mapping[str, tuple[Use, ...]]
+    started: Mapping[int, tuple[float, ...]]
+    closed: tuple[Use, ...]
+    nodeless: tuple[Use, ...]
+    all_seen: bool
+
+    def of(self, *names: str) -> tuple[Use, ...]:
+        """Who has to do with any of these names."""
+        return tuple({use.pid: use for name in reversed(names) for use in self.uses.get(name, ())}.values())
+
+
+def signs_of(names: Collection[str], machine: Machine) -> Signs:
+    """Look through all processes but this one.
+
+    `names` are words of letters, digits, "_", "." and "-", or such a word, ":" and a number, or what `mapped_name` gives.
+    """
+    sockets = _sockets(machine)
+    wanted = _Names(names)
+    uses: dict[str, list[Use]] = defaultdict(list)
+    started: dict[int, list[float]] = defaultdict(list)
+    closed, nodeless = [], []
+    booted = _BOOTED.search(machine.read("/proc/stat") or "")
+    for pid in _processes(machine):
+        status = machine.read(f"/proc/{pid}/status") or ""
+        if _is_dead(pid, status, machine):
+            continue
+        fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+        since = int(fields[_STARTED - 3]) / os.sysconf("SC_CLK_TCK") if len(fields) > _STARTED - 3 else 0.0
+        inner = _NUMBERS.search(status)
+        for number in {pid, *map(int, inner[1].split() if inner else ())} if _MEMORY.search(status) else ():
+            started[number].append((int(booted[1]) if booted else 0) + since)
+        if pid == os.getpid():
+            continue
+        command = command_of(pid, machine)
+        title = command.partition(" ")[0][-_LONGEST:]
+        looked = _look(pid, machine, sockets)
+        user = _USER.search(status)
+        if looked is None and user and int(user[1]) == os.geteuid() and role_of(command):
+            closed.append(Use(pid, title, "may not be looked into"))
+        if role_of(command) == "raylet" and not _NODE.search(command):
+            nodeless.append(Use(pid, title, ", which does not tell its node"))
+        for how, text in (("names it in its command line", command), *(looked or ())):
+            for name in wanted.within(text) if text else ():
+                if not any(use.pid == pid for use in uses[name]):
+                    uses[name].append(Use(pid, title, how))
+    return Signs(
+        {name: tuple(found) for name, found in uses.items()},
+        {number: tuple(found) for number, found in started.items()},
+        tuple(closed),
+        tuple(nodeless),
+        _link(machine, "/proc/self/ns/pid") == _FIRST_NAMESPACE,
+    )
+
+
+def _processes(machine: Machine) -> list[int]:
+    try:
+        names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _is_dead(pid: int, status: str, machine: Machine) -> bool:
+    """Whether it has ended and waits for its parent to notice. Its other threads may go on when the first one has ended."""
+    if not _ZOMBIE.search(status):
+        return False
+    try:
+        return len(os.listdir(machine.at(f"/proc/{pid}/task"))) <= 1  # noqa: PTH208 - names alone
+    except OSError:
+        return True
+
+
+def mapped_name(device: int, inode: int) -> str:
+    """What a file is called where it is mapped: a semaphore was made under another name, which has gone (sem_open(3))."""
+    return f" {os.major(device):02x}:{os.minor(device):02x} {inode} "
+
+
+class _Names:
+    """Names to look for in texts of any length."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._words = {name.encode("ascii"): name for name in names if _WORD.fullmatch(name)}
+        self._parts = [name for name in names if not _WORD.fullmatch(name)]
+
+    def within(self, text: str) -> list[str]:
+        """Those that a text holds, the words among them as whole words."""
+        words = set(text.encode("utf-8", "replace").translate(_BETWEEN_WORDS).split())
+        parts = [name for name in self._parts if name in text]
+        return [self._words[word] for word in words & self._words.keys()] + parts
+
+
+def _sockets(machine: Machine) -> dict[str, str]:
+    """The paths of bound sockets, by what a descriptor of one is called."""
+    listed = _BOUND.findall(machine.read("/proc/net/unix") or "")
+    return {f"socket:[{inode}]": path for inode, path in listed}
+
+
+def _look(pid: int, machine: Machine, sockets: Mapping[str, str]) -> list[tuple[str, str]] | None:
+    """What a process uses, each with how; None when it may not be looked into. The first that fits is what is said."""
+    try:
+        links = list(_links(machine, f"/proc/{pid}/fd"))
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return None
+    return [
+        ("has it open", "\n".join(links)),
+        ("listens at it", "\n".join(sockets.get(link, "") for link in links)),
+        ("has it mapped", machine.read(f"/proc/{pid}/maps") or ""),
+        ("works in it", _link(machine, f"/proc/{pid}/cwd")),
+        ("has it as its root", _link(machine, f"/proc/{pid}/root")),
+        ("names it in its environment", machine.read(f"/proc/{pid}/environ") or ""),
+    ]
+
+
+def _links(machine: Machine, folder: str) -> Iterator[str]:
+    for name in os.listdir(machine.at(folder)):  # noqa: PTH208 - names alone
+        yield _link(machine, f"{folder}/{name}")
+
+
+def _link(machine: Machine, path: str) -> str:
+    try:
+        return os.readlink(machine.at(path))  # noqa: PTH115 - a name such as "socket:[1]" is no path
+    except OSError:
+        return ""
