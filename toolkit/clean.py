@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from verl_doctor.toolkit.clean_journal import recorded
@@ -23,8 +24,8 @@ from verl_doctor.toolkit.leftover import (
 )
 from verl_doctor.toolkit.machine import Machine
 
-# In the order in which they are carried out: what a process holds can go only after it. Each module has
-# `remove(leftover, machine) -> Outcome`, which proves it anew first.
+# In the order in which they are carried out: what a process holds can go only after it. Each module has a function
+# `remove(leftovers, machine)` that proves each anew, removes it, and yields the `Outcome`s in the same order.
 _REMOVERS: Mapping[type, str] = {
     KillActor: "clean_actor",
     RemoveGroup: "clean_actor",
@@ -125,16 +126,17 @@ def remove_all(
 def _remove(
     due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], say: Callable[[str], None]
 ) -> list[Outcome]:
-    """Remove one after the other, each by the one who knows how, who proves it anew first."""
+    """Remove them, each by the one who knows how."""
     ordered = sorted(due, key=lambda one: _ORDER.index(type(one.removal)))
     if not ordered:
         return []
-    outcomes = []
+    outcomes: list[Outcome] = []
     with recorded(home, ordered, problems) as note:
-        for index, leftover in enumerate(ordered):
-            say(f"removing {leftover.kind} {leftover.name}")
-            remover = importlib.import_module(f"verl_doctor.toolkit.{_REMOVERS[type(leftover.removal)]}")
-            outcome: Outcome = remover.remove(leftover, machine)
-            note(index, outcome)
-            outcomes.append(outcome)
+        for module, some in groupby(ordered, key=lambda one: _REMOVERS[type(one.removal)]):
+            same = list(some)
+            say(f"removing what is left over: {same[0].kind} {same[0].name}")
+            remover = importlib.import_module(f"verl_doctor.toolkit.{module}")
+            for outcome in remover.remove(same, machine):
+                note(len(outcomes), outcome)
+                outcomes.append(outcome)
     return outcomes

@@ -12,6 +12,7 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from verl_doctor.toolkit.fact_left_files import LeftFile, LeftFiles, look
@@ -31,8 +32,12 @@ class _Stays(Exception):  # noqa: N818 - it is an answer, not a defect
     """Why a thing is not removed. Nothing was changed."""
 
 
-def remove(leftover: Leftover, machine: Machine) -> Outcome:
-    """Remove it if it is the very one that was judged, and is a leftover still. Never raises OSError."""
+def remove(leftovers: Iterable[Leftover], machine: Machine) -> Iterator[Outcome]:
+    """Remove each if it is the very one that was judged, and is a leftover still. Raises no OSError."""
+    return (_remove(leftover, machine) for leftover in leftovers)
+
+
+def _remove(leftover: Leftover, machine: Machine) -> Outcome:
     removal = leftover.removal
     place = place_at(leftover.name)
     if not isinstance(removal, RemovePath) or place is None:

@@ -94,7 +94,7 @@ def clean(
     file: Path | None,
     verbose: bool,
 ) -> int:
-    """Show what dead jobs have left behind, with the proof that nobody needs it.
+    """Show what dead jobs have left behind, and what proves it.
 
     Session and spill folders, shared memory, sockets, processes, and what they hold in Ray. What runs, what may be
     starting, and what cannot be seen is kept.

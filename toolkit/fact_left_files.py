@@ -191,7 +191,7 @@ def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
     """What became of the process that a name tells. A number is given anew; who has it now made nothing before it started."""
     if started := signs.started.get(pid):
         return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
-    if machine.at(f"/proc/{pid}").exists():
+    if os.path.exists(machine.at(f"/proc/{pid}")):
         return "ended"  # it is listed nowhere: a thread of another process, or of the kernel's, or waits to be reaped
     try:
         os.kill(pid, 0)

@@ -96,7 +96,7 @@ def _rays_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
     for folder in folders:
         for name in _names(machine, folder):
             path = f"{folder}/{name}/ray"
-            if not name.startswith(BEING_REMOVED) and machine.at(path).is_dir():
+            if not name.startswith(BEING_REMOVED) and os.path.isdir(machine.at(path)):
                 yield path
 
 

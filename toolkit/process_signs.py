@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.fact_processes import command_of, role_of
+from verl_doctor.toolkit.fact_processes import role_of
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import command_of
 
 _WORD = re.compile(r"[\w.-]+", re.ASCII)
 _BETWEEN_WORDS = bytes(code if _WORD.fullmatch(chr(code)) else ord(" ") for code in range(256))

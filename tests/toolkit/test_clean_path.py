@@ -19,7 +19,14 @@ def removed(machine: Machine, name: str) -> Outcome:
     """Judge, then remove."""
     left = verdict(machine, name)
     assert isinstance(left, Leftover), left
-    return clean_path.remove(left, machine)
+    return only(left, machine)
+
+
+def only(left: Leftover | Kept, machine: Machine) -> Outcome:
+    """Remove one thing."""
+    assert isinstance(left, Leftover)
+    (outcome,) = clean_path.remove([left], machine)
+    return outcome
 
 
 def names(folder: Path) -> list[str]:
@@ -38,7 +45,7 @@ def test_a_session_whose_file_is_opened_meanwhile_stays(machine):
     folder = session(machine)
     left = verdict(machine, folder.name)
     with (folder / "logs" / "raylet.out").open():
-        outcome = clean_path.remove(left, machine)
+        outcome = only(left, machine)
     assert outcome.state == "kept"
     assert "in use" in outcome.why
     assert folder.is_dir()
@@ -49,7 +56,7 @@ def test_a_folder_that_took_the_place_of_another_stays(machine):
     left = verdict(machine, folder.name)
     folder.rename(folder.with_name("elsewhere"))
     again = session(machine)
-    assert clean_path.remove(left, machine).why == "something else lies there now"
+    assert only(left, machine).why == "something else lies there now"
     assert again.is_dir()
 
 
@@ -81,7 +88,7 @@ def test_a_link_that_is_planted_above_a_session_leads_nowhere(machine):
     ray = folder.parent
     ray.rename(ray.with_name("moved"))
     ray.symlink_to("moved")
-    outcome = clean_path.remove(left, machine)
+    outcome = only(left, machine)
     assert outcome.state == "not removed"
     assert (ray.with_name("moved") / folder.name).is_dir()
 
@@ -98,7 +105,7 @@ def test_what_is_swapped_between_the_proof_and_the_removal_gets_its_name_back(ma
         rename(old, new, inside)
 
     monkeypatch.setattr(clean_path, "_rename", swapped_first)
-    assert clean_path.remove(left, machine).why == "something else was put there"
+    assert only(left, machine).why == "something else was put there"
     assert names(folder.parent) == ["aside", folder.name]
     assert (folder / "logs" / "raylet.out").exists()
 
@@ -114,7 +121,7 @@ def test_who_comes_between_the_proof_and_the_removal_keeps_it(machine, monkeypat
         rename(old, new, inside)
 
     monkeypatch.setattr(clean_path, "_rename", used_first)
-    outcome = clean_path.remove(left, machine)
+    outcome = only(left, machine)
     opened[0].close()
     assert outcome.state == "kept"
     assert "logs/raylet.out is in use" in outcome.why
@@ -136,7 +143,7 @@ def test_a_name_that_was_taken_meanwhile_is_not_taken_back(machine, monkeypatch)
         rename(old, new, inside)
 
     monkeypatch.setattr(clean_path, "_rename", a_job_starts)
-    outcome = clean_path.remove(left, machine)
+    outcome = only(left, machine)
     opened[0].close()
     assert outcome.state == "kept"
     assert "it lies at /tmp/ray/.verl-doctor-removes-" in outcome.why
@@ -168,7 +175,7 @@ def test_a_file_that_cannot_be_removed_is_named_and_the_rest_goes(machine, monke
         unlink(name, dir_fd=dir_fd)
 
     monkeypatch.setattr(clean_path.os, "unlink", refused)
-    outcome = clean_path.remove(left, machine)
+    outcome = only(left, machine)
     assert outcome.state == "partly removed"
     assert outcome.why.startswith(
         "raylet.out: Operation not permitted could not be removed; what is left lies at "
