@@ -38,11 +38,12 @@ def environment(cache: Path) -> Path:
 
 @dataclass(frozen=True)
 class Head:
-    """A running head: the raylet's number, and the environment it was started in."""
+    """A running head: the raylet's number, the environment it was started in, and the address to connect to."""
 
     raylet: int
     python: Path
     folder: Path
+    address: str
 
 
 @contextlib.contextmanager
@@ -60,7 +61,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
         stderr=subprocess.STDOUT,
     )
     try:
-        yield Head(_raylet_of(process, folder), python, folder)
+        yield Head(_raylet_of(process, folder), python, folder, _address_in(folder))
     finally:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -81,6 +82,16 @@ def _raylet_of(process: subprocess.Popen[bytes], folder: Path) -> int:
             break
         time.sleep(0.2)
     raise AssertionError("no raylet came up")
+
+
+def _address_in(folder: Path) -> str:
+    """The address that Ray writes down for others, a moment after the raylet is there."""
+    said = folder / "ray" / "ray_current_cluster"
+    for _ in range(100):
+        if said.exists() and said.read_text():
+            return said.read_text().strip()
+        time.sleep(0.1)
+    raise AssertionError("Ray did not say its address")
 
 
 def below(folder: Path) -> Iterator[psutil.Process]:

@@ -1,0 +1,124 @@
+"""Which classes of verl start servers for a rollout, which train with them, and whether anybody ends the servers again.
+
+From 0.4.0 to 0.5.0 the servers lie in `async_llm_servers` of a manager, which the trainer has as `async_rollout_manager`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_trees import VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.launch_values import launch_values, text_of
+from verl_doctor.toolkit.py_source import Unreadable, parse, read, walk
+
+SERVERS = "async_llm_servers"
+WORKERS = "agent_loop_workers"
+MANAGER = "async_rollout_manager"
+END = "cleanup"
+TRAIN = "fit"
+_MODE = "actor_rollout_ref.rollout.mode"
+# Where released verl and its copies have such classes; files below that say nothing of them are not parsed.
+_FOLDERS = ("trainer", "workers/rollout", "experimental")
+
+
+@dataclass(frozen=True)
+class ServingClass:
+    """A class that holds servers, or one that trains with them: `line` is that of the class, or of its `fit`.
+
+    `ends` says whether the one has a method that ends them, and whether something in the other's file asks for that.
+    """
+
+    path: str
+    line: int
+    name: str
+    ends: bool
+
+
+@dataclass(frozen=True)
+class RolloutServers:
+    """The managers and the trainers of the tree that is imported, in the order of their paths.
+
+    `mode` is the job's `rollout.mode`, "" when no job is known; only an "async" one has servers.
+    """
+
+    managers: tuple[ServingClass, ...]
+    trainers: tuple[ServingClass, ...]
+    mode: str = ""
+
+
+@collector()
+def rollout_servers(
+    trees: VerlTrees, launch: Launch | Unknown, configuration: Configuration | Unknown
+) -> RolloutServers | Unknown:
+    """Look for the classes by what they do, not by their names."""
+    folder = Path(trees.imported.folder)
+    managers: list[ServingClass] = []
+    trainers: list[ServingClass] = []
+    for path in _files(folder):
+        source = read(path)
+        if isinstance(source, Unreadable):
+            return Unknown(source.reason)
+        if SERVERS.encode() not in source and MANAGER.encode() not in source:
+            continue
+        tree = parse(source, path)
+        if isinstance(tree, Unreadable):
+            return Unknown(tree.reason)
+        asked = _asks_for_the_end(tree)
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                managers += _manager(node, str(path))
+                trainers += _trainer(node, str(path), asked)
+    if not managers:
+        return Absent(f"no class of {folder} keeps servers as {SERVERS}")
+    mode = text_of(launch_values(launch, configuration), _MODE)
+    return RolloutServers(tuple(managers), tuple(trainers), mode)
+
+
+def method_of(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """A method that a class itself defines."""
+    for part in node.body:
+        if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name:
+            return part
+    return None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for part in _FOLDERS:
+        yield from sorted(folder.joinpath(part).rglob("*.py"))
+
+
+def _manager(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
+    """A class that gives itself servers and puts them to sleep."""
+    stores = any(
+        isinstance(part, ast.Attribute) and part.attr == SERVERS and isinstance(part.ctx, ast.Store)
+        for part in walk(node)
+    )
+    if stores and method_of(node, "sleep"):
+        yield ServingClass(path, node.lineno, node.name, method_of(node, END) is not None)
+
+
+def _trainer(node: ast.ClassDef, path: str, asked: bool) -> Iterator[ServingClass]:
+    """A class whose `fit` uses the manager."""
+    fit = method_of(node, TRAIN)
+    if fit and any(isinstance(part, ast.Attribute) and part.attr == MANAGER for part in walk(fit)):
+        yield ServingClass(path, fit.lineno, node.name, asked)
+
+
+def _asks_for_the_end(tree: ast.Module) -> bool:
+    """Whether one function of the module speaks of the manager and of its `cleanup`, as attributes or as their names."""
+    functions = (node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return any({MANAGER, END} <= _words(function) for function in functions)
+
+
+def _words(node: ast.AST) -> set[str]:
+    return {
+        word
+        for part in walk(node)
+        if isinstance(word := getattr(part, "attr", getattr(part, "value", None)), str)
+    }
