@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.fact_fleet import Said, Subject
 from verl_doctor.toolkit.rule import Evidence, Finding, Severity
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import counted, listed
 
 _NAMED = 4  # subjects, or answers, that one sentence names
 
@@ -20,7 +20,7 @@ Sentence = Callable[[Subject, str], str]
 
 def differences(
     subjects: Iterable[Subject],
-    what: str,
+    what: tuple[str, str],
     say: Sentence,
     read_from: str,
     remedy: str,
@@ -28,7 +28,8 @@ def differences(
 ) -> Iterator[Finding]:
     """One finding for the same nodes, in however many subjects they are unlike the others: the worst of them comes first.
 
-    `what` names several subjects ("packages"). Where no answer has a majority, the finding says so and names all.
+    `what` is the word for a subject, for one and for several. Where no answer has a majority, the finding says so and names all; where nearly
+    every node has an answer of its own, the subject names the node, and nothing is said.
     """
     groups: dict[str, list[tuple[Subject, Said]]] = {}
     divided = []
@@ -51,10 +52,18 @@ def differences(
             evidence=Evidence(listed(found, _SHOWN), listed(wanted, _SHOWN), read_from),
         )
     for subject in divided:
+        if _of_its_own(subject):
+            continue
         yield replace(_divided(subject, say, read_from), severity=severity(subject), remedy=remedy)
 
 
-def _odd_ones(pairs: list[tuple[Subject, Said]], what: str, say: Sentence) -> Finding:
+def _of_its_own(subject: Subject) -> bool:
+    """Whether the subject tells the nodes apart rather than being meant to be the same."""
+    nodes = sum(said.count for said in subject.answers)
+    return len(subject.answers) > max(2, nodes / 2)
+
+
+def _odd_ones(pairs: list[tuple[Subject, Said]], what: tuple[str, str], say: Sentence) -> Finding:
     subject, said = pairs[0]
     usual = subject.answers[0]
     have = "has" if said.count == 1 else "have"
@@ -66,7 +75,8 @@ def _odd_ones(pairs: list[tuple[Subject, Said]], what: str, say: Sentence) -> Fi
     if len(pairs) == 1:
         return Finding(first, Evidence(""))
     more = listed((subject.name for subject, _ in pairs[1:]), _NAMED)
-    return Finding(f"{first}; they differ in {len(pairs) - 1} more {what}: {more}", Evidence(""))
+    differ = "it differs" if said.count == 1 else "they differ"
+    return Finding(f"{first}; {differ} in {counted(len(pairs) - 1, *what)} more: {more}", Evidence(""))
 
 
 def _divided(subject: Subject, say: Sentence, read_from: str) -> Finding:
@@ -74,6 +84,6 @@ def _divided(subject: Subject, say: Sentence, read_from: str) -> Finding:
     of_kind = f" among the nodes with {subject.among}" if subject.among else ""
     return Finding(
         f"nodes do not agree on {subject.name} and there is no majority{of_kind}: {listed(answers, _NAMED)}",
-        Evidence("; ".join(answers), "one answer on all nodes", read_from),
+        Evidence(listed(answers, _SHOWN), "one answer on all nodes", read_from),
         node=",".join(said.nodes for said in subject.answers),
     )

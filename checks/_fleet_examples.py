@@ -21,3 +21,8 @@ def fleet_of(nodes: int, *disputed: tuple[str, str, Answers], among: str = "") -
 def _said(answers: Answers) -> tuple[Said, ...]:
     said = [Said(value, *(who if isinstance(who, tuple) else (who, ""))) for value, who in answers.items()]
     return tuple(sorted(said, key=lambda one: -one.count))
+
+
+def fleet_of_kinds(*kinds: tuple[str, int, str]) -> Fleet:
+    """A cluster whose nodes agree, of these kinds: GPUs, how many nodes, and if they are not most, which."""
+    return Fleet(sum(count for _, count, _ in kinds), tuple(NodeKind(*kind) for kind in kinds))

@@ -48,7 +48,7 @@ def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     """
     yield from differences(
         (one for one in fleet.about("package", "build") if one.name != "ray"),
-        "packages",
+        ("package", "packages"),
         _say,
         "the metadata of the installed packages on each node",
         "install the same versions on these nodes",

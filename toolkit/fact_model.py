@@ -62,8 +62,28 @@ def model(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> Model | Unknown:
     """Read the configuration of the model that is named with --model or in the launch command."""
+    named = named_model(machine, target, launch, configuration)
+    if isinstance(named, Unknown):
+        return named
+    found = read_model(named.folder, named.by)
+    return replace(found, bad_files=(), without_weights=False) if named.cached else found
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """The folder of the job's model, whether it is there or not; `cached`: a part of the hub that was fetched before."""
+
+    folder: Path
+    by: str
+    cached: bool = False
+
+
+def named_model(
+    machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
+) -> NamedModel | Unknown:
+    """Which model the job would train, and who names it."""
     if target.model is not None:
-        return read_model(target.model, "--model")
+        return NamedModel(target.model, "--model")
     override = given(launch_values(launch, configuration), *_PATHS)
     if override is None:
         return Absent("no model is named: --model DIR, or actor_rollout_ref.model.path in the launch command")
@@ -76,10 +96,10 @@ def model(
         looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
         cached = None if looks_local else cached_snapshot(override.text, machine)
         if cached is not None:  # what is not there yet would be fetched
-            return replace(read_model(cached, override.key), bad_files=(), without_weights=False)
+            return NamedModel(cached, override.key, cached=True)
         if not looks_local:
             return Absent(f"{override.text} is no folder here: a name on the model hub, not in its cache")
-    return read_model(folder, override.key)
+    return NamedModel(folder, override.key)
 
 
 def cached_snapshot(name: str, machine: Machine) -> Path | None:

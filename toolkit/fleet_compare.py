@@ -10,7 +10,7 @@ from verl_doctor.toolkit.fact_fleet import Fleet, NodeKind, Said, Subject
 from verl_doctor.toolkit.facts import Need, Unknown, arguments_from, needs_of
 from verl_doctor.toolkit.fleet_facts import NodeFacts, Recent
 from verl_doctor.toolkit.fleet_names import fold
-from verl_doctor.toolkit.fleet_subjects import SUBJECTS, SubjectReader, gpus_of
+from verl_doctor.toolkit.fleet_subjects import SUBJECTS, Nearly, SubjectReader, gpus_of
 
 _Answers = tuple[tuple[tuple[str, str], str], ...]
 """What one node says to the questions of one comparison: kind and name of the subject, and the value."""
@@ -51,6 +51,8 @@ class _Comparing:
             for answers, nodes in groups:
                 if key in answers or self.subject.lacking_counts:
                     by_value.setdefault(answers.get(key, ""), []).extend(nodes)
+            if len(by_value) > 1 and self.subject.nearly is not None:
+                by_value = _together(by_value, self.subject.nearly)
             if len(by_value) > 1:
                 yield key, by_value
 
@@ -75,7 +77,8 @@ class Comparison:
         differ: list[Subject] = []
         odd: set[int] = set()
         for comparing in self._comparing:
-            groups = kinds if comparing.subject.among_a_kind else [("", range(len(names)))]
+            apart = comparing.subject.among_a_kind and len(kinds) > 1
+            groups = kinds if apart else [("", range(len(names)))]
             for among, members in groups:
                 for (kind, name), by_value in comparing.differing(members):
                     subject = Subject(kind, name, folds.said(by_value), among)
@@ -87,6 +90,15 @@ class Comparison:
             differ=tuple(sorted(differ, key=lambda subject: (subject.kind, subject.name, subject.among))),
             odd=len(odd),
         )
+
+
+def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, list[int]]:
+    """The same with numbers that are nearly the same as one value."""
+    shown = nearly.together(value for value in by_value if value)
+    together: dict[str, list[int]] = {}
+    for value, nodes in by_value.items():
+        together.setdefault(shown.get(value, ""), []).extend(nodes)
+    return together
 
 
 def _unlike(usual: Said | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:

@@ -6,14 +6,18 @@ A reader is a function of facts, as a rule is; a node for which one of them is n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from verl_doctor.toolkit.fact_clock_offset import ClockOffset
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_folders import Folders
 from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_files import JobFiles
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit
+from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_rdma import Rdma
@@ -21,7 +25,9 @@ from verl_doctor.toolkit.fact_records import Records
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.fleet_facts import NodeFacts
-from verl_doctor.toolkit.text import in_bytes
+from verl_doctor.toolkit.text import counted, in_bytes
+
+_CLOCK = 1.0  # seconds
 
 Answers = Mapping[tuple[str, str], str]
 """A node's values, by kind and name of what they are about."""
@@ -38,16 +44,41 @@ _OWN = re.compile(
 
 
 @dataclass(frozen=True)
+class Nearly:
+    """When two numbers are the same: they differ by no more than a part of the lower one, or than an amount."""
+
+    part: float
+    amount: float
+    show: Callable[[float], str]
+
+    def together(self, values: Iterable[str]) -> dict[str, str]:
+        """For each number, as text, how those that are the same as it are shown."""
+        groups: list[list[str]] = []
+        for value in sorted(values, key=float):
+            low = float(groups[-1][0]) if groups else 0
+            if groups and float(value) - low <= max(self.amount, self.part * low):
+                groups[-1].append(value)
+            else:
+                groups.append([value])
+        return {value: self._shown(group[0], group[-1]) for group in groups for value in group}
+
+    def _shown(self, low: str, high: str) -> str:
+        ends = dict.fromkeys((self.show(float(low)), self.show(float(high))))
+        return " to ".join(ends)
+
+
+@dataclass(frozen=True)
 class SubjectReader:
     """A reader of answers.
 
     `among_a_kind`: nodes are compared with those alone that have the same kind of GPUs. `lacking_counts`: that a node has no
-    such thing is an answer.
+    such thing is an answer. `nearly` says that the values are numbers, and which of them count as the same.
     """
 
     read: Callable[..., Answers]
     among_a_kind: bool = False
     lacking_counts: bool = True
+    nearly: Nearly | None = None
 
 
 def gpus_of(facts: NodeFacts) -> str:
@@ -87,18 +118,17 @@ def _inside(path: str) -> str:
 
 
 def _python(interpreter: Interpreter) -> Answers:
-    return {("python", "Python"): interpreter.version, ("python", "glibc"): interpreter.glibc}
+    return {("Python", "Python"): interpreter.version}
 
 
 def _gpus(gpus: Gpus) -> Answers:
     limits = {device.power_limit for device in gpus.devices if device.power_limit}
     return {
-        ("GPU", "driver"): gpus.driver,
-        ("GPU", "CUDA of the driver"): gpus.cuda,
-        ("GPU", "number of GPUs"): str(len(gpus.devices)),
-        ("GPU", "NVLink links in use"): str(sum(device.links_active for device in gpus.devices)),
-        ("GPU", "power limit"): ", ".join(f"{limit} W" for limit in sorted(limits)),
-        ("GPU", "MIG"): "on" if any(device.mig for device in gpus.devices) else "off",
+        ("driver", "driver"): gpus.driver,
+        ("GPUs", "GPUs"): str(len(gpus.devices)),
+        ("GPU setting", "NVLink links in use"): str(sum(device.links_active for device in gpus.devices)),
+        ("GPU setting", "power limit"): ", ".join(f"{limit} W" for limit in sorted(limits)),
+        ("GPU setting", "MIG"): "on" if any(device.mig for device in gpus.devices) else "off",
     }
 
 
@@ -111,12 +141,11 @@ def _variables(variables: Variables) -> Answers:
 
 
 def _limits(limits: HostLimits) -> Answers:
-    one = limits.raylets[0] if limits.raylets else limits.shell
-    whose = "Ray" if limits.raylets else "this shell"
+    one = limits.subjects[0]
     return {
-        ("limit", f"open files of {whose}"): _limit(one.files),
-        ("limit", f"processes of {whose}"): _limit(one.processes),
-        ("limit", f"locked memory of {whose}"): "unlimited" if one.may_lock else _limit(one.locked),
+        ("limit", "open files"): _limit(one.files),
+        ("limit", "processes"): "unlimited" if one.exempt else _limit(one.processes),
+        ("limit", "locked memory"): "unlimited" if one.may_lock else _limit(one.locked),
     }
 
 
@@ -126,26 +155,69 @@ def _limit(limit: Limit | None) -> str:
     return "unlimited" if limit.soft is None else str(limit.soft)
 
 
+def _cpus(limits: HostLimits) -> Answers:
+    cpus = limits.subjects[0].cpus or limits.online
+    return {("capacity", "CPUs"): f"{cpus:g}"} if cpus else {}
+
+
+def _memory(memory: HostMemory) -> Answers:
+    return {("capacity", "memory"): str(memory.total)} if memory.total else {}
+
+
 def _shared_memory(memory: SharedMemory) -> Answers:
-    return {("limit", "size of /dev/shm"): in_bytes(memory.size)}
+    return {("capacity", "/dev/shm"): str(memory.size)}  # noqa: S108 - a name to show
+
+
+def _job_files(files: JobFiles) -> Answers:
+    return {("file", file.path): file.state for file in files.files}
+
+
+def _job_content(files: JobFiles) -> Answers:
+    return {
+        ("content", file.path): f"{counted(file.files, 'file')}, {file.size:,} bytes (list {file.names})"
+        for file in files.files
+        if file.state == "there"
+    }
+
+
+def _job_times(files: JobFiles) -> Answers:
+    return {
+        (
+            "written",
+            file.path,
+        ): f"last written {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(file.changed))} UTC"
+        for file in files.files
+        if file.state == "there"
+    }
+
+
+def _job_mounts(files: JobFiles) -> Answers:
+    return {("mount", file.path): f"it on {file.mount}" for file in files.files if file.mount}
+
+
+def _clock(clock: ClockOffset) -> Answers:
+    return {("clock", "clock"): str(clock.ahead)} if clock.within < _CLOCK else {}
 
 
 def _folders(folders: Folders) -> Answers:
-    found = {}
-    for folder in folders.folders:
-        where = "other machines see it too" if folder.shared else "its own"
-        found["mount", f"{folder.path} ({folder.use})"] = f"{folder.kind or 'unknown'}, {where}"
+    found: dict[tuple[str, str], str] = {}
+    for folder in reversed(folders.folders):
+        where = "shared with other machines" if folder.shared else "of this machine alone"
+        found["mount", folder.use] = f"{folder.path} on {folder.kind or 'an unknown file system'}, {where}"
     return found
 
 
 def _network(network: Network) -> Answers:
-    return {("network", "interface of the default route"): network.default}
+    return {("route", "default route"): network.default} if network.default else {}
 
 
 def _rdma(rdma: Rdma) -> Answers:
-    found = {("RDMA", f"{port}"): f"{port.state.lower()}, {port.link}, {port.rate}" for port in rdma.ports}
-    return {**found, ("RDMA", "adapters that may not be opened"): str(len(rdma.closed))}
+    found = {("adapter", str(port)): f"{port.state}, {port.link}, {port.rate}" for port in rdma.ports}
+    return {**found, ("adapter", "devices that may not be opened"): str(len(rdma.closed))}
 
+
+_BYTES = Nearly(part=0.05, amount=0, show=in_bytes)
+_SECONDS = Nearly(part=0, amount=_CLOCK, show="{:+.1f} s".format)
 
 SUBJECTS = (
     SubjectReader(_versions, lacking_counts=False),
@@ -155,8 +227,15 @@ SUBJECTS = (
     SubjectReader(_gpus, among_a_kind=True),
     SubjectReader(_variables),
     SubjectReader(_limits, among_a_kind=True),
-    SubjectReader(_shared_memory, among_a_kind=True),
+    SubjectReader(_cpus, among_a_kind=True),
+    SubjectReader(_memory, among_a_kind=True, nearly=_BYTES),
+    SubjectReader(_shared_memory, among_a_kind=True, nearly=_BYTES),
     SubjectReader(_folders, among_a_kind=True),
+    SubjectReader(_job_files),
+    SubjectReader(_job_content, lacking_counts=False),
+    SubjectReader(_job_times, lacking_counts=False),
+    SubjectReader(_job_mounts, among_a_kind=True),
+    SubjectReader(_clock, nearly=_SECONDS),
     SubjectReader(_network, among_a_kind=True),
     SubjectReader(_rdma, among_a_kind=True),
 )

@@ -79,7 +79,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
         ("found", finding.evidence.found),
         ("wanted", finding.evidence.wanted),
         ("read from", finding.evidence.read_from),
-        ("node", finding.node or ""),
+        ("node", render_nodes.of(finding)),
         ("do", finding.remedy),
     ):
         if text:

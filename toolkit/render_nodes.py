@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.fleet_names import shortened
+from verl_doctor.toolkit.fleet_names import expand, shortened
 from verl_doctor.toolkit.result import NodeGroup, Nodes
+from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import counted
 
 
@@ -20,6 +21,12 @@ def lines(nodes: Nodes) -> Iterator[str]:
         yield "; ".join(_kind(group) for group in nodes.kinds)
     for group in nodes.missing:
         yield f"no answer from {named(group)}: {group.what}"
+
+
+def of(finding: Finding, *, verbose: bool = False) -> str:
+    """The nodes of a finding, all of them with `verbose`."""
+    nodes = finding.node or ""
+    return nodes if verbose or not nodes else shortened(nodes, len(expand(nodes)))
 
 
 def named(group: NodeGroup) -> str:

@@ -11,7 +11,6 @@ from typing import Final
 from rich.text import Text
 
 from verl_doctor.toolkit import render_nodes
-from verl_doctor.toolkit.fleet_names import expand, shortened
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Repair, Report
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import counted, harmless, listed, wrapped
@@ -202,18 +201,16 @@ def _finding(
     rows += [("found", evidence.found), ("wanted", evidence.wanted)]
     if verbose or not finding.location:
         rows.append(("read", evidence.read_from))
-    rows += [("node", _node(finding, verbose=verbose)), ("note", result.reason), ("do", finding.remedy)]
+    rows += [
+        ("node", render_nodes.of(finding, verbose=verbose)),
+        ("note", result.reason),
+        ("do", finding.remedy),
+    ]
     if finding.fix is not None and finding.fix in report.fix_safety:
         rows.append(("fix", _fix(result.code, finding.fix, report)))
     for label, text in rows:
         if text:
             yield from _lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
-
-
-def _node(finding: Finding, *, verbose: bool) -> str:
-    """The nodes of a finding, all of them with -v."""
-    nodes = finding.node or ""
-    return nodes if verbose or not nodes else shortened(nodes, len(expand(nodes)))
 
 
 def _stopped(finding: Finding) -> str:

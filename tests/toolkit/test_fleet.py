@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -23,6 +25,7 @@ from verl_doctor.toolkit.judge import Selection
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import Target
 
@@ -36,6 +39,10 @@ def judged(answers: Iterable[NodeAnswer]) -> Report:
     """The report, less what the clock says."""
     report = fleet.judge_nodes(answers, SESSION, "a test")
     return replace(report, seconds=0, results=tuple(replace(one, seconds=0) for one in report.results))
+
+
+def findings(report: Report) -> list[tuple[str, Finding]]:
+    return [(result.code, finding) for result, finding in report.findings()]
 
 
 def said(report: Report) -> list[tuple[str, str, str]]:
@@ -60,10 +67,21 @@ def test_nodes_that_are_well_are_one_number() -> None:
     assert report.exit_code() == 0
 
 
+@functools.cache
+def well(count: int) -> Report:
+    return judged(map(node, numbered(count)))
+
+
 @pytest.mark.parametrize("form", ["text", "markdown", "json", "junit"])
 def test_more_nodes_that_are_well_make_no_longer_report(form: str) -> None:
-    few, many = (text(judged(map(node, numbered(count))), form) for count in (20, 80))
-    assert len(few) == len(many)
+    assert len(text(well(10), form)) == len(text(well(40), form))
+
+
+def test_names_that_do_not_fold_make_no_longer_report_either() -> None:
+    chance = random.Random(5)
+    names = [f"worker-{chance.getrandbits(40):010x}" for _ in range(40)]
+    few, many = judged(map(node, names[:10])), judged(map(node, names))
+    assert len(text(few)) <= len(text(many)) < len(text(few)) + 200
 
 
 def test_nodes_that_did_not_answer_are_named_by_the_reason_and_the_verdict_is_open() -> None:
@@ -118,25 +136,80 @@ def test_what_one_node_alone_has_is_said_in_its_own_words() -> None:
     assert "1.0 GiB left" in finding[1]
 
 
-DRIFTS: tuple[tuple[str, Edit], ...] = (("PKG120", with_version("vllm", "0.10.2")),)
+def job_file(**changed: Any) -> dict[str, Any]:
+    file = {
+        "path": "/models/q",
+        "what": "model",
+        "state": "there",
+        "files": 12,
+        "size": 15 * 2**30,
+        "names": "ab12",
+    }
+    return {"files": [{**file, **changed}]}
 
 
-@settings(max_examples=cases(8), deadline=None)
-@given(
-    st.integers(3, 12),
-    st.data(),
-    st.sampled_from(DRIFTS),
-)
-def test_a_minority_that_drifts_is_named_and_nobody_else(
-    count: int, data: st.DataObject, drift: tuple[str, Edit]
-) -> None:
-    code, edit = drift
+def all_have(fact: str, value: Any) -> Edit:
+    return lambda facts: facts.__setitem__(fact, copy.deepcopy(value))
+
+
+RDMA = {
+    "adapter": "mlx5_0",
+    "number": 1,
+    "state": "ACTIVE",
+    "physical": "LinkUp",
+    "link": "InfiniBand",
+    "gids": [],
+}
+DRIFT = {
+    "package": "vllm",
+    "version": "0.24.0",
+    "path": "/e/lib/python3.12/site-packages/vllm/envs.py",
+    "links": 1,
+}
+DRIFT |= {"state": "changed", "sha256": "3f" * 32, "leads_to": "", "markers": [], "installer": "uv"}
+# Rule, what every node has beside the recording, and what is wrong on some.
+DRIFTS: Mapping[str, tuple[Edit, Edit]] = {
+    "PKG120": (with_version("vllm", "0.11.0"), with_version("vllm", "0.10.2")),
+    "PKG121": (all_have("Records", {"packages": [], "drifts": []}), with_value("Records", "drifts", [DRIFT])),
+    "RAY145": (with_version("ray", "2.49.0"), with_version("ray", "2.50.0")),
+    "RAY146": (with_value("Interpreter", "version", "3.12.3"), with_value("Interpreter", "version", "3.12.11")),
+    "CUDA160": (with_value("Gpus", "driver", "580.95.05"), with_value("Gpus", "driver", "550.54.14")),
+    "CUDA161": (with_value("Gpus", "cuda", "13.0"), lambda facts: facts["Gpus"]["devices"].append(facts["Gpus"]["devices"][0])),
+    "CUDA163": (with_value("Gpus", "cuda", "13.0"), with_value("Gpus", "devices.0.power_limit", 500)),
+    "ENV130": (with_value("Variables", "values.NCCL_IB_HCA", "mlx5"), with_value("Variables", "values.NCCL_IB_HCA", "mlx4")),
+    "HOST130": (with_value("HostLimits", "shell.files.soft", 20000), with_value("HostLimits", "shell.files.soft", 1024)),
+    "HOST131": (all_have("JobFiles", job_file()), all_have("JobFiles", job_file(state="missing"))),
+    "HOST132": (with_value("Folders", "folders.1.kind", "xfs"), with_value("Folders", "folders.1.kind", "overlay")),
+    "HOST133": (with_value("HostMemory", "total", 2**41), with_value("HostMemory", "total", 2**41 * 9 // 10)),
+    "NET120": (all_have("ClockOffset", {"ahead": 0.1, "within": 0.1}), all_have("ClockOffset", {"ahead": -61.5, "within": 0.1})),
+    "NET121": (with_value("Network", "default", "bond0"), with_value("Network", "default", "eno1")),
+    "NET122": (all_have("Rdma", {"ports": [RDMA]}), all_have("Rdma", {"ports": [{**RDMA, "state": "DOWN"}]})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", DRIFTS)
+def test_what_differs_on_some_nodes_is_named_and_nothing_else(code: str) -> None:
+    usual, odd = DRIFTS[code]
+    answers = [
+        node(name, usual, *([odd] if name in {"node00002", "node00003"} else [])) for name in numbered(7)
+    ]
+    report = judged(answers)
+    found = [(rule, one.node) for rule, one in findings(report) if rule in DRIFTS]
+    assert found == [(code, "node[00002-00003]")]
+    assert report.nodes is not None
+    assert report.nodes.agree == 5
+
+
+@settings(max_examples=cases(12), deadline=None)
+@given(st.integers(3, 12), st.data(), st.sampled_from(sorted(DRIFTS)))
+def test_a_minority_that_drifts_is_named_and_nobody_else(count: int, data: st.DataObject, code: str) -> None:
+    usual, drift = DRIFTS[code]
     names = list(numbered(count))
     odd = data.draw(st.sets(st.sampled_from(names), min_size=1, max_size=(count - 1) // 2))
-    answers = [node(name, *([edit] if name in odd else [])) for name in names]
+    answers = [node(name, usual, *([drift] if name in odd else [])) for name in names]
     random.Random(count).shuffle(answers)
-    (finding,) = [one for one in said(judged(answers)) if one[0] == code]
-    assert set(expand(finding[2])) == odd
+    (finding,) = [one for rule, one in findings(judged(answers)) if rule == code]
+    assert set(expand(finding.node or "")) == odd
 
 
 def test_the_order_of_the_answers_does_not_matter() -> None:

@@ -1,0 +1,47 @@
+"""NET121: the default route of some nodes is another interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet_examples import fleet_of
+from verl_doctor.toolkit.fact_fleet import Fleet, Subject
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+
+@check(
+    "NET121",
+    severity="warning",
+    cost="cluster",
+    examples=[
+        Example("all alike", (fleet_of(1000),)),
+        Example("one node is connected otherwise",
+            (fleet_of(8, ("route", "default route", {"bond0": 7, "eno1": (1, "node5")})),),
+            "node5 has its default route through eno1, the other 7 have its default route through bond0"),
+    ],
+)  # fmt: skip
+def default_routes_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
+    """The default route of some nodes goes through another interface.
+
+    ## Why it matters
+
+    NCCL and gloo take the first interface that looks right unless NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME say which.
+    Where nodes are connected differently one name does not fit all, and ranks wait for each other on networks that do not
+    meet.
+
+    ## How to fix
+
+    Name what fits all nodes, for instance by prefix (`NCCL_SOCKET_IFNAME=bond,eno`), or set it for these nodes alone.
+    """
+    yield from differences(
+        fleet.about("route"),
+        ("route", "routes"),
+        _say,
+        "/proc/net/route on each node",
+        "ip route, on one of these nodes and on another",
+    )
+
+
+def _say(subject: Subject, value: str) -> str:
+    return f"its {subject.name} through {value or 'nothing'}"
