@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ _FILES = {
                 self._init_executor()
         """,
     "vllm/v1/engine/async_llm.py": """\
-        import json, multiprocessing, os, sys
+        import json, multiprocessing, os, time
         import ray
         class AsyncLLM:
             model_config = None
@@ -91,8 +91,13 @@ _FILES = {
             if ray.is_initialized():
                 told["joined"] = ray.get_runtime_context().gcs_address
                 told["elsewhere"] = len(ray.util.list_named_actors(all_namespaces=True))
-            with open(os.environ["ENGINE_TOLD"], "w") as file:
+            with open(os.environ["ENGINE_TOLD"] + ".part", "w") as file:
                 json.dump(told, file)
+            os.rename(file.name, os.environ["ENGINE_TOLD"])
+            for _ in range(600):
+                if os.path.exists(os.environ["ENGINE_TOLD"] + ".heard"):
+                    break
+                time.sleep(0.1)
         """,
     "job.py": """\
         import json, sys
@@ -161,10 +166,15 @@ def play(
     environ: Mapping[str, str],
     workers_in: str = "",
     workers: int = 2,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Told:
-    """Run the job on a Ray that `init` names; the server's actor gets `environ` in addition. `home` is RAY_TMPDIR and HOME."""
-    answer = stage / "told.json"
+    """Run the job on a Ray that `init` names; the server's actor gets `environ` in addition. `home` is RAY_TMPDIR and HOME.
+
+    `meanwhile` is called when the engine process has found its workers, or not, and before it ends.
+    """
+    answer, heard = stage / "told.json", stage / "told.json.heard"
     answer.unlink(missing_ok=True)
+    heard.unlink(missing_ok=True)
     common = {"PYTHONPATH": str(stage), "ENGINE_TOLD": str(answer)}
     asked = {
         "init": {**init, "runtime_env": {"env_vars": common}, "log_to_driver": False},
@@ -189,7 +199,13 @@ def play(
         text=True,
     )
     try:
-        said, _ = process.communicate(timeout=150)
+        for _ in range(1200):
+            if answer.is_file() or process.poll() is not None:
+                break
+            time.sleep(0.1)
+        meanwhile()
+        heard.touch()
+        said, _ = process.communicate(timeout=60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

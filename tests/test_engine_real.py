@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -98,6 +99,25 @@ def stage(tmp_path: Path) -> Callable[[Tree], Path]:
     return lambda tree: engine_play.stage(tmp_path / "stage", tree.server.read_bytes())
 
 
+def said(cluster: Cluster, said: dict[str, str], **environ: str) -> Callable[[], None]:
+    """What the doctor says of the Rays that run, in its own words, put into `said` by code."""
+
+    def ask() -> None:
+        codes = "RAY123,RAY124"
+        done = doctor(
+            *f"check --format json --select {codes} --python {cluster.python}".split(),
+            cwd=cluster.folder,
+            RAY_TMPDIR=str(cluster.folder),
+            **environ,
+        )
+        for result in json.loads(done.stdout)["results"]:
+            assert result["status"] in {"pass", "fail"}, result
+            for finding in result["findings"]:
+                said[result["code"]] = finding["message"]
+
+    return ask
+
+
 def found(told: Told, cluster: Cluster) -> bool:
     """Whether the engine process found its workers in the cluster in which they are."""
     return (told.error, told.workers, told.joined) == ("", WORKERS, cluster.address)
@@ -143,11 +163,16 @@ def test_another_cluster(
     verl = tree("0.4.0")
     with ray_head.head(python, "", "--num-cpus=1") as head:
         other = engine_play.address_of(head.folder)
-        told = cluster.play(stage(verl), {"RAY_ADDRESS": other})
+        live: dict[str, str] = {}
+        ask = said(cluster, live, RAY_ADDRESS=other)
+        told = cluster.play(stage(verl), {"RAY_ADDRESS": other}, meanwhile=ask)
         assert "has 0 actors" in told.error
+        assert f"is in the Ray at {other}" in live.pop("RAY124")
+        assert not live
         assert (told.joined, told.elsewhere) == (other, 0)
         verl.repair()
-        told = cluster.play(stage(verl), {"RAY_ADDRESS": other})
+        told = cluster.play(stage(verl), {"RAY_ADDRESS": other}, meanwhile=ask)
+        assert not live
         assert found(told, cluster), told
 
 
@@ -190,8 +215,11 @@ def test_what_cannot_be_healed_is_said(
 ) -> None:
     """Workers in another namespace than their server: no address helps. The record is written, as it is asked for."""
     verl = tree("0.4.1")
-    told = cluster.play(stage(verl), workers_in="other")
+    live: dict[str, str] = {}
+    told = cluster.play(stage(verl), workers_in="other", meanwhile=said(cluster, live))
     assert "has 0 actors" in told.error
+    assert "0 of its workers are in namespace train, and 2 in namespace other" in live.pop("RAY123")
+    assert not live
     verl.repair()
     before = sessions(cluster.folder)
     record = {"VERL_ENGINE_RECORD_DIR": str(verl.folder)}
