@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from verl_doctor.toolkit.driver_variable import driver_variable
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import endpoint, option
@@ -209,15 +210,11 @@ def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 
 
 
 def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]:
-    """RAY_ADDRESS as the job's driver has it: the last line of the launch files counts, or else this shell."""
-    settings = (
-        [] if isinstance(launch, Unknown) else [one for one in launch.settings if one.name == "RAY_ADDRESS"]
-    )
-    if not settings:
-        if text := variables.get("RAY_ADDRESS"):
-            yield _place("RAY_ADDRESS", "RAY_ADDRESS of this shell", text)
-    elif (last := settings[-1]).value and not last.removed:
-        yield _place("RAY_ADDRESS", "RAY_ADDRESS", last.value, last.path, last.line)
+    """RAY_ADDRESS as the job's driver has it."""
+    found = driver_variable("RAY_ADDRESS", variables.values, launch)
+    if found.value:
+        said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
+        yield _place("RAY_ADDRESS", said_by, found.value, found.path, found.line)
 
 
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:
@@ -239,13 +236,10 @@ def _starts(launch: Launch | Unknown) -> Iterator[Place]:
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:
     """Ray's folder as its driver computes it (ray/_common/utils.py: get_default_ray_temp_dir)."""
-    values = dict(machine.environ)
-    for one in () if isinstance(launch, Unknown) else launch.settings:
-        if one.name in ("RAY_TMPDIR", "TMPDIR"):
-            values.pop(one.name, None)
-            if one.value is not None and not one.removed:
-                values[one.name] = one.value
-    chosen = values.get("RAY_TMPDIR", values.get("TMPDIR", "/tmp"))  # noqa: S108 - it is looked at, not written to
+    own, everybodys = (
+        driver_variable(name, machine.environ, launch).value for name in ("RAY_TMPDIR", "TMPDIR")
+    )
+    chosen = own if own is not None else everybodys or "/tmp"  # noqa: S108 - it is looked at, not written to
     return os.path.join(machine.cwd, chosen, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
 
 

@@ -23,7 +23,7 @@ from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayJob, RayNode
 from verl_doctor.toolkit.secret import may_hold_secret
 from verl_doctor.toolkit.turns import TURNS
 
-_MOST = 8  # clusters
+_MOST = 4  # clusters; each costs a process that imports Ray
 _READING, _LIMIT = 6.0, 9.0  # seconds: for the reader, and until it is ended
 _NOT_LET_IN = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
 _WITHHELD = "(withheld: it may hold a secret)"

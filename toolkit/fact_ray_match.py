@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.driver_variable import driver_variable
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.py_source import Unreadable, read
@@ -26,7 +28,7 @@ class RayMatch:
 
 
 @collector()
-def ray_match(trees: LibraryTrees, job: JobVariables) -> RayMatch | Unknown:
+def ray_match(trees: LibraryTrees, variables: Variables, launch: Launch | Unknown) -> RayMatch | Unknown:
     """Look whether the installed Ray knows of the variable."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
     if tree is None:
@@ -35,4 +37,5 @@ def ray_match(trees: LibraryTrees, job: JobVariables) -> RayMatch | Unknown:
     if isinstance(source, Unreadable):
         return Unknown(source.reason)
     variable = LEVEL.encode() in source
-    return RayMatch(variable, (variable and job.get(LEVEL)) or "patch")
+    level = driver_variable(LEVEL, variables.values, launch).value if variable else None
+    return RayMatch(variable, level or "patch")

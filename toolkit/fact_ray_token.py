@@ -10,8 +10,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_doctor.toolkit.driver_variable import driver_variable
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_trees import LibraryTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -22,7 +23,7 @@ _WITHOUT_BEING_TOLD = "maybe_enable_token_auth_if_token_available"
 
 @dataclass(frozen=True)
 class RayToken:
-    """`mode` is RAY_AUTH_MODE, "" when it is not set. `path` is the file with the token, "" when there is none that can be read.
+    """`mode` is RAY_AUTH_MODE of the job's driver, "" when it is not set. `path` is the file with the token, "" when there is none that can be read.
 
     `in_variable`: RAY_AUTH_TOKEN is set. `known`: the installed Ray has such tokens. `by_itself`: without a `mode` it uses a token that
     it finds when it starts a head or joins the cluster of this machine, yet not where an address is named.
@@ -42,7 +43,7 @@ class RayToken:
 
 @collector()
 def ray_token(
-    trees: LibraryTrees, variables: Variables, job: JobVariables, machine: Machine
+    trees: LibraryTrees, variables: Variables, launch: Launch | Unknown, machine: Machine
 ) -> RayToken | Unknown:
     """Look which variables are set, whether the file is there, and whether the installed Ray knows of it."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
@@ -51,9 +52,9 @@ def ray_token(
     setup = Path(tree.folder, _SETUP)
     known = os.path.isfile(setup)
     return RayToken(
-        job.get("RAY_AUTH_MODE").strip().lower(),
+        (driver_variable("RAY_AUTH_MODE", variables.values, launch).value or "").strip().lower(),
         token_file(machine),
-        "RAY_AUTH_TOKEN" in variables.withheld or job.has("RAY_AUTH_TOKEN"),
+        "RAY_AUTH_TOKEN" in variables.withheld,
         known,
         known and _WITHOUT_BEING_TOLD in setup.read_text("utf-8", "replace"),
     )

@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.fact_environment import variables
-from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_ray_token import RayToken, ray_token
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
+NO_SCRIPT = Absent("none was named")
 SETUP = "_private/authentication/authentication_token_setup.py"
 
 
-def look(root: Path, setup: str | None = "", job: JobVariables | None = None, **environ: str) -> RayToken:
+def look(
+    root: Path, setup: str | None = "", launch: Launch | Unknown = NO_SCRIPT, **environ: str
+) -> RayToken:
     tree = root / "site-packages" / "ray"
     if setup is not None:
         (tree / SETUP).parent.mkdir(parents=True)
@@ -23,7 +27,7 @@ def look(root: Path, setup: str | None = "", job: JobVariables | None = None, **
     machine = Machine(environ={"HOME": str(root), **environ}, cwd=root)
     trees = LibraryTrees((Tree(str(tree), "ray", "2.60.0", "site-packages"),))
     given = variables.collect(machine)
-    found = ray_token.collect(trees, given, job or JobVariables(given.values), machine)
+    found = ray_token.collect(trees, given, launch, machine)
     assert isinstance(found, RayToken)
     assert "0123" not in repr(found)
     return found
@@ -54,5 +58,7 @@ def test_one_in_a_variable_is_not_read(tmp_path: Path) -> None:
     assert (found.in_variable, found.there) == (True, True)
 
 
-def test_the_mode_is_that_of_the_job(tmp_path: Path) -> None:
-    assert look(tmp_path, job=JobVariables({"RAY_AUTH_MODE": "token"})).mode == "token"
+def test_the_mode_is_that_of_the_driver(tmp_path: Path) -> None:
+    """The workers may have another one, from their raylet."""
+    launch = Launch((), (Setting("RAY_AUTH_MODE", "token", "run.sh", 3),))
+    assert look(tmp_path, launch=launch, RAY_AUTH_MODE="disabled").mode == "token"
