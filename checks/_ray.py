@@ -12,7 +12,7 @@ from verl_doctor.toolkit.fact_launch import COMMAND_LINE
 from verl_doctor.toolkit.fact_ray_addresses import LocalRay, Place, RayAddresses, Source
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.ray_state import RayJob, RayNode
+from verl_doctor.toolkit.ray_state import RayNode
 from verl_doctor.toolkit.rule import Location
 
 ADDRESS = "10.0.0.5:6379"
@@ -38,17 +38,17 @@ def joins(cluster: RayCluster, *others: RayCluster) -> RayClusters:
     return RayClusters((cluster, *others), cluster.address)
 
 
-def node(name: str = "n1", **changes: Any) -> RayNode:
+def a_node(name: str = "n1", **changes: Any) -> RayNode:
     """A node with 8 GPUs and 64 CPUs, all of them free."""
     has = {"CPU": 64.0, "GPU": 8.0}
     changes.setdefault("free", changes.get("resources", has))
     return RayNode(name, **{"address": "10.0.0.5", "host": name, "resources": has, **changes})
 
 
-def cluster(*nodes: RayNode, **changes: Any) -> RayCluster:
+def a_cluster(*nodes: RayNode, **changes: Any) -> RayCluster:
     """A cluster of these nodes, or of one."""
     whole = RayCluster(
-        ADDRESS, ray="2.60.0", python="3.11.7", session=SESSION, cluster="ab12", nodes=nodes or (node(),)
+        ADDRESS, ray="2.60.0", python="3.11.7", session=SESSION, cluster="ab12", nodes=nodes or (a_node(),)
     )
     return replace(whole, **changes)
 
@@ -93,14 +93,6 @@ def free(nodes: tuple[RayNode, ...], name: str) -> float:
 def told(resources: Mapping[str, float]) -> str:
     """Resources as one reads them: "1 GPU, 3 CPU"."""
     return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items(), reverse=True))
-
-
-def job_in_words(job: RayJob | None) -> str:
-    """A job, and whether it still runs."""
-    if job is None:
-        return "a job that is not known any more"
-    state = "which has finished" if job.finished else "which is running"
-    return f"job {job.job}, {state}"
 
 
 def short(identity: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._interpreter_examples import PYTHON
-from verl_doctor.checks._ray import cluster, joins
+from verl_doctor.checks._ray import a_cluster, joins
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_ray_match import LEVEL, RayMatch
@@ -26,12 +26,12 @@ def _here(version: str) -> Interpreter:
 @check(
     "RAY105",
     examples=[
-        Example("the same", (joins(cluster(python="3.11.7")), _here("3.11.7"), _STRICT)),
-        Example("it could not be learned", (joins(cluster(python="")), _here("3.11.7"), _STRICT)),
-        Example("a patch level that Ray is told to accept", (joins(cluster(python="3.11.7")), _here("3.11.2"), _MINOR)),
-        Example("another minor version", (joins(cluster(python="3.11.7")), _here("3.12.1"), _MINOR), "runs Python 3.11.7, and this environment 3.12.1"),
-        Example("another patch level", (joins(cluster(python="3.11.7")), _here("3.11.2"), _STRICT), "the last number counts, too"),
-        Example("a Ray that cannot be told otherwise", (joins(cluster(python="3.11.7")), _here("3.11.2"), _OLD), "the last number counts, too"),
+        Example("the same", (joins(a_cluster(python="3.11.7")), _here("3.11.7"), _STRICT)),
+        Example("it could not be learned", (joins(a_cluster(python="")), _here("3.11.7"), _STRICT)),
+        Example("a patch level that Ray is told to accept", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _MINOR)),
+        Example("another minor version", (joins(a_cluster(python="3.11.7")), _here("3.12.1"), _MINOR), "runs Python 3.11.7, and this environment 3.12.1"),
+        Example("another patch level", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _STRICT), "the last number counts, too"),
+        Example("a Ray that cannot be told otherwise", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _OLD), "the last number counts, too"),
     ],
 )  # fmt: skip
 def cluster_python_differs(

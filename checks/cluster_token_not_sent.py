@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._ray import cluster, finding_its_place, joins, said
+from verl_doctor.checks._ray import a_cluster, finding_its_place, joins, said
 from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.fact_ray_token import RayToken
@@ -13,15 +13,15 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _NAMED = RayAddresses((said(),))
 _FOUND = RayAddresses((said(source="address file"),))
 _THERE = RayToken(path="/home/me/.ray/auth_token", by_itself=True)
-_LOCKED = joins(cluster(token=True))
-_REFUSED = joins(cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
+_LOCKED = joins(a_cluster(token=True))
+_REFUSED = joins(a_cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
 _VARIABLE = "RAY_AUTH_MODE"
 
 
 @check(
     "RAY106",
     examples=[
-        Example("a cluster that wants none", (_NAMED, joins(cluster()), _THERE)),
+        Example("a cluster that wants none", (_NAMED, joins(a_cluster()), _THERE)),
         Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"))),
         Example("found on this machine: Ray uses the token by itself", (_FOUND, _LOCKED, _THERE)),
         Example("an address that is named", (_NAMED, _LOCKED, _THERE), "RAY_AUTH_MODE is not set"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_doctor.toolkit.fact_heads_reached import HeadsReached, Knock
 from verl_doctor.toolkit.fact_job_nodes import Head
 from verl_doctor.toolkit.fact_network import with_port
+from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _HEAD = Head(
@@ -19,13 +22,14 @@ _HEAD = Head(
     cost="live",
     examples=[
         Example("it answers", (HeadsReached((Knock(_HEAD, "connected"),)),)),
+        Example("where the job's driver goes, of which RAY101 speaks", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
         Example("nobody listens", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nobody listens at 10.0.0.9:6379"),
         Example("a firewall", (HeadsReached((Knock(_HEAD, "silence", "no answer within 2 s"),)),), "10.0.0.9:6379 does not answer"),
         Example("no route", (HeadsReached((Knock(_HEAD, "no route", "No route to host"),)),), "No route to host"),
         Example("a name that nobody knows", (HeadsReached((Knock(Head("haed", "RAY_ADDRESS"), "no such name"),)),), "haed does not resolve"),
     ],
 )  # fmt: skip
-def head_unreachable(reached: HeadsReached) -> Iterator[Finding]:
+def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -> Iterator[Finding]:
     """Nobody answers where the job's head is said to be.
 
     ## Why it matters
@@ -39,10 +43,11 @@ def head_unreachable(reached: HeadsReached) -> Iterator[Finding]:
     Start the head first, and give the others the address that its `ray start` printed. Behind a firewall open 6379, 8265,
     10001 and the ports of the workers between the nodes. An address of an earlier cluster: `unset RAY_ADDRESS`.
     """
+    taken = None if isinstance(addresses, Unknown) else addresses.taken
     for knock in reached.knocks:
-        if knock.reply == "connected":
-            continue
         head = knock.head
+        if knock.reply == "connected" or (taken and (taken.host, taken.port) == (head.host, head.port)):
+            continue
         at = with_port(head.address or head.host, head.port)
         said = {
             "refused": f"nobody listens at {at}: Ray is not started there, or on another port",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks._ray import MINE, cluster, finding_its_place, joins, node, said
+from verl_doctor.checks._ray import MINE, a_cluster, a_node, finding_its_place, joins, said
 from verl_doctor.toolkit.fact_network import Interface, Network, Resolved
 from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_addresses import RayAddresses
@@ -18,8 +18,8 @@ _NETWORK = Network(
     "eth0",
 )
 _SEEN = Processes()
-_AWAY = joins(cluster(node(address="10.0.0.9")))
-_HERE = joins(cluster())
+_AWAY = joins(a_cluster(a_node(address="10.0.0.9")))
+_HERE = joins(a_cluster())
 
 
 @check(
@@ -27,7 +27,7 @@ _HERE = joins(cluster())
     examples=[
         Example("a raylet of it runs here", (RayAddresses((said(),), (MINE,)), _HERE, _NETWORK, _SEEN)),
         Example("known by its session", (RayAddresses((said(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
-        Example("nothing is joined", (RayAddresses(), RayClusters((cluster(),)), _NETWORK, _SEEN)),
+        Example("nothing is joined", (RayAddresses(), RayClusters((a_cluster(),)), _NETWORK, _SEEN)),
         Example("the doctor is only told to look at it", (RayAddresses((said(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
         Example("through Ray's client, which needs none", (RayAddresses((said("ray://10.0.0.9:10001"),)), RayClusters((), "10.0.0.9:10001"), _NETWORK, _SEEN)),
         Example("a script that joins it first", (RayAddresses((said(), said(source="ray start --address"))), _AWAY, _NETWORK, _SEEN)),

@@ -10,6 +10,7 @@ from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Command, Launch
 from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
 
@@ -18,6 +19,7 @@ _GCS = Wanted(6379, 6379, "ray start --port", _SCRIPT, 4)
 _DASHBOARD = Wanted(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
 _MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
 _WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
+_OF_HEAD = _GCS.what
 _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
 
 
@@ -31,12 +33,15 @@ _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
         Example("the script stops it first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
         Example("verl's Ray trainers take a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
         Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
+        Example("another Ray, of which RAY110 speaks", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
         Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
         Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
         Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a job that has ended"),
     ],
 )  # fmt: skip
-def port_taken(ports: Ports, nodes: JobNodes, launch: Launch | Unknown) -> Iterator[Finding]:
+def port_taken(
+    ports: Ports, nodes: JobNodes, launch: Launch | Unknown, clusters: RayClusters | Unknown
+) -> Iterator[Finding]:
     """Somebody listens on a port that the job is told to take.
 
     ## Why it matters
@@ -54,6 +59,8 @@ def port_taken(ports: Ports, nodes: JobNodes, launch: Launch | Unknown) -> Itera
         there = ports.on(wanted.first) if wanted.first == wanted.last else None
         if there is None or (elsewhere and wanted.what.startswith("ray start")):
             continue
+        if wanted.what == _OF_HEAD and _is_ray(wanted.first, clusters):
+            continue
         if wanted.what.startswith("MASTER_PORT") and _through_ray(launch):
             continue
         if there.mine and _RAY.fullmatch(there.name) and not isinstance(launch, Unknown) and launch.stops_ray:
@@ -69,6 +76,12 @@ def port_taken(ports: Ports, nodes: JobNodes, launch: Launch | Unknown) -> Itera
             remedy=_remedy(there, wanted),
             severity=_severity(there, wanted),
         )
+
+
+def _is_ray(port: int, clusters: RayClusters | Unknown) -> bool:
+    """Whether a Ray answers there."""
+    known = () if isinstance(clusters, Unknown) else clusters.clusters
+    return any(one.cluster and one.address.endswith(f":{port}") for one in known)
 
 
 def _through_ray(launch: Launch | Unknown) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._ray import cluster, joins
+from verl_doctor.checks._ray import a_cluster, joins
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -17,10 +17,10 @@ def _installed(version: str) -> LibraryTrees:
 @check(
     "RAY104",
     examples=[
-        Example("the same", (joins(cluster()), _installed("2.60.0"))),
-        Example("it could not be learned", (joins(cluster(ray="")), _installed("2.60.0"))),
-        Example("a cluster that the job does not join", (RayClusters((cluster(ray="2.9.0"),)), _installed("2.60.0"))),
-        Example("another release", (joins(cluster(ray="2.60.0")), _installed("2.55.0")), "runs Ray 2.60.0, and this environment has 2.55.0"),
+        Example("the same", (joins(a_cluster()), _installed("2.60.0"))),
+        Example("it could not be learned", (joins(a_cluster(ray="")), _installed("2.60.0"))),
+        Example("a cluster that the job does not join", (RayClusters((a_cluster(ray="2.9.0"),)), _installed("2.60.0"))),
+        Example("another release", (joins(a_cluster(ray="2.60.0")), _installed("2.55.0")), "runs Ray 2.60.0, and this environment has 2.55.0"),
     ],
 )  # fmt: skip
 def ray_version_differs(clusters: RayClusters, trees: LibraryTrees) -> Iterator[Finding]:

@@ -1,0 +1,114 @@
+"""RAY115: somebody waits for a placement group that this cluster can never place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from verl_doctor.checks._ray import a_cluster, a_node, joins, short, told
+from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.ray_state import RayGroup, RayJob, RayNode
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_JOB = RayJob("01000000")
+_TWO_CPUS = a_node(resources={"CPU": 2.0, "GPU": 1.0})
+_QUEUE = RayGroup(
+    "ab" * 16,
+    "PENDING",
+    "queue",
+    "",
+    "01000000",
+    bundles=({"CPU": 1.0},) * 8,
+    nodes=("",) * 8,
+    strategy="SPREAD",
+    waits_for="NO_RESOURCES",
+)
+
+
+def _waits(group: RayGroup, *nodes: RayNode, finished: bool = False) -> tuple[RayClusters]:
+    return (joins(a_cluster(*nodes, jobs=(replace(_JOB, finished=finished),), groups=(group,))),)
+
+
+@check(
+    "RAY115",
+    examples=[
+        Example("placed", _waits(replace(_QUEUE, state="CREATED"), a_node())),
+        Example("it waits for others to end", _waits(_QUEUE, a_node(free={}))),
+        Example("whoever asked for it has ended", _waits(_QUEUE, _TWO_CPUS, finished=True)),
+        Example("8 CPUs of 2", _waits(_QUEUE, _TWO_CPUS), "8 times 1 CPU, and all nodes together have 2 CPU"),
+        Example("a part that no node has", _waits(replace(_QUEUE, bundles=({"GPU": 8.0, "CPU": 1.0},)), _TWO_CPUS), "no node has 8 GPU, 1 CPU"),
+        Example("all on one node", _waits(replace(_QUEUE, strategy="STRICT_PACK"), _TWO_CPUS, replace(_TWO_CPUS, node="n2", resources={"CPU": 7.0})), "no node has 8 CPU"),
+        Example("each on its own", _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()), "8 nodes are wanted, and 1 is alive"),
+        Example("Ray itself says so", _waits(replace(_QUEUE, waits_for="INFEASIBLE"), a_node()), "Ray calls it infeasible"),
+    ],
+)  # fmt: skip
+def group_never_placed(clusters: RayClusters) -> Iterator[Finding]:
+    """Somebody waits for a placement group that this cluster can never place.
+
+    ## Why it matters
+
+    A driver that waits for it (`ray.get(group.ready())`) waits for ever, and nothing is printed: verl seems to hang before its first
+    step. Its queue alone asks for one CPU for each of `transfer_queue.backend.SimpleStorage.num_data_storage_units`, 8 by default; its
+    workers for whole nodes.
+
+    ## How to fix
+
+    Ask for less, or join nodes that have it. CPUs are tickets: `ray start --num-cpus=` may name more than there are. A custom resource
+    must be spelt as it was given to `ray start --resources`.
+    """
+    for cluster in clusters.clusters:
+        if not cluster.knows("nodes") or not cluster.knows("groups"):
+            continue
+        for group in cluster.groups:
+            job = cluster.job(group.job)
+            why = _why(group, cluster) if group.state in ("PENDING", "RESCHEDULING") else ""
+            if why and not (job is not None and job.finished):
+                yield Finding(
+                    f"placement group {group.name or short(group.group)} of job {group.job} is never placed: {why}",
+                    Evidence(
+                        f"{_bundles(group)}, {group.strategy or 'PACK'}",
+                        _totals(cluster),
+                        f"the GCS at {cluster.address}",
+                    ),
+                    remedy="ask for less, or join nodes that have it: CPUs are tickets, ray start --num-cpus= names them",
+                )
+
+
+def _why(group: RayGroup, cluster: RayCluster) -> str:
+    """Why it has no place even on empty nodes; "" when it has one."""
+    nodes = [one.resources for one in cluster.alive]
+    lacking = next((one for one in group.bundles if not any(_fits(one, has) for has in nodes)), None)
+    if lacking is not None:
+        return f"no node has {told(lacking)}"
+    whole: Counter[str] = Counter()
+    for bundle in group.bundles:
+        whole.update(bundle)
+    if group.strategy == "STRICT_PACK" and not any(_fits(whole, has) for has in nodes):
+        return f"all of it is to be on one node, and no node has {told(whole)}"
+    if group.strategy == "STRICT_SPREAD" and len(group.bundles) > len(nodes):
+        return f"{len(group.bundles)} nodes are wanted, and {len(nodes)} {'is' if len(nodes) == 1 else 'are'} alive"
+    together: Counter[str] = Counter()
+    for has in nodes:
+        together.update(has)
+    if not _fits(whole, together):
+        return f"it asks for {_bundles(group)}, and all nodes together have {told({name: together[name] for name in whole})}"
+    return "Ray calls it infeasible" if group.waits_for == "INFEASIBLE" else ""
+
+
+def _fits(wanted: Mapping[str, float], has: Mapping[str, float]) -> bool:
+    return all(has.get(name, 0) >= amount for name, amount in wanted.items())
+
+
+def _bundles(group: RayGroup) -> str:
+    """The parts, equal ones counted: "8 times 1 CPU"."""
+    kinds = Counter(told(bundle) for bundle in group.bundles)
+    return " and ".join(f"{number} times {what}" if number > 1 else what for what, number in kinds.items())
+
+
+def _totals(cluster: RayCluster) -> str:
+    wanted = ("GPU", "CPU")
+    return "; ".join(
+        f"{one.address} has {told({name: one.resources[name] for name in wanted if name in one.resources}) or 'none'}"
+        for one in cluster.alive[:6]
+    )
