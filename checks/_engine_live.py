@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from verl_doctor.checks._ray import ADDRESS, cluster
+from verl_doctor.checks._ray import ADDRESS, a_cluster
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.ray_state import RayActor, RayJob
 
@@ -110,4 +110,4 @@ def running(
     *actors: RayActor, jobs: tuple[RayJob, ...] = (), address: str = ADDRESS, **changes: Any
 ) -> RayCluster:
     """A cluster in which a job runs."""
-    return cluster(actors=actors, jobs=jobs, address=address, **changes)
+    return a_cluster(actors=actors, jobs=jobs, address=address, **changes)
