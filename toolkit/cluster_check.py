@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -18,8 +19,9 @@ _OFTEN = 5.0  # seconds between two lines about what was found so far, where no 
 
 def report(nodes: AskedNodes, run: Session, collection: Collection, watch: Callable[[str], None]) -> Report:
     """Ask, judge, fold. Raises CouldNotAsk when there is nobody to ask."""
-    answers = cluster_source.answers(nodes, run, collection, _say, watch)
-    return fleet.judge(answers, run, collection, _now_and_then(watch))
+    # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
+    with contextlib.closing(cluster_source.answers(nodes, run, collection, _say, watch)) as answers:
+        return fleet.judge(answers, run, collection, _now_and_then(watch))
 
 
 def _say(sentence: str) -> None:

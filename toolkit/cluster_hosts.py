@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def host_answers(
     parcel: Parcel,
     budget: float,
     watch: Callable[[str], None] = lambda _: None,
-) -> Iterator[NodeAnswer]:
+) -> Generator[NodeAnswer, None, None]:
     """Every host, as soon as it answers or fails. `python` is the interpreter's path there. `budget` is in seconds."""
     deadline = time.monotonic() + budget
     text = Path(child_node.__file__).read_text("utf-8")
@@ -89,7 +89,8 @@ def _answer(
         return NodeAnswer(host, host, facts, missing, seconds)
     if time.monotonic() >= deadline:
         return NodeAnswer(host, missing="it did not answer in time", seconds=seconds)
-    return NodeAnswer(host, missing=f"{via}: {complaint.replace(host, 'HOST')[:_LONGEST]}", seconds=seconds)
+    said = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
+    return NodeAnswer(host, missing=f"{via}: {said}", seconds=seconds)
 
 
 def _home(machine: Machine) -> dict[str, str]:

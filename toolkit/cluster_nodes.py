@@ -10,7 +10,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def node_answers(
     parcel: Parcel,
     budget: float,
     watch: Callable[[str], None] = lambda _: None,
-) -> Iterator[NodeAnswer]:
+) -> Generator[NodeAnswer, None, None]:
     """Every node of the cluster: those that answer as soon as they do, the others with the reason. `budget` is in seconds.
 
     Raises CouldNotAsk when there is no way in, and OSError when the interpreter cannot be started.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from verl_doctor.toolkit.cluster_hosts import host_answers, shown
 from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
@@ -26,7 +26,7 @@ def answers(
     collection: Collection,
     say: Callable[[str], None],
     watch: Callable[[str], None],
-) -> Iterator[NodeAnswer]:
+) -> Generator[NodeAnswer, None, None]:
     """Every node, as soon as it answers or it is known that it does not. `say` is told what is about to be done.
 
     Raises CouldNotAsk when there is no cluster to be asked.
