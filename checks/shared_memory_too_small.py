@@ -22,7 +22,6 @@ _QUEUE = 252 << 20
 _NCCL_A_GPU = 128 << 20
 # ray/_private/ray_constants.py: the store has 30 % of the memory, and goes to the temporary folder where it does not fit.
 _STORE_PART, _STORE_LARGE = 0.3, 10 * 10**9
-_WORTH_A_HINT = 0.25
 
 
 def _example(shm: SharedMemory, number: int = 8, *start: RayStart) -> tuple[object, ...]:
@@ -41,7 +40,6 @@ _DOCKER = SharedMemory(64 << 20, 64 << 20)
         Example("the store is told to be small", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
         Example("Docker's default", _example(_DOCKER), "has 64.0 MiB left"),
         Example("enough for NCCL, and not for Ray's store", _example(SharedMemory(4 << 30, 4 << 30)), "Ray's object store does not fit"),
-        Example("full of what crashed jobs left", _example(SharedMemory(64 << 30, 20 << 30, 812, 40 << 30)), "812 segments that nobody holds open"),
     ],
 )  # fmt: skip
 def shared_memory_too_small(
@@ -63,21 +61,16 @@ def shared_memory_too_small(
     ## How to fix
 
     `docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` on /dev/shm; as root
-    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. Files that crashed jobs left may
-    be removed when nothing runs.
+    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. What crashed jobs left there
+    goes with `verl-doctor clean --apply`.
     """
     number = gpus_used(here, resources, configuration)
     need = (_QUEUE if number else 0) + (_NCCL_A_GPU * number if number > 1 else 0)
     store = 0
     if resources.memory and not (isinstance(starts, RayStarts) and starts.gives("object-store-memory")):
         store = int(min(resources.memory * _STORE_PART, _STORE_LARGE))
-    stale = (
-        f"; {counted(shm.stale, 'segment')} that nobody holds any more take {in_bytes(shm.stale_bytes)} of it"
-        if shm.stale and shm.stale_bytes
-        else ""
-    )
     evidence = Evidence(
-        found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}{stale}",
+        found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}",
         wanted=(f"{in_bytes(need)} for {counted(number, 'GPU')}, and " if number else "")
         + f"{in_bytes(store)} for Ray's object store",
         read_from="/dev/shm",
@@ -85,21 +78,14 @@ def shared_memory_too_small(
     larger = f"give it {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or remount it"
     if shm.free < need:
         yield Finding(
-            f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}{stale}",
+            f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}",
             evidence,
             remedy=larger,
         )
     elif shm.free < store:
         yield Finding(
-            f"Ray's object store does not fit into /dev/shm and goes to a disk{stale}",
+            "Ray's object store does not fit into /dev/shm and goes to a disk",
             evidence,
             remedy=larger,
             severity="warning",
-        )
-    elif shm.stale and (shm.stale_bytes or 0) > _WORTH_A_HINT * shm.size:
-        yield Finding(
-            f"/dev/shm holds {counted(shm.stale, 'segment')} that nobody holds open, {in_bytes(shm.stale_bytes or 0)}",
-            evidence,
-            remedy="remove them when no job runs here, in no other container that shares /dev/shm either",
-            severity="info",
         )

@@ -14,8 +14,10 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
 from verl_doctor.toolkit.fact_left_files import LeftFile, LeftFiles, look
+from verl_doctor.toolkit.left_contents import contents_of
 from verl_doctor.toolkit.left_file_judgement import GRACE, judged
 from verl_doctor.toolkit.left_places import BEING_REMOVED, Place, place_at
 from verl_doctor.toolkit.leftover import Kept, Leftover, Outcome, RemovePath
@@ -26,6 +28,8 @@ from verl_doctor.toolkit.text import counted
 
 _NO_REPLACE = 1  # RENAME_NOREPLACE of renameat2(2)
 _LONGEST_NAME = 255
+_FOLDERS = frozenset({"session folder", "spill folder"})
+_TOGETHER = 100
 
 
 class _Stays(Exception):  # noqa: N818 - it is an answer, not a defect
@@ -33,19 +37,30 @@ class _Stays(Exception):  # noqa: N818 - it is an answer, not a defect
 
 
 def remove(leftovers: Iterable[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Remove each if it is the very one that was judged, and is a leftover still. Raises no OSError."""
-    return (_remove(leftover, machine) for leftover in leftovers)
+    """Remove each if it is the very one that was judged, and is a leftover still. Raises no OSError.
+
+    All processes are looked through again before each folder, and before every hundred files or sockets: of those the
+    kernel itself says, at the moment of their removal, that nobody has them open.
+    """
+    for is_folder, same in groupby(leftovers, key=lambda one: one.kind in _FOLDERS):
+        waiting = list(same)
+        while waiting:
+            together = waiting[: 1 if is_folder else _TOGETHER]
+            del waiting[: len(together)]
+            now = look([place for one in together if (place := place_at(one.name))], machine)
+            for one in together:
+                yield _removed(one, now, machine)
 
 
-def _remove(leftover: Leftover, machine: Machine) -> Outcome:
-    removal = leftover.removal
-    place = place_at(leftover.name)
-    if not isinstance(removal, RemovePath) or place is None:
-        return Outcome(leftover, "kept", "it is nothing that lies in a folder of leftovers")
+def _removed(leftover: Leftover, now: LeftFiles, machine: Machine) -> Outcome:
+    removal, place = leftover.removal, place_at(leftover.name)
+    seen = next((one for one in now.files if one.path == leftover.name), None)
+    if not isinstance(removal, RemovePath) or place is None or seen is None:
+        return Outcome(leftover, "kept", "it has gone")
     try:
+        _demand_leftover(seen, removal, now)
         with reached(str(machine.root), place.folder) as folder:
             _demand_safe(folder)
-            seen = _demand_leftover(place, removal, machine)
             left = _remove_aside(place, seen, folder, machine)
     except _Stays as stays:
         return Outcome(leftover, "kept", str(stays))
@@ -61,18 +76,13 @@ def _demand_safe(folder: int) -> None:
         raise _Stays("others may replace what lies in its folder, which has no sticky bit")
 
 
-def _demand_leftover(place: Place, removal: RemovePath, machine: Machine) -> LeftFile:
-    """Look and judge anew."""
-    now = look([place], machine)
-    if not now.files:
-        raise _Stays("it has gone")
-    seen = now.files[0]
+def _demand_leftover(seen: LeftFile, removal: RemovePath, now: LeftFiles) -> None:
+    """Judge anew what was looked at anew."""
     if (seen.device, seen.inode) != (removal.device, removal.inode):
         raise _Stays("something else lies there now")
     if seen.changed != removal.changed:
         raise _Stays("it was changed since it was looked at")
     _demand_proof(seen, now, GRACE)
-    return seen
 
 
 def _demand_proof(seen: LeftFile, among: LeftFiles, grace: float) -> None:
@@ -82,13 +92,16 @@ def _demand_proof(seen: LeftFile, among: LeftFiles, grace: float) -> None:
 
 
 def _remove_aside(place: Place, seen: LeftFile, folder: int, machine: Machine) -> str:
-    """Move it aside, judge it there, remove it. Returns what could not be removed, "" when all is gone."""
+    """Move it aside, look there, remove it. Returns what could not be removed, "" when all is gone."""
     aside = f"{BEING_REMOVED}{secrets.token_hex(8)}-{place.name}"
     if len(aside) > _LONGEST_NAME:
         raise _Stays("its name is too long")
+    _demand_unused(place.entry, seen, folder)
     _rename(place.entry, aside, folder)
     try:
-        about = _demand_same(replace(place, entry=aside), seen, folder, machine)
+        about = _demand_unused(aside, seen, folder)
+        if seen.type == "folder":
+            _demand_unneeded(replace(place, entry=aside), seen, machine)
     except BaseException as error:
         _put_back(aside, place, folder, error)
         raise
@@ -100,16 +113,23 @@ def _remove_aside(place: Place, seen: LeftFile, folder: int, machine: Machine) -
     return f"{failed[0]}{more} could not be removed; what is left lies at {place.folder}/{aside}"
 
 
-def _demand_same(aside: Place, seen: LeftFile, folder: int, machine: Machine) -> os.stat_result:
-    """Look at what was moved: it is the very one, and nobody came to it since it was looked at."""
-    about = os.stat(aside.entry, dir_fd=folder, follow_symlinks=False)
+def _demand_unused(name: str, seen: LeftFile, folder: int) -> os.stat_result:
+    """It is the very one, and the kernel says that nobody uses anything in it. This is quick: nobody has waited long for it."""
+    about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if (about.st_dev, about.st_ino) != (seen.device, seen.inode):
         raise _Stays("something else was put there")
+    contents = contents_of(name, folder)
+    if contents.used:
+        raise _Stays(f"{contents.used.partition('/')[2] or 'it'} is in use since a moment ago")
+    return about
+
+
+def _demand_unneeded(aside: Place, seen: LeftFile, machine: Machine) -> None:
+    """Nobody has come to a folder, or begun to speak of it, since it was looked at."""
     moved = look([aside], machine)
     if not moved.files:
         raise _Stays("it was moved away meanwhile")
     _demand_proof(_as_before(moved.files[0], seen), moved, 0.0)
-    return about
 
 
 def _as_before(moved: LeftFile, seen: LeftFile) -> LeftFile:

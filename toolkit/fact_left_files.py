@@ -17,7 +17,7 @@ from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.file_systems import FileSystem, file_system_of
-from verl_doctor.toolkit.left_contents import contents_of
+from verl_doctor.toolkit.left_contents import Contents, contents_of
 from verl_doctor.toolkit.left_places import Place, places
 from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.machine import Machine
@@ -45,7 +45,7 @@ class LeftFile:
     """One thing that has the name of a leftover, and what life it shows.
 
     `type` is folder, file, socket, link or other; `owner` a user's number, `mine` whether that is this user. `device`, `inode` and
-    `changed` (nanoseconds) tell it from another of the same name. `size` is in bytes, `latest` the last change of anything in
+    `changed` (nanoseconds) tell it from another of the same name. `size` is in bytes, None when it is in use; `latest` the last change of anything in
     it, in seconds since the epoch.
 
     Signs of life: `uses` are processes that have to do with it; `used` is an entry that the kernel says to be in use, by
@@ -64,7 +64,7 @@ class LeftFile:
     inode: int
     changed: int
     latest: float
-    size: int = 0
+    size: int | None = None
     files: int = 0
     sockets: int = 0
     uses: tuple[str, ...] = ()
@@ -87,12 +87,14 @@ class LeftFile:
 class LeftFiles:
     """All of them, looked at when it was `now`, in seconds since the epoch.
 
-    `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not tell which node
+    `processes` says that all processes were looked through too: who uses something that the kernel says is in use is not
+    worth that. `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not tell which node
     they are.
     """
 
     files: tuple[LeftFile, ...] = ()
     now: float = 0.0
+    processes: bool = True
     closed: tuple[str, ...] = ()
     nodeless: tuple[str, ...] = ()
 
@@ -119,32 +121,54 @@ def left_files(
 
 
 def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
-    """Look at these things, and at all processes once."""
+    """Look at these things, and at all processes if the kernel does not say of each that it is in use."""
+    seen = [(place, *one) for place in found if (one := _contents(place, machine))]
     addresses = {place: _address_in(machine, place) for place in found if place.kind == "address file"}
-    names = {name for place in found for name in _names(place, addresses.get(place, ""), machine)}
-    signs = signs_of(names, machine)
-    seen = (_look_at(place, addresses.get(place, ""), machine, signs) for place in found)
+    answers = {place: _answer(address) for place, address in addresses.items()}
+    asked = any(
+        about.st_uid == os.geteuid() and not contents.used and answers.get(place) != "connected"
+        for place, about, contents in seen
+    )
+    names = {name for place, about, _ in seen for name in _names(place, about, addresses.get(place, ""))}
+    signs = signs_of(names, machine) if asked else Signs()
     return LeftFiles(
-        tuple(filter(None, seen)),
+        tuple(
+            _seen_at(place, about, contents, addresses.get(place, ""), answers.get(place, ""), machine, signs)
+            for place, about, contents in seen
+        ),
         time.time(),
+        asked,
         tuple(str(use) for use in signs.closed),
         tuple(str(use) for use in signs.nodeless),
     )
 
 
-def _look_at(place: Place, address: str, machine: Machine, signs: Signs) -> LeftFile | None:
-    """One thing; None when it has gone."""
+def _contents(place: Place, machine: Machine) -> tuple[os.stat_result, Contents] | None:
+    """What a thing is, and what is in it; None when it has gone."""
     try:
         with reached(str(machine.root), place.folder) as folder:
             about = os.stat(place.entry, dir_fd=folder, follow_symlinks=False)
-            contents = contents_of(place.entry, folder)
+            if place.kind == "socket" and not stat.S_ISSOCK(about.st_mode):
+                return None  # what has such a name and is no socket is something else
+            mine = about.st_uid == os.geteuid()
+            return about, contents_of(place.entry, folder) if mine else Contents()
     except OSError:
         return None
+
+
+def _seen_at(
+    place: Place,
+    about: os.stat_result,
+    contents: Contents,
+    address: str,
+    answer: Answer,
+    machine: Machine,
+    signs: Signs,
+) -> LeftFile:
     latest = contents.latest / 10**9
     mount = file_system_of(machine, place.folder)
-    strange = (
-        name for name in contents.top if place.name.startswith("session_") and not _RAYS_OWN.fullmatch(name)
-    )
+    is_session = place.name.startswith("session_")
+    strange = (name for name in contents.top if is_session and not _RAYS_OWN.fullmatch(name))
     return LeftFile(
         place.kind,
         place.path,
@@ -155,17 +179,17 @@ def _look_at(place: Place, address: str, machine: Machine, signs: Signs) -> Left
         inode=about.st_ino,
         changed=about.st_ctime_ns,
         latest=latest,
-        size=contents.size,
+        size=None if contents.used else contents.size,
         files=contents.files,
         sockets=contents.sockets,
-        uses=tuple(str(use) for use in signs.of(*_names(place, address, machine))),
+        uses=tuple(str(use) for use in signs.of(*_names(place, about, address))),
         used=contents.used,
         untold=contents.untold,
         pid=place.pid,
-        maker=_maker(place.pid, latest, machine, signs) if place.pid else "",
+        maker=_maker(place.pid, latest, machine, signs) if place.pid and not contents.used else "",
         node=place.node,
         address=address,
-        answer=_answer(address) if address else "",
+        answer=answer,
         foreign=contents.foreign,
         mounted=contents.mounted,
         closed=contents.closed,
@@ -175,15 +199,9 @@ def _look_at(place: Place, address: str, machine: Machine, signs: Signs) -> Left
     )
 
 
-def _names(place: Place, address: str, machine: Machine) -> tuple[str, ...]:
+def _names(place: Place, about: os.stat_result, address: str) -> tuple[str, ...]:
     """The words by which a process may speak of it."""
-    mapped = ""
-    if place.kind == "shared memory":
-        try:
-            about = machine.at(place.path).lstat()
-            mapped = mapped_name(about.st_dev, about.st_ino)
-        except OSError:
-            pass
+    mapped = mapped_name(about.st_dev, about.st_ino) if place.kind == "shared memory" else ""
     return tuple(filter(None, dict.fromkeys((place.name, place.entry, place.node, address, mapped))))
 
 
@@ -225,6 +243,8 @@ def _address_in(machine: Machine, place: Place) -> str:
 
 
 def _answer(address: str) -> Answer:
+    if not address:
+        return ""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_PATIENCE).close()

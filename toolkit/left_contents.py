@@ -70,7 +70,7 @@ class Contents:
 
 
 def contents_of(name: str, folder: int) -> Contents:
-    """Look through what has this name in an open folder. Raises OSError when nothing has."""
+    """Look through what has this name in an open folder, until something in it is in use. Raises OSError when nothing has."""
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     found = Contents()
     _look(name, name, folder, about, found, depth=0)
@@ -94,6 +94,8 @@ def _look(path: str, name: str, folder: int, about: os.stat_result, found: Conte
                     found.mounted = found.mounted or path
                     return
                 for entry, its in entries(inner):
+                    if found.used:
+                        return
                     if not depth:
                         found.top.append(entry)
                     _look(f"{path}/{entry}", entry, inner, its, found, depth + 1)

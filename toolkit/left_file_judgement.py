@@ -49,7 +49,8 @@ def _reasons(one: LeftFile, among: LeftFiles, grace: float) -> Iterator[str]:
         )
         yield f"{one.uses[0]}{more}"
     if one.used:
-        yield f"{_within(one.used)} is in use by a process that cannot be seen from here"
+        unseen = " by a process that cannot be seen from here" if among.processes else ""
+        yield f"{_within(one.used)} is in use{unseen}"
     if one.answer == "connected":
         yield f"{one.address}, which it names, answers"
     if one.maker == "runs":

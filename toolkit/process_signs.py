@@ -9,7 +9,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.fact_processes import role_of
 from verl_doctor.toolkit.machine import Machine
@@ -50,11 +50,11 @@ class Signs:
     tell which node they are. `all_seen` says that no process of this machine can be outside of what is seen here.
     """
 
-    uses: Mapping[str, tuple[Use, ...]]
-    started: Mapping[int, tuple[float, ...]]
-    closed: tuple[Use, ...]
-    nodeless: tuple[Use, ...]
-    all_seen: bool
+    uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
+    started: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    closed: tuple[Use, ...] = ()
+    nodeless: tuple[Use, ...] = ()
+    all_seen: bool = False
 
     def of(self, *names: str) -> tuple[Use, ...]:
         """Who has to do with any of these names."""
