@@ -16,7 +16,7 @@ from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.file_systems import FileSystem, file_system_of
+from verl_doctor.toolkit.file_systems import FileSystem, file_system_of, file_systems
 from verl_doctor.toolkit.left_contents import Contents, contents_of
 from verl_doctor.toolkit.left_places import Place, places
 from verl_doctor.toolkit.leftover import Kind
@@ -168,7 +168,9 @@ def _seen_at(
     latest = contents.latest / 10**9
     mount = file_system_of(machine, place.folder)
     is_session = place.name.startswith("session_")
-    strange = (name for name in contents.top if is_session and not _RAYS_OWN.fullmatch(name))
+    strange = (
+        f"{place.entry}/{name}" for name in contents.top if is_session and not _RAYS_OWN.fullmatch(name)
+    )
     return LeftFile(
         place.kind,
         place.path,
@@ -191,12 +193,20 @@ def _seen_at(
         address=address,
         answer=answer,
         foreign=contents.foreign,
-        mounted=contents.mounted,
+        mounted=contents.mounted or _mounted_below(place, machine),
         closed=contents.closed,
         written=contents.written or next(strange, ""),
         seen=_seen(mount, signs),
         lies_on=mount.kind if mount else "",
     )
+
+
+def _mounted_below(place: Place, machine: Machine) -> str:
+    """A file or folder in it on which something is mounted. Of a file that cannot be seen at the file itself."""
+    above = os.path.realpath(machine.at(place.folder)) + "/"
+    below = f"{above}{place.entry}/"
+    mounts = (mount.mounted_on for mount in file_systems(machine))
+    return next((path.removeprefix(above) for path in mounts if path.startswith(below)), "")
 
 
 def _names(place: Place, about: os.stat_result, address: str) -> tuple[str, ...]:

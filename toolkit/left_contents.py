@@ -23,7 +23,7 @@ class Contents:
 
     `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the epoch.
     `used` is open somewhere or has somebody bound to it, `untold` cannot be told about. `foreign` belongs to another user, `mounted` is
-    on another mount, `closed` cannot be looked into, and `written` was written by the job beside its unpacked sources.
+    on another mount, and `closed` cannot be looked into. `top` are the names in a folder.
     """
 
     size: int = 0
@@ -35,9 +35,8 @@ class Contents:
     foreign: str = ""
     mounted: str = ""
     closed: str = ""
-    written: str = ""
     top: list[str] = field(default_factory=list)
-    _unpacked: int = 0
+    _unpacked: list[tuple[int, str]] = field(default_factory=list)
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def count(self, path: str, about: os.stat_result) -> None:
@@ -52,7 +51,8 @@ class Contents:
         self.size += about.st_blocks * _BLOCK
         if stat.S_ISREG(about.st_mode):
             self.files += 1
-            self._notice_written(path, about.st_ctime_ns)
+            if _UNPACKED.search(path):
+                self._unpacked.append((about.st_ctime_ns, path))
 
     def ask(self, path: str, answer: InUse) -> None:
         """Take into account whether one entry is in use."""
@@ -61,12 +61,13 @@ class Contents:
         elif answer == "not told":
             self.untold = self.untold or path
 
-    def _notice_written(self, path: str, changed: int) -> None:
-        if not _UNPACKED.search(path):
-            return
-        self._unpacked = self._unpacked or changed
-        if abs(changed - self._unpacked) > _WHILE_UNPACKED:
-            self.written = path
+    @property
+    def written(self) -> str:
+        """What a job wrote last beside its unpacked sources, "" when it wrote nothing."""
+        if not self._unpacked:
+            return ""
+        (first, _), (last, path) = min(self._unpacked), max(self._unpacked)
+        return path if last - first > _WHILE_UNPACKED else ""
 
 
 def contents_of(name: str, folder: int) -> Contents:
