@@ -49,5 +49,5 @@ def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
 
 def mount_of(folder: int) -> str:
     """The number of the mount on which an open folder lies. A folder of the same disk that is mounted elsewhere has another one."""
-    found = _MOUNT.search(Path(f"/proc/self/fdinfo/{folder}").read_text("ascii"))
+    found = _MOUNT.search(Path(f"/proc/self/fdinfo/{folder}").read_text("utf-8"))
     return found[1] if found else ""
