@@ -60,8 +60,8 @@ def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
 
     ## How to fix
 
-    End them by number: `kill NUMBER`, and `kill -9 NUMBER` for what is still there after ten seconds. Never by name: that
-    ends other jobs, too.
+    `verl-doctor clean` shows each with its proof, `verl-doctor clean --apply` ends them by number: asked first with SIGTERM,
+    ended after ten seconds. Never end processes by name: that ends other jobs, too.
     """
     if not left.found:
         return
@@ -77,12 +77,8 @@ def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
             wanted="nothing of a job that has ended",
             read_from="/proc",
         ),
-        remedy=f"look at {'them' if many else 'it'}, then: kill {' '.join(map(str, _numbers(left)))}",
+        remedy="verl-doctor clean shows them with what proves it, and ends them with --apply",
     )
-
-
-def _numbers(left: LeftProcesses) -> list[int]:
-    return [one.removal.pid for one in left.found if isinstance(one.removal, EndProcess)]
 
 
 def _largest(left: LeftProcesses) -> list[Leftover]:

@@ -30,12 +30,12 @@ class Reaper:
     process: subprocess.Popen[str]
     started: list[int] = field(default_factory=list)
 
-    def job(self, *children: str, trainer: str = TRAINER, pipe: bool = True) -> tuple[int, list[int]]:
+    def job(self, *children: str, trainer: str = TRAINER, log: str = os.devnull) -> tuple[int, list[int]]:
         """Start a trainer that has started these; give its number and theirs.
 
-        With `pipe` each holds one end of a pipe to the trainer, as a child of multiprocessing does.
+        Each holds one end of a pipe to the trainer, as a child of multiprocessing does, and writes to `log`.
         """
-        numbers = self._told("job", trainer, children, pipe)
+        numbers = self._told("job", trainer, children, log)
         self.started.extend(numbers)
         return numbers[0], numbers[1:]
 
@@ -78,8 +78,8 @@ def _serve() -> None:
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin:
         match json.loads(line):
-            case ["job", trainer, children, pipe]:
-                answer: Any = _job(trainer, children, pipe)
+            case ["job", trainer, children, log]:
+                answer: Any = _job(trainer, children, log)
             case ["kill", pid]:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
@@ -87,29 +87,29 @@ def _serve() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def _job(trainer: str, children: list[str], pipe: bool) -> list[int]:
+def _job(trainer: str, children: list[str], log: str) -> list[int]:
     """The trainer's number and those of its children."""
     telling, told = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(telling)
-        numbers = [_child(title, pipe) for title in children]
+        numbers = [_child(title, log) for title in children]
         os.write(told, json.dumps([os.getpid(), *numbers]).encode())
-        _become(trainer)
+        _become(trainer, log)
     os.close(told)
     with os.fdopen(telling) as answer:  # until the trainer has become what it is called
         return json.load(answer)  # type: ignore[no-any-return]
 
 
-def _child(title: str, pipe: bool) -> int:
+def _child(title: str, log: str) -> int:
     """Give its number when it has become what it is called."""
     done, doing = os.pipe()
     watched, sentinel = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(watched)
-        os.set_inheritable(sentinel, pipe)
-        _become(title)
+        os.set_inheritable(sentinel, True)
+        _become(title, log)
     os.close(doing)
     os.close(sentinel)
     os.set_inheritable(watched, True)
@@ -118,10 +118,11 @@ def _child(title: str, pipe: bool) -> int:
     return pid
 
 
-def _become(title: str) -> None:
-    silent = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(silent, descriptor)
+def _become(title: str, log: str) -> None:
+    output = os.open(log, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.execv("/bin/sleep", [title, "600"])
 
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from verl_doctor.toolkit.end_processes import end_processes
-from verl_doctor.toolkit.leftover import EndProcess, Leftover, Outcome
+from verl_doctor.toolkit.fact_left_processes import left_processes
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.leftover import EndProcess, Leftover, Leftovers, Outcome
 from verl_doctor.toolkit.machine import Machine
+
+_SIZES = Unknown("of what they hold nothing is asked")
 
 
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Ask all of them to end, then end those that do not."""
-    removals = {one: one.removal for one in leftovers if isinstance(one.removal, EndProcess)}
-    told = end_processes(list(removals.values()), machine)
-    for leftover, removal in removals.items():
-        why = told[removal]
+    """Ask those to end that are proven to be left over at this moment, too; then end those of them that do not."""
+    now = left_processes.collect(gpus=_SIZES, machine=machine)
+    proven = {one.removal for one in now.found} if isinstance(now, Leftovers) else set()
+    told = end_processes([one for one in map(_removal, leftovers) if one in proven], machine)
+    for leftover in leftovers:
+        why = told.get(_removal(leftover), "a second look does not prove it any more")
         yield Outcome(leftover, "not removed" if why else "removed", why)
+
+
+def _removal(leftover: Leftover) -> EndProcess:
+    if not isinstance(leftover.removal, EndProcess):
+        raise TypeError(f"{type(leftover.removal).__name__} ends no process")
+    return leftover.removal

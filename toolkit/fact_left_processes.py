@@ -7,11 +7,12 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_gpus import Gpus
+from verl_doctor.toolkit.fact_processes import role_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover, Leftovers, Store
 from verl_doctor.toolkit.machine import Machine
@@ -43,12 +44,13 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     if machine.root != Path("/"):
         return Absent("the processes of a recorded machine are not here")
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    table = list(rows(machine))
     found = orphans(
-        rows(machine),
+        table,
         Around(
             ties=lambda pids: ties_of(pids, machine),
             age=lambda row: now - seconds_of(row.ticks),
-            session=lambda row: is_session_alive(row, machine),
+            session=lambda row: is_session_alive(row, table, machine),
             debugger=lambda row: _number(_TRACER, row.pid, machine),
             is_engine=lambda row: _runs_an_engine(row.pid, machine),
         ),
@@ -62,6 +64,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
                 tuple(_proof(row, fate, booted)),
                 EndProcess(row.pid, row.ticks),
                 *_size(row.pid, held, machine),
+                now - seconds_of(row.ticks),
             )
             for row, fate in found.left
         ),
@@ -80,19 +83,24 @@ def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
     yield fate
     yield "nothing that runs is at the other end of its pipes and sockets, or shares memory with it"
     if is_of_ray(row):
-        yield "the raylet of its session does not answer"
+        yield "its Ray session has no raylet and no GCS server any more"
     started = time.localtime(booted + seconds_of(row.ticks))
     yield f"running since {time.strftime('%Y-%m-%d %H:%M', started)}"
 
 
-def is_session_alive(row: Row, machine: Machine) -> bool | None:
-    """Whether a raylet of the sessions in whose folders this process has files answers.
+def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool | None:
+    """Whether one of the Ray sessions in whose folders this process has files is alive; None when none is known.
 
-    None when there is no socket to ask: no session is known, or its folder was removed, maybe under a Ray that runs.
+    One is when its raylet answers, or when a raylet or GCS server names it. Whoever started the process is in the same table,
+    also where the session's folder was removed.
     """
     sessions = set(_SESSION.findall(row.command)) | set(_open_sessions(row.pid, machine))
+    if not sessions:
+        return None
+    named = {Path(session).name for session in sessions}
+    servers = [one.command for one in table if role_of(one.command) in ("raylet", "gcs_server")]
     sockets = [path for session in sessions for path in Path(session, "sockets").glob("raylet*")]
-    return any(map(_answers, sockets)) if sockets else None
+    return any(name in command for name in named for command in servers) or any(map(_answers, sockets))
 
 
 def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:

@@ -44,20 +44,28 @@ class EndProcess:
 
 @dataclass(frozen=True)
 class KillActor:
-    """Have one Ray cluster end one actor. `address` is that of its GCS, `session` the cluster's name for itself."""
+    """Have one Ray cluster end one actor. `address` is that of its GCS, `session` the cluster's name for itself.
+
+    `python` is an interpreter with the cluster's version of Ray, `token` the file with the token that it wants to see, "" when
+    it wants none.
+    """
 
     address: str
     session: str
     actor: str
+    python: str
+    token: str = ""
 
 
 @dataclass(frozen=True)
 class RemoveGroup:
-    """Have one Ray cluster take one placement group back."""
+    """Have one Ray cluster take one placement group back. The other fields are as of `KillActor`."""
 
     address: str
     session: str
     group: str
+    python: str
+    token: str = ""
 
 
 Removal = RemovePath | EndProcess | KillActor | RemoveGroup

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from orphaned import ENGINE, Reaper, reaper
@@ -76,6 +78,44 @@ def test_one_that_has_just_started_is_kept(tini: Reaper, monkeypatch: pytest.Mon
     tini.kill(dead)
     (one,) = [one for one in look().kept if f"(process {left})" in one.name]
     assert one.why == "it started less than a minute ago"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_agent_of_ray_is_left_over_when_its_session_is_dead(tini: Reaper, answers: bool) -> None:
+    with TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as raylet:
+        session = Path(short, "session_2026-11-21_10-00-00_000000_1")
+        (session / "sockets").mkdir(parents=True)
+        raylet.bind(str(session / "sockets" / "raylet"))
+        if answers:
+            raylet.listen()
+        (session / "agent.log").touch()
+        dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet", log=str(session / "agent.log"))
+        tini.kill(dead)
+        found = look()
+        assert numbers(found, [agent]) == ([] if answers else [agent])
+        assert not [one for one in found.kept if f"(process {agent})" in one.name]
+
+
+@pytest.mark.parametrize("server", ["", "raylet --session-name=session_2026-11-21_10-00-00_000000_2"])
+def test_the_folder_of_the_session_was_removed(tini: Reaper, tmp_path: Path, server: str) -> None:
+    """Maybe under a Ray that runs: then its server names the session."""
+    log = tmp_path / "session_2026-11-21_10-00-00_000000_2" / "agent.log"
+    log.parent.mkdir()
+    log.touch()
+    dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet", log=str(log))
+    tini.kill(dead)
+    log.unlink()
+    log.parent.rmdir()
+    if server:
+        tini.job(trainer=server)
+    assert numbers(look(), [agent]) == ([] if server else [agent])
+
+
+def test_an_agent_of_ray_whose_session_is_not_known_is_kept(tini: Reaper) -> None:
+    dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet")
+    tini.kill(dead)
+    (one,) = [one for one in look().kept if f"(process {agent})" in one.name]
+    assert one.why == "to which Ray it belongs cannot be told"
 
 
 def test_a_recorded_machine_has_no_processes_to_look_at(tmp_path: Path) -> None:
