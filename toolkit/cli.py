@@ -40,6 +40,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
 _ELSEWHERE = {
     "clean": "cli_clean",
+    "watch": "cli_watch",
     "undo": "cli_changes",
     "environment": "cli_environment",
     "matrix": "cli_matrix",
@@ -106,7 +107,8 @@ def cli() -> None:
     verl-doctor environment   what the workers will see of each variable
     verl-doctor matrix        which vLLM releases this verl runs on
     verl-doctor clean         what dead jobs have left behind; --apply removes it
-    verl-doctor demo          watch all of that on a miniature, in seconds
+    verl-doctor watch         what will run out first while a job runs, and when
+    verl-doctor demo          all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.
     """  # noqa: D301 - click's mark for lines that stay as they are

@@ -1,0 +1,128 @@
+"""`verl-doctor watch`: what will run out first while a job runs, and when."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cli_clean import Age
+from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options
+from verl_doctor.toolkit.view import FORMS, as_view, show
+
+_SHORTEST = 0.5  # seconds between two looks: one takes about a tenth
+
+
+class _Clock:
+    """The machine's clock, until somebody asks for the end with Ctrl-C or SIGTERM: then what was seen is summed up."""
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    @contextlib.contextmanager
+    def until_told(self) -> Iterator[None]:
+        """Take both signals as that wish."""
+        before = {
+            number: signal.signal(number, lambda *_: self._over.set())
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        return not self._over.wait(seconds)
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing runs out, 1 something has run out or will within --within, 2 wrong usage."
+)
+@target_options
+@job_options
+@click.option(
+    "--every", type=Age(), default="5s", show_default=True, metavar="TIME", help="The time between two looks."
+)
+@click.option(
+    "--for",
+    "until",
+    type=Age(),
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="How long to watch; Ctrl-C ends it earlier.",
+)
+@click.option(
+    "--within",
+    type=Age(),
+    default="1d",
+    show_default=True,
+    metavar="TIME",
+    help="What runs out later than that is no failure.",
+)
+@click.option(
+    "--path",
+    "paths",
+    type=PATH,
+    metavar="DIR",
+    multiple=True,
+    help="Watch this folder's disk too, for instance that of the checkpoints.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(FORMS), default="text", show_default=True, help="How to say it."
+)
+@click.option("--output", "file", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+def watch(
+    *,
+    options: Options,
+    every: float,
+    until: float,
+    within: float,
+    paths: tuple[Path, ...],
+    form: str,
+    file: Path | None,
+) -> int:
+    """Watch disks and memory: what will run out first, and when.
+
+    The disks of Ray's sessions and of temporary files, /dev/shm, the memory of this machine and of its GPUs, and threads: each
+    against the point where Ray, the kernel or CUDA stops the job. A line for each look on stderr, the summary on stdout.
+    """
+    from verl_doctor.toolkit import render_watch, watch_document  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit.watch import History, stores_of  # noqa: PLC0415
+    from verl_doctor.toolkit.watch import watch as looks  # noqa: PLC0415
+
+    with nothing_on_stdout():
+        run = open_session(options)
+        named = tuple(run.machine.cwd / path for path in paths)
+        clock = _Clock()
+        begun, history = clock.now(), History()
+        with clock.until_told():
+            for history in looks(
+                lambda: stores_of(run.look(), run.machine, named),
+                clock,
+                every=max(every, _SHORTEST),
+                until=until,
+            ):
+                print(render_watch.line(time.strftime("%H:%M:%S"), history.forecasts()), file=sys.stderr)
+    found = history.forecasts()
+    seconds = clock.now() - begun
+    view = as_view(
+        lambda: watch_document.document(found, looks=history.looks, seconds=seconds, within=within),
+        lambda: render_watch.markdown_lines(found, within),
+        lambda width: render_watch.text_lines(found, within, width),
+    )
+    show(view, form, file)
+    return 1 if watch_document.ending(found, within) else 0
