@@ -20,14 +20,14 @@ import psutil
 VERSION = "2.60.0"
 
 
-def environment(cache: Path) -> Path:
+def environment(cache: Path, version: str = VERSION) -> Path:
     """A virtual environment with Ray and nothing else, made once. Raises CalledProcessError when it cannot be had."""
-    folder = cache / "environments" / f"ray-{VERSION}-{sys.version_info.major}.{sys.version_info.minor}"
+    folder = cache / "environments" / f"ray-{version}-{sys.version_info.major}.{sys.version_info.minor}"
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
         try:
-            pip = [str(folder / "bin" / "pip"), "install", "-q", f"ray=={VERSION}"]
+            pip = [str(folder / "bin" / "pip"), "install", "-q", f"ray=={version}"]
             subprocess.run(pip, check=True, capture_output=True, timeout=600)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             folder.rename(unfinished)

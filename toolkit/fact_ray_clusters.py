@@ -95,12 +95,13 @@ class RayClusters:
 def ray_clusters(
     addresses: RayAddresses, token: RayToken, interpreter: Interpreter, machine: Machine
 ) -> RayClusters | Unknown:
-    """Ask every GCS that answers, all at once, but no other user's that the job does not join. The one that it joins comes first."""
+    """Ask the GCSes that answer, all at once: that of the job first, then others that are named, then those of this user's raylets."""
     taken = addresses.taken
     foreign = {ray.address for ray in addresses.running if not ray.mine}
     places = [
         *([taken] if taken else []),
-        *(place for place in addresses.places if place.source != "raylet" or place.address not in foreign),
+        *(place for place in addresses.places if place.source != "raylet"),
+        *(place for place in addresses.places if place.source == "raylet" and place.address not in foreign),
     ]
     answering = dict.fromkeys(
         place.address for place in places if place.reply == "connected" and "://" not in place.text
