@@ -9,7 +9,7 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_engine_ray import EngineRay
 from verl_doctor.toolkit.fact_engine_reach import EngineReach
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.rule import Severity
+from verl_doctor.toolkit.rule import Location, Severity
 
 MODE, NAME = "actor_rollout_ref.rollout.mode", "actor_rollout_ref.rollout.name"
 
@@ -37,6 +37,11 @@ def certain(engine: EngineRay, configuration: Configuration | Unknown) -> Severi
     """The rule's own severity where the job is known to start the engine process, else a warning."""
     known = isinstance(configuration, Configuration) and configuration.get(MODE) == "async"
     return None if known and not engine.unclear else "warning"
+
+
+def places(engine: EngineRay) -> tuple[Location, ...]:
+    """The other lines that the search for the workers consists of."""
+    return tuple(Location(engine.path, line) for line in engine.also)
 
 
 def rollout(*words: str) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks._engine import ASYNC, ENGINE, NO_JOB, SYNC, certain, rollout_is_another
+from verl_doctor.checks._engine import ASYNC, ENGINE, NO_JOB, SYNC, certain, places, rollout_is_another
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_engine_ray import EngineRay
 from verl_doctor.toolkit.fact_engine_reach import EngineReach
@@ -55,5 +55,6 @@ def engine_asks_other_namespace(
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="start",
+        also=places(engine),
         fix="engine-keeps-namespace",
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._engine import ASYNC, ENGINE, NO_JOB, SYNC, VLLM, certain, rollout_is_another
+from verl_doctor.checks._engine import ASYNC, ENGINE, NO_JOB, SYNC, VLLM, certain, places, rollout_is_another
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_engine_ray import EngineRay
 from verl_doctor.toolkit.fact_engine_reach import AUTO, EngineReach
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 _SPAWN = "vLLM does not where VLLM_WORKER_MULTIPROC_METHOD is spawn already"
 _FILE = "/tmp/ray/ray_current_cluster"
 _HERE = "10.0.0.1:6379"
-_ANOTHER = EngineReach("", "10.0.0.9:6379", "RAY_ADDRESS of Ray's workers", _SPAWN, _HERE)
+_ANOTHER = EngineReach("", "", "10.0.0.9:6379", "RAY_ADDRESS of Ray's workers", _SPAWN, _HERE)
 
 
 @check(
@@ -22,12 +22,12 @@ _ANOTHER = EngineReach("", "10.0.0.9:6379", "RAY_ADDRESS of Ray's workers", _SPA
     applies=rollout_is_another,
     examples=[
         Example("vLLM tells it where Ray is", (ENGINE, EngineReach(told_by=VLLM, job=_HERE), *ASYNC)),
-        Example("the file names the same", (ENGINE, EngineReach("", _HERE, _FILE, _SPAWN, _HERE), *ASYNC)),
-        Example("the only Ray that runs here", (ENGINE, EngineReach("", AUTO, "", _SPAWN, _HERE), *ASYNC)),
+        Example("the file names the same", (ENGINE, EngineReach("", "", _HERE, _FILE, _SPAWN, _HERE), *ASYNC)),
+        Example("the only Ray that runs here", (ENGINE, EngineReach("", "", AUTO, "", _SPAWN, _HERE), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _ANOTHER, *SYNC)),
         Example("it starts a new one", (ENGINE, EngineReach(because=_SPAWN, job=_HERE), *ASYNC)),
         Example("RAY_ADDRESS names another", (ENGINE, _ANOTHER, *ASYNC), "joins the Ray at 10.0.0.9:6379"),
-        Example("the job starts its own, and a file names another", (ENGINE, EngineReach("", "10.0.0.9:6379", _FILE, _SPAWN), NO_JOB), "its workers are in the Ray that the job starts"),
+        Example("the job starts its own, and a file names another", (ENGINE, EngineReach("", "", "10.0.0.9:6379", _FILE, _SPAWN), NO_JOB), "its workers are in the Ray that the job starts"),
     ],
 )  # fmt: skip
 def engine_joins_another_ray(
@@ -65,5 +65,6 @@ def engine_joins_another_ray(
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="start",
+        also=places(engine),
         fix="engine-leaves-other-ray",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._engine import ASYNC, ENGINE, NO_JOB, SYNC, VLLM, certain, rollout_is_another
+from verl_doctor.checks._engine import ASYNC, ENGINE, NO_JOB, SYNC, VLLM, certain, places, rollout_is_another
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_engine_ray import EngineRay
 from verl_doctor.toolkit.fact_engine_reach import EngineReach
@@ -13,6 +13,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _SPAWN = "vLLM does not where VLLM_WORKER_MULTIPROC_METHOD is spawn already"
 _NEW = EngineReach(because=_SPAWN)
+_CUDA = EngineReach(VLLM, "vLLM does not where cuda_is_initialized() before")
+_NO_VLLM = EngineReach(unsure="whether vLLM does is not known: vLLM is not installed in this environment")
 _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
 
 
@@ -21,11 +23,14 @@ _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
     applies=rollout_is_another,
     examples=[
         Example("vLLM tells it where Ray is", (ENGINE, EngineReach(told_by=VLLM), *ASYNC)),
-        Example("it joins the Ray that runs here", (ENGINE, EngineReach("", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
+        Example("it joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
         Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
         Example("nobody tells it, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
+        Example("RAY_ADDRESS wants a new one", (ENGINE, EngineReach(said_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
         Example("nobody tells it, and it does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
+        Example("vLLM tells it in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM tells"),
+        Example("there is no vLLM to ask", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could tell"),
         Example("it is not known how the job rolls out", (ENGINE, _NEW, NO_JOB), "starts a Ray of its own"),
     ],
 )  # fmt: skip
@@ -51,14 +56,16 @@ def engine_starts_own_ray(
 
     verl-project/verl#1365, rllm-org/rllm#147, rllm-org/rllm#166, vllm-project/vllm#15324
     """
+    if reach.unsure and reach.strays:
+        yield _unsure(engine, reach)
     if not reach.astray or reach.joins:
         return
     instead = f", and not that at {reach.job}" if reach.job else ""
+    named = "RAY_ADDRESS is not set for Ray's workers, and no address file is where they look"
     yield Finding(
         f"the engine process of the async rollout starts a Ray of its own{instead}, and finds 0 of its workers",
         Evidence(
-            f"nothing tells it where Ray is: {reach.because}, RAY_ADDRESS is not set for Ray's workers, and no address file is "
-            "where they look",
+            f"nothing tells it where Ray is: {reach.because}, {f'{reach.said_by} is local' if reach.said_by else named}",
             "the address of the Ray that holds the workers",
             engine.path,
         ),
@@ -67,5 +74,23 @@ def engine_starts_own_ray(
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="start",
+        also=places(engine),
+        fix="engine-joins-own-ray",
+    )
+
+
+def _unsure(engine: EngineRay, reach: EngineReach) -> Finding:
+    """A hint: nothing is wrong as far as one sees, and the repair is there for whoever meets it."""
+    does = "tells" if reach.told_by else "could tell"
+    otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts a Ray of its own"
+    return Finding(
+        f"only vLLM {does} the engine process of the async rollout in which Ray its workers are; else it {otherwise}",
+        Evidence(reach.unsure, "verl hands the address on itself", reach.told_by or engine.path),
+        Location(engine.path, engine.line),
+        remedy="if it finds 0 actors: let the actor hand on the address of its Ray",
+        severity="info",
+        may_stop=("async rollout",),
+        phase="start",
+        also=places(engine),
         fix="engine-joins-own-ray",
     )

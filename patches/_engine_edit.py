@@ -18,8 +18,10 @@ from verl_doctor.toolkit.py_engine_lookup import ADDRESS, EngineLookup, engine_l
 from verl_doctor.toolkit.py_source import Unreadable, dotted, statements, text_of, walk
 from verl_doctor.toolkit.rule import Finding
 
-UPSTREAM = "verl-project/verl#1138; gone with verl-project/verl#4280"
-NEEDED = "verl 0.4 or 0.5, and copies of them: an engine process that connects to Ray itself"
+UPSTREAM = "verl-project/verl#1138"
+NEEDED = (
+    "verl 0.4.0 to 0.5.0 and copies of them, whose engine process connects to Ray itself; gone in verl 0.6.0"
+)
 RESTART = "Ray workers that run now, which keep the old code"
 
 RECORD = "VERL_ENGINE_RECORD_DIR"
@@ -31,7 +33,7 @@ _FOR_A_NEW_RAY = frozenset(
     | {"_enable_object_reconstruction", "_node_name", "address", "namespace", "ignore_reinit_error"}
 )
 _OWN_NAMES = frozenset(
-    {"actor_prefix", "expected_actors", "pause", "all_actors", "namespaces", "seen", "record"}
+    {"actor_prefix", "expected_actors", "pause", "all_actors", "elsewhere", "session", "seen", "record"}
 )
 _MODULES = ("os", "time")
 
@@ -53,21 +55,21 @@ for pause in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2):
     {names} = {listing}
 if os.environ.get("{record}") or len({names}) != expected_actors:
     all_actors = ray.util.list_named_actors(all_namespaces=True)
-    namespaces = sorted({{one["namespace"] for one in all_actors if one["name"].startswith(actor_prefix)}})
+    elsewhere = sorted({{one["namespace"] for one in all_actors if one["name"].startswith(actor_prefix)}} - {{{namespace}}})
+    session = getattr(ray._private.worker._global_node, "session_name", "of an unknown session")
     seen = (
         f"instance_id: {{{identity}}} has {{len({names})}} actors of {{expected_actors}} expected. Asked for "
-        f"{{actor_prefix}}* in namespace {{{namespace}}} of the Ray cluster at "
-        f"{{ray.get_runtime_context().gcs_address}} ({{ray._private.worker._global_node.session_name}}): {{{names}}}. "
-        f"All its namespaces have {{len(all_actors)}} named actors, such ones are in {{namespaces or 'none'}}."
+        f"{{actor_prefix}}* in namespace {{{namespace}}} of the Ray cluster at {{ray.get_runtime_context().gcs_address}} "
+        f"({{session}}): {{{names}}}. In all, it has {{len(all_actors)}} named actors, and such ones in {{elsewhere or 'no other'}} namespace."
     )
     if os.environ.get("{record}"):
         with open(os.path.join(os.environ["{record}"], {identity}.replace("/", "_") + ".log"), "a") as record:
             print(seen, file=record)
     if len({names}) != expected_actors:
         raise RuntimeError(
-            seen + " They are in another namespace: let the trainer and the rollout use one."
-            if namespaces
-            else seen + " They are in another cluster, or have ended: see the logs of the workers."
+            seen + " Let the trainer and the rollout use one namespace."
+            if elsewhere
+            else seen + " The workers have ended, or are in another cluster: see their logs."
         )"""
 
 
@@ -106,7 +108,7 @@ def repaired(source: SourceText, comment: str) -> bytes:
 
 
 def _edits(source: SourceText) -> Iterator[Edit]:
-    """One edit for the imports, one for each place of the parent, and two for each function that looks for actors."""
+    """One edit for each place of the parent, and two for each function that looks for actors."""
     lookups = list(engine_lookups(source.tree))
     parents = [
         one for one in identified(source.tree) if not any(one in walk(each.function) for each in lookups)
@@ -115,48 +117,38 @@ def _edits(source: SourceText) -> Iterator[Edit]:
         raise CannotEdit(f"{source.path}: no function calls ray.init and picks named actors by their prefix")
     if not parents:
         raise CannotEdit(f"{source.path}: it does not say where the engine is given its instance_id")
-    yield from _imports(source)
     for parent in parents:
         _refuse_unless_alone(source, parent)
-        _refuse_shadowed(source, parent, frozenset(_MODULES))
-        tell = f'os.environ["{ADDRESS}"] = ray.get_runtime_context().gcs_address\n'
+        _refuse_shadowed(source, parent, frozenset({"os"}))
+        tell = f'{_imports(source, "os")}os.environ["{ADDRESS}"] = ray.get_runtime_context().gcs_address\n'
         yield Edit(source.start(parent), source.start(parent), source.indented(tell, parent))
     for lookup in lookups:
-        _refuse_shadowed(source, lookup.assigned, _OWN_NAMES | set(_MODULES))
+        _refuse_shadowed(source, lookup.assigned, _OWN_NAMES)
         yield _joins(source, lookup)
         yield _waits(source, lookup)
 
 
-def _imports(source: SourceText) -> Iterator[Edit]:
-    """Import what the new code needs, in front of `import ray`."""
-    plain = {
-        alias.name: node
+def _imports(source: SourceText, *names: str) -> str:
+    """The lines that import these modules where they are used, as far as the file does not import them for all."""
+    there = {
+        alias.asname or alias.name
         for node in source.tree.body
         if isinstance(node, ast.Import)
         for alias in node.names
-        if alias.asname is None
     }
-    ray = plain.get("ray")
-    if ray is None or len(ray.names) > 1 or not source.is_alone(ray):
-        raise CannotEdit(f"{source.path}: there is no line `import ray`")
-    if missing := [name for name in _MODULES if name not in plain]:
-        lines = "".join(f"import {name}\n" for name in missing)
-        yield Edit(source.start(ray), source.start(ray), source.indented(lines, ray))
+    return "".join(f"import {name}\n" for name in names if name not in there)
 
 
 def _joins(source: SourceText, lookup: EngineLookup) -> Edit:
     statement = _connecting(source, lookup)
     _refuse_unless_alone(source, statement)
-    return _replace(
-        source,
-        statement,
-        _JOIN.format(
-            arguments=", ".join(_arguments(source, lookup)),
-            identity=_identity(source, lookup),
-            namespace=_namespace(source, lookup),
-            address=ADDRESS,
-        ),
+    join = _JOIN.format(
+        arguments=", ".join(_arguments(source, lookup)),
+        identity=_identity(source, lookup),
+        namespace=_namespace(source, lookup),
+        address=ADDRESS,
     )
+    return _replace(source, statement, _imports(source, "os", "time") + join)
 
 
 def _waits(source: SourceText, lookup: EngineLookup) -> Edit:

@@ -226,7 +226,7 @@ def test_what_cannot_be_healed_is_said(
     told = cluster.play(stage(verl), record, workers_in="another")
     assert "has 0 actors of 2 expected" in told.error
     assert f"in namespace train of the Ray cluster at {cluster.address} (session_" in told.error
-    assert "such ones are in ['another', 'other']" in told.error
+    assert "such ones in ['another', 'other'] namespace" in told.error
     assert sessions(cluster.folder) == before
     assert told.error.startswith(
         f"RuntimeError: {(verl.folder / 'train:abc123:1:0.log').read_text().strip()}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.py_engine_lookup import ADDRESS, EngineLookup, engine_lookups, told_by
+from verl_doctor.toolkit.py_engine_lookup import ADDRESS, EngineLookup, engine_lookups, identified, told_by
 from verl_doctor.toolkit.py_source import Unreadable, dotted, parse, read, statements, text_of, walk
 from verl_doctor.toolkit.remember import remembered
 
@@ -40,7 +40,8 @@ class EngineRay:
 
     `address` and `namespace` are what it gives to `ray.init`, as text, "" when nothing. `chosen_by` must hold for this
     engine process to be used at all; `unclear` is a condition for it that could not be read. `told`: verl puts the address
-    of the parent's own Ray into RAY_ADDRESS.
+    of the parent's own Ray into RAY_ADDRESS. `also` are the lines in which the function counts what it has found, and in which
+    the parent gives it the name of its workers.
     vLLM does so in `vllm` unless one of `vllm_unless` holds before, or a condition of `vllm_after`; `vllm` is "" when it
     never does, and `vllm_unknown` says why it could not be read.
     """
@@ -51,6 +52,7 @@ class EngineRay:
     address: str = ""
     namespace: str = ""
     told: bool = False
+    also: tuple[int, ...] = ()
     chosen_by: tuple[Choice, ...] = ()
     unclear: str = ""
     vllm: str = ""
@@ -95,6 +97,7 @@ def _of_verl(path: Path, tree: ast.Module, lookup: EngineLookup) -> EngineRay:
         "" if address is None else text_of(address),
         "" if namespace is None else text_of(namespace),
         told=told_by(tree) is not None,
+        also=tuple(one.lineno for one in (lookup.expected, *identified(tree)) if one is not None),
         chosen_by=tuple(choices),
         unclear=text_of(unread[0]) if unread else "",
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_engine_ray import Choice, EngineRay
@@ -22,21 +21,28 @@ _READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
 class EngineReach:
     """`told_by` is the file that hands the address of the workers' Ray on to the engine process, "" when nothing does.
 
-    Then `joins` is the address that Ray takes instead, "" when it starts a new Ray, and `said_by` where that is said.
-    `because` says why nothing hands it on. `job` is the address of the cluster that the workers are in, "" when the job starts
-    its own, and "auto" when only that there is one is known.
+    `unsure` says when that file does not, or why it is not known whether one does, "" when it is certain. `joins` is the address that
+    Ray takes when it is not told, "" when it starts a new Ray, and `said_by` where that is said. `because` says why
+    nothing hands it on. `job` is the address of the cluster that the workers are in, "" when the job starts its own, and
+    "auto" when only that there is one is known.
     """
 
     told_by: str = ""
+    unsure: str = ""
     joins: str = ""
     said_by: str = ""
     because: str = ""
     job: str = ""
 
     @property
+    def strays(self) -> bool:
+        """Whether the engine process gets into another Ray than its workers are in, when it is not told."""
+        return self.joins not in (AUTO, self.job or None)
+
+    @property
     def astray(self) -> bool:
-        """Whether it is certain that the engine process gets into another Ray than its workers are in."""
-        return not self.told_by and self.joins not in (AUTO, self.job or None)
+        """Whether it is certain that it gets into another Ray."""
+        return self.strays and not self.told_by and not self.unsure
 
 
 @collector()
@@ -44,30 +50,34 @@ def engine_reach(
     engine: EngineRay, environment: EffectiveEnvironment, raylets: Raylets | Unknown, machine: Machine
 ) -> EngineReach | Unknown:
     """Follow the environment of the actor that starts the engine process to what Ray makes of it there."""
-    if not _all_hold(engine.chosen_by, environment):
+    if not all(_holds(one, environment) for one in engine.chosen_by):
         names = " and ".join(f"{one.variable}={one.value}" for one in engine.chosen_by)
         return Absent(f"this engine process is only used with {names}")
-    if engine.told:
-        return EngineReach(told_by=engine.path, job=environment.standing)
-    if engine.vllm_unknown:
-        return Unknown(f"whether vLLM tells the engine process where Ray is: {engine.vllm_unknown}")
     before = [one for one in engine.vllm_unless if _holds(one, environment)]
-    if engine.vllm and not before:
-        return EngineReach(told_by=engine.vllm, job=environment.standing)
-    because = "this vLLM never does"
-    if before:
-        because = f"vLLM does not where {before[0].variable} is {before[0].value} already"
-    return _left_to_ray(engine, environment, raylets, machine, because)
+    told = EngineReach(
+        engine.path if engine.told else "" if before else engine.vllm, job=environment.standing
+    )
+    if engine.vllm_after and not engine.told and not before:
+        told = replace(told, unsure=f"vLLM does not where {' or '.join(engine.vllm_after)} before")
+    elif engine.vllm_unknown and not engine.told:
+        told = replace(told, unsure=f"whether vLLM does is not known: {engine.vllm_unknown}")
+    elif told.told_by:
+        return told
+    elif before:
+        told = replace(told, because=f"vLLM does not where {before[0].variable} is {before[0].value} already")
+    else:
+        told = replace(told, because="this vLLM never does")
+    return _left_to_ray(told, engine, environment, raylets, machine)
 
 
 def _left_to_ray(
+    told: EngineReach,
     engine: EngineRay,
     environment: EffectiveEnvironment,
     raylets: Raylets | Unknown,
     machine: Machine,
-    because: str,
 ) -> EngineReach | Unknown:
-    """What `ray.init` takes of itself in the engine process, which has the environment of its parent."""
+    """Add what `ray.init` takes of itself in the engine process, which has the environment of its parent."""
     seen = {name: environment.worker(name) for name in _READ_BY_RAY}
     if untold := [name for name, value in seen.items() if value.untold]:
         return Unknown(f"{untold[0]} of Ray's workers: {seen[untold[0]].untold}")
@@ -83,7 +93,7 @@ def _left_to_ray(
     if AUTO in (joins, asked) and not isinstance(raylets, Unknown):
         others = sorted({one.cluster for one in raylets.running} - {environment.standing, ""})
         joins, said_by = (others[0], "the raylets that run here") if others else (AUTO, "")
-    return EngineReach("", joins, said_by, because, environment.standing)
+    return replace(told, joins=joins, said_by=said_by)
 
 
 def _constant(text: str) -> str | None:
@@ -96,10 +106,6 @@ def _constant(text: str) -> str | None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         else "" if isinstance(node, ast.Constant) and node.value is None else None
     )  # fmt: skip
-
-
-def _all_hold(choices: Iterable[Choice], environment: EffectiveEnvironment) -> bool:
-    return all(_holds(one, environment) for one in choices)
 
 
 def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:

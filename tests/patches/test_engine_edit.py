@@ -39,12 +39,12 @@ FORMS = {
     "with tabs": server().replace("    ", "\t"),
     "with Windows line ends": server().replace("\n", "\r\n"),
     "over several lines": server("ray.init(\n    namespace=namespace,\n)\n"),
+    "behind backslashes": server(counts="assert len(found) \\\n    == int(size), \\\n    'too few'\n"),
     "with something between": server(
         looks=server.__kwdefaults__["looks"] + "print(found)  # what is there\n"
     ),
 }
 REFUSED = {
-    "no line `import ray`": server(imports="import os\nimport ray.util as ray\n"),
     "says how many are expected": server(counts="print(found)\n"),
     "what ray.init returns is kept": server("context = ray.init(namespace=namespace)\n"),
     "given arguments with **": server("ray.init(**options)\n"),
@@ -161,12 +161,14 @@ def test_workers_in_another_namespace(tmp_path: Path, monkeypatch: pytest.Monkey
     said = str(told.value)
     assert said.startswith("instance_id: train:abc:2:0 has 0 actors of 2 expected")
     assert "namespace train of the Ray cluster at 10.0.0.1:6379 (session_1)" in said
-    assert "such ones are in ['other']. They are in another namespace" in said
+    assert "such ones in ['other'] namespace. Let the trainer and the rollout use one" in said
 
 
 def test_workers_that_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = Ray([{"name": "register_center", "namespace": "train"}])
-    with pytest.raises(RuntimeError, match=r"have 1 named actors, such ones are in none\. .*have ended"):
+    with pytest.raises(
+        RuntimeError, match=r"has 1 named actors, and such ones in no other namespace\. .*have ended"
+    ):
         run(after(tmp_path, server()), ray, monkeypatch)
 
 

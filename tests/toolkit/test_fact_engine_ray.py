@@ -52,6 +52,9 @@ def test_a_server_as_it_was_released(tmp_path: Path) -> None:
         False,
     )
     assert found.chosen_by == (Choice("VERL_BACKEND", "ray", "zeromq"),)
+    counts, names = (Path(found.path).read_text().splitlines()[line - 1].strip() for line in found.also)
+    assert counts.startswith("assert len(found)")
+    assert names.startswith("config.instance_id = ")
     assert found.vllm_unless == (SPAWNED,)
     assert found.vllm_after == ()
 
@@ -153,10 +156,33 @@ def test_a_vllm_that_never_does(tmp_path: Path) -> None:
     assert found.astray
 
 
+@pytest.mark.parametrize(
+    ("engine", "unsure"),
+    [
+        (replace(ENGINE, vllm_after=("cuda()", "xpu()")), "vLLM does not where cuda() or xpu() before"),
+        (replace(ENGINE, vllm="", vllm_unknown="none is installed"), "whether vLLM does is not known: none is installed"),
+    ],
+)  # fmt: skip
+def test_that_vllm_tells_it_is_not_certain(tmp_path: Path, engine: EngineRay, unsure: str) -> None:
+    found = reach(own(), engine, root=tmp_path)
+    assert isinstance(found, EngineReach)
+    assert (found.told_by, found.unsure, found.strays, found.astray) == (engine.vllm, unsure, True, False)
+    known_here = reach(own(row("RAY_ADDRESS", None, None, "10.0.0.1:6379")), engine)
+    assert isinstance(known_here, EngineReach)
+    assert known_here.joins == "10.0.0.1:6379"
+
+
 def test_ray_address_of_the_workers_goes_first() -> None:
     found = reach(spawned("RAY_ADDRESS", "10.0.0.9:6379"))
     assert isinstance(found, EngineReach)
     assert (found.joins, found.said_by) == ("10.0.0.9:6379", "RAY_ADDRESS of Ray's workers")
+    assert found.astray
+
+
+def test_ray_address_may_want_a_new_ray() -> None:
+    found = reach(spawned("RAY_ADDRESS", "local"))
+    assert isinstance(found, EngineReach)
+    assert (found.joins, found.said_by) == ("", "RAY_ADDRESS of Ray's workers")
     assert found.astray
 
 
@@ -189,7 +215,6 @@ def test_auto_takes_what_runs_here(tmp_path: Path, clusters: tuple[str, ...], jo
 def test_what_cannot_be_told() -> None:
     hidden = own(row("HOW", None, None, "spawn"), row("RAY_ADDRESS", None, None, Value(untold="it differs")))
     for answer in (
-        reach(own(), replace(ENGINE, vllm="", vllm_unknown="vLLM is not installed")),
         reach(hidden),
         reach(spawned(), replace(ENGINE, address="settings.address")),
     ):
