@@ -119,14 +119,17 @@ def judge_nodes(
     answers: Iterable[NodeAnswer], session: Session, chosen_by: str, watch: Watch = lambda _: None
 ) -> Report:
     """Judge the nodes that answer, and nothing of this machine. `chosen_by` says in the report who they are."""
-    session = session.at_cost("cluster")
-    gathering = _gathered(answers, session, watch)
+    return report_on(_gathered(answers, session, watch), session, chosen_by)
+
+
+def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
+    """The report on nodes that were judged, and on nothing else: what is about one node, and what compares them."""
     fleet = gathering.fleet()
     elsewhere = Unknown("the nodes were asked, not this machine")
     given = {part.fact: elsewhere for part in session.registry.collectors}
     about_all = tuple(check for check in session.registry.checks if check.cost == "cluster")
-    session = replace(session, registry=replace(session.registry, checks=about_all))
-    here = session.check(Collection((), {**given, Fleet: fleet}), watch)
+    comparing = replace(session.at_cost("cluster"), registry=replace(session.registry, checks=about_all))
+    here = comparing.check(Collection((), {**given, Fleet: fleet}))
     return replace(
         here,
         target={**here.target, "python": "", "chosen_by": chosen_by, "arguments": []},

@@ -68,6 +68,7 @@ class NodeFacts:
     def __init__(self, given: Mapping[type, Any], shared: Mapping[type, Shared]) -> None:
         self._given = given
         self._shared = shared
+        self._numbers = {fact: one.number for fact, one in shared.items()}
 
     def get(self, fact: type[F]) -> F | Unknown:
         """The fact, or why it could not be had."""
@@ -77,8 +78,8 @@ class NodeFacts:
 
     def numbers(self, facts: Iterable[type]) -> tuple[int, ...]:
         """What tells the values of these facts from those that other nodes have: 0 for one that is no node's own."""
-        shared = self._shared
-        return tuple(shared[fact].number if fact in shared else 0 for fact in facts)
+        number = self._numbers.get
+        return tuple([number(fact, 0) for fact in facts])
 
 
 _NOT_ASKED = Unknown("it needs the machine itself, and was not asked of the nodes")

@@ -24,6 +24,7 @@ _REASONS = 3  # told for one rule
 class _Rule:
     check: Check
     facts: tuple[type, ...]
+    requires: tuple[str, ...]
     wanted: bool
 
 
@@ -33,9 +34,11 @@ class NodeJudge:
     def __init__(self, checks: Sequence[Check], selection: Selection, today: date) -> None:
         self._selection = selection
         self._today = today
+        order = in_order([check for check in checks if check.cost != "cluster"], selection)
+        known = {check.code for check in order}
         self._rules = [
-            _Rule(check, tuple(facts_of([check])), selection.wants(check))
-            for check in in_order([c for c in checks if c.cost != "cluster"], selection)
+            _Rule(check, tuple(facts_of([check])), tuple(check.requires & known), selection.wants(check))
+            for check in order
         ]
         self._known: dict[str, Recent[tuple[object, ...], CheckResult]] = {
             rule.check.code: Recent() for rule in self._rules
@@ -67,15 +70,14 @@ class NodeJudge:
 
     def _judge_one(self, rule: _Rule, facts: NodeFacts, results: Mapping[str, CheckResult]) -> CheckResult:
         check = rule.check
-        required = tuple(
-            (results[code].status, results[code].reason) for code in check.requires & results.keys()
+        key = (
+            facts.numbers(rule.facts),
+            *((results[code].status, results[code].reason) for code in rule.requires),
         )
-        key = (*facts.numbers(rule.facts), required)
         known = self._known[check.code]
         if (result := known.get(key)) is None:
-            fresh = judge_one(check, facts, self._selection, results, self._today)
-            self._seconds[check.code] += fresh.seconds
-            result = known.put(key, replace(fresh, seconds=0.0))
+            result = known.put(key, judge_one(check, facts, self._selection, results, self._today))
+            self._seconds[check.code] += result.seconds
         return result
 
 

@@ -42,8 +42,8 @@ class Selection:
 
     def ignored(self, check: Check) -> Ignore | None:
         """The user's reason to silence this rule: its own, or the nearest family's."""
-        words = sorted((word for word in self.ignores if _matches(word, check)), key=len)
-        return self.ignores[words[-1]] if words else None
+        words = [word for word in self.ignores if _matches(word, check)]
+        return self.ignores[max(words, key=len)] if words else None
 
 
 def _matches(word: str, check: Check) -> bool:

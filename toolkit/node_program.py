@@ -52,12 +52,12 @@ def entries(request: Mapping[str, Any]) -> dict[str, str]:
 def packed(answer: Any) -> str:
     """An entry as text that is the same for the same entry, so that the equal ones of many nodes are read once."""
     text = json.dumps(factsfile.entry(answer), sort_keys=True, separators=(",", ":"))
-    return base64.b85encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
 
 
 def unpacked(text: str) -> str:
     """The entry's JSON again. Raises ValueError or zlib.error when it is damaged."""
-    return zlib.decompress(base64.b85decode(text)).decode("ascii")
+    return zlib.decompress(base64.b64decode(text)).decode("ascii")
 
 
 def _given(entries: Mapping[str, Any], collectors: tuple[Collector, ...]) -> dict[type, Any]:

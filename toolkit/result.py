@@ -26,14 +26,14 @@ class CheckResult:
 
     `reason` explains a status other than pass, warn and fail, or adds to one; `trace` is for `-v`. `deliberate` means
     that the rule was left out on purpose: ignored by the user's configuration, or dearer than this command may be.
-    `unjudged` is what it looked at and could not tell.
+    `unjudged` is what it looked at and could not tell. Two results are equal when they say the same, however long each took.
     """
 
     code: str
     title: str
     status: Status
     reason: str = ""
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
     findings: tuple[Finding, ...] = ()
     paths: tuple[str, ...] = ()
     trace: str = ""
