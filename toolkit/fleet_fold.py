@@ -4,51 +4,54 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.fleet_names import fold
 from verl_doctor.toolkit.rule import Evidence, Finding
 
-# A number with a unit, or a bare count. What is part of a word, a version, a path or an address is none, and neither is
-# what follows a name ("GPU 3", "Xid 79", "CUDA 12"), for it is one.
-_UNITS = {
-    "B": 1,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-    "kB": 1e3,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-}
+_BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_BYTES: Mapping[str, float] = {**_BINARY, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+# A number with a unit, a bare count, or a process in a path. What is part of a word, a version, another path or an address
+# is none of these, and neither is what follows a name ("GPU 3", "Xid 79", "CUDA 12"), for it is one.
 _QUANTITY = re.compile(
-    r"(?<![\w.:/@+-])(?P<number>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
-    rf"(?:(?P<unit> (?:{'|'.join(_UNITS)}|ms|s|h|days?|°C|W)\b(?!/)| ?%)|(?![\w/:@-]|\.\d|[,+]\d))"
+    r"(?:(?<=/proc/)|(?<![\w.:/@+-]))(?P<number>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
+    rf"(?P<unit> (?:{'|'.join(_BYTES)}|ms|s|h|days?|°C|W)\b(?!/)| ?%)?"
+    r"(?(unit)|(?:(?=/\D)|(?![\w/:@-]|\.\d|[,+]\d)))"
 )
 _NAMED = re.compile(r"(?:\b[A-Z][\w.-]*|\b(?:version|code|error|signal|line|port|number|status)) $")
 _NUMBERS = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b|\d+", re.IGNORECASE)
 _HOLE = "\0"
+_ITS_NAME, _ITS_ADDRESS = "<its name>", "<its address>"
 _MOST = 6
-"""Findings of one rule whose texts are equal but for numbers of any kind: where there are more, they become one."""
+"""Findings of one rule that are alike: where there are more than that, and than any single node has, the rest become one."""
+
+_Quantity = tuple[float, str]
+"""How much, in one unit of its kind, and as it is written."""
+
+_Told = tuple[Finding, set[int]]
+"""A finding in words, and its nodes."""
 
 
 @dataclass
 class _Group:
-    """Findings with one cause: the one that stands for all, the nodes, and the lowest and highest of each quantity."""
+    """Findings with one cause: how many, the one that stands for all, the nodes, and the ends of each quantity's range."""
 
+    findings: int
     finding: Finding
     nodes: set[int]
-    least: list[tuple[float, str]]
-    most: list[tuple[float, str]]
+    least: list[_Quantity]
+    most: list[_Quantity]
 
-    def add(self, finding: Finding, nodes: Iterable[int], values: list[tuple[float, str]]) -> None:
-        if repr(finding) < repr(self.finding):
-            self.finding = finding
+    def add(self, finding: Finding, nodes: Iterable[int], quantities: Iterable[_Quantity]) -> None:
+        """One more."""
+        known = list(quantities)
+        self.findings += 1
+        self.finding = min(self.finding, finding, key=repr)
         self.nodes.update(nodes)
-        self.least = list(map(min, self.least, values))
-        self.most = list(map(max, self.most, values))
+        self.least = list(map(min, self.least, known))
+        self.most = list(map(max, self.most, known))
 
 
 def folded(
@@ -58,30 +61,34 @@ def folded(
     groups: dict[Finding, _Group] = {}
     for finding, nodes in found.items():
         own = finding if len(nodes) > 1 else _anonymous(finding, names[nodes[0]], addresses[nodes[0]])
-        values: list[tuple[float, str]] = []
-        cause = _mapped(own, functools.partial(_with_holes, values=values))
+        quantities: list[_Quantity] = []
+        cause = _mapped(own, functools.partial(_with_holes, quantities=quantities))
         if cause in groups:
-            groups[cause].add(finding, nodes, values)
+            groups[cause].add(finding, nodes, quantities)
         else:
-            groups[cause] = _Group(finding, set(nodes), values, values)
-    told = [(_filled(cause, group), group.nodes) for cause, group in groups.items()]
+            groups[cause] = _Group(1, finding, set(nodes), quantities, quantities)
+    told: list[_Told] = [
+        (_in_words(cause, group, names, addresses), group.nodes) for cause, group in groups.items()
+    ]
+    for alike in (_without_numbers, _message, _severity):
+        told = _bounded(told, alike)
     return tuple(
         replace(finding, node=fold(names[node] for node in nodes))
-        for finding, nodes in sorted(_bounded(told), key=lambda pair: (-len(pair[1]), repr(pair[0])))
+        for finding, nodes in sorted(told, key=lambda pair: (-len(pair[1]), repr(pair[0])))
     )
 
 
 def without_repeated(some: Iterable[Finding], others: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that none of the others says too, whatever their quantities and nodes."""
-    known = {_shape(finding) for finding in others}
-    return tuple(finding for finding in some if _shape(finding) not in known)
+    """Those that none of the others says too, whatever their numbers, places and nodes."""
+    known = {_without_numbers(finding) for finding in others}
+    return tuple(finding for finding in some if _without_numbers(finding) not in known)
 
 
 def _anonymous(finding: Finding, name: str, address: str) -> Finding:
     """The finding of one node without that node's name and address, so that it can equal another's."""
 
     def mask(text: str) -> str:
-        for own, said in ((name, "<its name>"), (address, "<its address>")):
+        for own, said in ((name, _ITS_NAME), (address, _ITS_ADDRESS)):
             if own and own in text:
                 text = re.sub(rf"(?<![\w.-]){re.escape(own)}(?![\w-]|\.\d)", said, text)
         return text
@@ -100,54 +107,71 @@ def _mapped(finding: Finding, change: Callable[[str], str]) -> Finding:
     )
 
 
-def _with_holes(text: str, values: list[tuple[float, str]]) -> str:
-    """The text without its quantities, which are added to `values`."""
+def _with_holes(text: str, quantities: list[_Quantity]) -> str:
+    """The text without its quantities, which are added to `quantities`. A unit of bytes goes with its number."""
 
     def hole(match: re.Match[str]) -> str:
         unit = (match["unit"] or "").strip()
-        named = not unit and (match["fraction"] or _NAMED.search(text, 0, match.start()))
-        if named:
+        if not unit and (match["fraction"] or _NAMED.search(text, 0, match.start())):
             return match[0]
         amount = float(match["number"].replace(",", "") + (match["fraction"] or ""))
-        values.append((amount * _UNITS.get(unit, 1), match[0]))
-        return _HOLE + ("" if unit in _UNITS else unit)
+        quantities.append((amount * _BYTES.get(unit, 1), match[0]))
+        return f"{_HOLE}{'' if unit in _BYTES else unit}{_HOLE}"
 
     return _QUANTITY.sub(hole, text)
 
 
-def _filled(cause: Finding, group: _Group) -> Finding:
-    """The finding in words: a quantity where all agree, else its range."""
-    if len(group.nodes) == 1:
+def _in_words(cause: Finding, group: _Group, names: Sequence[str], addresses: Sequence[str]) -> Finding:
+    """The finding as it was said if it was said once, else with ranges where quantities differ."""
+    if group.findings == 1:
         return group.finding
-    pairs = iter(list(zip(group.least, group.most, strict=True)))
+    ends = iter(list(zip(group.least, group.most, strict=True)))
 
     def fill(text: str) -> str:
-        return re.sub(f"{_HOLE}(?:ms|s|h|days?|°C|W|%)?", lambda _: _range(*next(pairs)), text)
+        text = re.sub(f"{_HOLE}[^{_HOLE}]*{_HOLE}", lambda _: _range(*next(ends)), text)
+        if len(group.nodes) > 1:
+            return text
+        (node,) = group.nodes
+        return text.replace(_ITS_NAME, names[node]).replace(_ITS_ADDRESS, addresses[node])
 
     return _mapped(cause, fill)
 
 
-def _range(least: tuple[float, str], most: tuple[float, str]) -> str:
+def _range(least: _Quantity, most: _Quantity) -> str:
     return least[1] if least[0] == most[0] else f"{least[1]} to {most[1]}"
 
 
-def _bounded(told: Sequence[tuple[Finding, set[int]]]) -> list[tuple[Finding, set[int]]]:
-    """The same, but where the numbers of one text differ on many nodes in other ways, one finding with one node's words."""
-    shapes: dict[Finding, list[tuple[Finding, set[int]]]] = {}
+def _bounded(told: Sequence[_Told], alike: Callable[[Finding], object]) -> list[_Told]:
+    """The same, but of those that are alike only a few, on most nodes; one of the rest speaks for the rest."""
+    groups: dict[object, list[_Told]] = {}
     for finding, nodes in told:
-        shapes.setdefault(_shape(finding), []).append((finding, nodes))
+        groups.setdefault(alike(finding), []).append((finding, nodes))
     kept = []
-    for alike in shapes.values():
-        if len(alike) <= _MOST:
-            kept += alike
-            continue
-        first, _ = min(alike, key=lambda pair: (-len(pair[1]), repr(pair[0])))
-        note = f"numbers and names in it differ: these are those of one of {len(alike)} cases"
-        evidence = replace(first.evidence, found="; ".join(filter(None, (first.evidence.found, note))))
-        kept.append((replace(first, evidence=evidence), set().union(*(nodes for _, nodes in alike))))
+    for members in groups.values():
+        members.sort(key=lambda pair: (-len(pair[1]), repr(pair[0])))
+        on_each = Counter(node for _, nodes in members for node in nodes)
+        most = max(_MOST, *on_each.values())
+        if len(members) > most:
+            members[most - 1 :] = [_speaking_for(members[most - 1 :])]
+        kept += members
     return kept
 
 
-def _shape(finding: Finding) -> Finding:
+def _speaking_for(members: Sequence[_Told]) -> _Told:
+    first, _ = members[0]
+    note = f"one of {len(members)} that are alike, with other words on other nodes"
+    evidence = replace(first.evidence, found="; ".join(filter(None, (first.evidence.found, note))))
+    return replace(first, evidence=evidence), set().union(*(nodes for _, nodes in members))
+
+
+def _without_numbers(finding: Finding) -> Finding:
     """What is left of a finding without its numbers and places."""
     return replace(_mapped(finding, lambda text: _NUMBERS.sub("#", text)), location=None, also=(), node=None)
+
+
+def _message(finding: Finding) -> object:
+    return finding.severity, _NUMBERS.sub("#", finding.message)
+
+
+def _severity(finding: Finding) -> object:
+    return finding.severity

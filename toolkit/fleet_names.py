@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 _NUMBER = re.compile(r"([0-9]+)")
-_TEXT_OF_ANOTHER_KIND = re.compile(r"[\[\],:\s]")  # IPv6 addresses, and what the brackets could not hold
+_OF_ANOTHER_KIND = re.compile(r"[\[\],\s]|:.*:")  # what brackets could not hold, and IPv6 addresses
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 _ITEMS = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
 
@@ -26,7 +26,7 @@ def fold(names: Iterable[str]) -> str:
     """Say all names, each once, with their numbers as ranges: in the order of the alphabet, numbers by their size."""
     families: dict[tuple[str, ...], list[_Parts]] = {}
     for name in dict.fromkeys(names):
-        parts = (name,) if _TEXT_OF_ANOTHER_KIND.search(name) else tuple(_NUMBER.split(name))
+        parts = (name,) if _OF_ANOTHER_KIND.search(name) else tuple(_NUMBER.split(name))
         families.setdefault(parts[::2], []).append(parts)
     return ",".join(item for texts in sorted(families) for item in _family(families[texts]))
 

@@ -14,7 +14,7 @@ def lines(nodes: Nodes) -> Iterator[str]:
     """Who answered, which kinds of nodes there are if there are several, and who did not answer, one thing a line."""
     differ = nodes.answered - nodes.agree
     said = [f"{counted(nodes.agree, 'node')} {'agrees' if nodes.agree == 1 else 'agree'}"]
-    said += [f"{differ:,} differ from most"] if differ else []
+    said += [f"{differ:,} {'differs' if differ == 1 else 'differ'} from most"] if differ else []
     said += [f"{nodes.lost:,} did not answer"] if nodes.lost else []
     yield "; ".join(said)
     if len(nodes.kinds) > 1:
