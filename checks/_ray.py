@@ -9,7 +9,7 @@ from typing import Any
 from verl_doctor.checks._configuration import GPUS, NODES, number_of
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import COMMAND_LINE
-from verl_doctor.toolkit.fact_ray_addresses import LocalRay, Place, RayAddresses, Source
+from verl_doctor.toolkit.fact_ray_addresses import UNTOLD, LocalRay, Place, RayAddresses, Source
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.ray_state import RayNode
@@ -28,7 +28,7 @@ def said(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any) -> 
         "address file": FILE,
         "raylet": "a raylet (process 77)",
     }
-    named = host not in ("auto", "local")
+    named = host not in ("auto", "local", UNTOLD)
     found = Place(source, names.get(source, source), text, host if named else "", int(port or 0), "connected")
     return replace(found if found.address else replace(found, reply=""), **others)
 

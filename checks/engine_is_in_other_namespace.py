@@ -22,7 +22,7 @@ _ENGINE = (engine(),)
         Example("a process of somebody else", (joins(running(*ELSEWHERE, jobs=_ENGINE)),)),
         Example("a driver of another kind", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(entrypoint="python train.py"),))),)),
         Example("another has been started since", (joins(running(SERVER, *WORKERS, jobs=(engine("old", finished=True), engine(started=200.0)))),)),
-        Example("what is in the cluster is not known", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, untold=("actors: no answer",))),)),
+        Example("what is in the cluster is not known", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),)),
         Example("it is another", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE)),), "0 of its workers are in namespace train, and 2 in namespace other"),
         Example("it was another", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(finished=True),))),), "looked for"),
         Example("it has an anonymous one", (joins(running(SERVER, *WORKERS, jobs=(engine("6f1c"),))),), "0 of its workers are in namespace 6f1c, and 2 in namespace train"),

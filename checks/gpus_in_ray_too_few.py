@@ -34,7 +34,7 @@ _ACTOR = RayActor("cd" * 16, "ALIVE", "engine", job="02000000", needs={"GPU": 8.
     examples=[
         Example("enough", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6"))), *_TWO_NODES)),
         Example("nothing is joined", (RayClusters((a_cluster(),)), *_TWO_NODES)),
-        Example("the table was not read", (joins(a_cluster(untold=("nodes: TypeError: x",))), *_TWO_NODES)),
+        Example("the table was not read", (joins(a_cluster(unread=("nodes",))), *_TWO_NODES)),
         Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "asks Ray for 16 GPUs (2 nodes with 8 each), and the one at 10.0.0.5:6379 has 8"),
         Example("a node that died", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES), "has 8"),
         Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *asked()), "has 0"),

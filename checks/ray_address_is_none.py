@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from verl_doctor.checks._network_examples import ONE, TWO
 from verl_doctor.checks._ray import MINE, finding_its_place, live, said
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
+from verl_doctor.toolkit.fact_ray_addresses import UNTOLD, Place, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, check
 
 _STARTS = said(source="ray start --head", reply="refused")
@@ -20,6 +20,7 @@ _STARTS = said(source="ray start --head", reply="refused")
         Example("auto, and a Ray is there", (RayAddresses((said("auto"), said(source="raylet"))), ONE)),
         Example("auto, and the script starts one", (RayAddresses((said("auto"), _STARTS)), ONE)),
         Example("local, and one node", (RayAddresses((said("local"),)), ONE)),
+        Example("what reading the script cannot tell", (RayAddresses((said(UNTOLD, host="", path="run.sh"),)), ONE)),
         Example("Ray's client", (RayAddresses((said("ray://10.0.0.5:10001"),)), ONE)),
         Example("where a job is submitted to", (RayAddresses((said("http://10.0.0.5:8265"),), submitted=True), ONE)),
         Example("auto, and none is there", (RayAddresses((said("auto"),)), ONE), "no Ray runs here that it could find"),
@@ -61,6 +62,8 @@ def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Fi
 def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str, Severity | None]:
     """What is wrong with the value, and how bad it is; "" when nothing is."""
     text = place.text
+    if text == UNTOLD:
+        return "", None
     if text == "auto":
         nothing = addresses.taken is None and addresses.head is None
         return ("no Ray runs here that it could find, and it starts none" if nothing else ""), None

@@ -8,8 +8,10 @@ from dataclasses import replace
 from verl_doctor.checks._ray import MINE, said
 from verl_doctor.toolkit.fact_ray_addresses import LocalRay, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import listed
 
 _OTHER = LocalRay("10.0.0.5:7777", "session_2026-11-21_11-00-00_000000_99", (99,), 98, "me")
+_MOST = 4
 _FILE = said(source="address file")
 _PLACES = (_FILE, said(source="raylet"), said("10.0.0.5:7777", "raylet"))
 
@@ -21,9 +23,10 @@ _PLACES = (_FILE, said(source="raylet"), said("10.0.0.5:7777", "raylet"))
         Example("one", (RayAddresses((_FILE,), (MINE,)),)),
         Example("one with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
         Example("the address is named", (RayAddresses((said(), *_PLACES), (MINE, _OTHER)),)),
-        Example("other users', and no word of where to join", (RayAddresses(running=(replace(MINE, mine=False), replace(_OTHER, mine=False))),)),
-        Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays run on this machine; a job joins the one at 10.0.0.5:6379"),
-        Example("no file: a job starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),), "a job starts a new one"),
+        Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
+        Example("the one that is joined has ended, which is another matter", (RayAddresses((said(source="address file", reply="refused"),), (MINE, _OTHER)),)),
+        Example("jobs that each have their own: the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
+        Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
     ],
 )  # fmt: skip
 def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
@@ -40,21 +43,18 @@ def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
     `export RAY_ADDRESS=` with the one that is meant, for the job and all that it starts. End the other when nobody needs it: it is in
     the finding.
     """
-    different = [ray for ray in addresses.running if ray.raylets and ray.address]
+    yours = [ray for ray in addresses.running if ray.raylets and ray.mine]
     taken = addresses.taken
-    if len(different) < 2 or not any(ray.mine for ray in different) or addresses.submitted:
+    if len(yours) < 2 or taken is None or taken.source not in ("address file", "raylet"):
         return
-    if taken is not None and taken.source not in ("address file", "raylet"):
+    if taken.reply != "connected":
         return
-    joined = f"a job joins the one at {taken.address}" if taken is not None else "a job starts a new one"
     yield Finding(
-        f"{len(different)} Rays run on this machine; {joined}, unless it is told otherwise",
+        f"{len(yours)} Rays of yours run on this machine; a job joins the one at {taken.address}, unless it is told otherwise",
         Evidence(
-            "; ".join(
-                f"{ray.address} of {ray.user} (raylet {ray.raylets[0]}, {ray.session})" for ray in different
-            ),
+            listed((f"{ray.address} (raylet {ray.raylets[0]}, {ray.session})" for ray in yours), _MOST),
             "one, or RAY_ADDRESS with the one that is meant",
-            "the command lines of the raylets" + (f", {taken.said_by}" if taken is not None else ""),
+            f"the command lines of the raylets, {taken.said_by}",
         ),
-        remedy=f"export RAY_ADDRESS={taken.address if taken is not None else different[-1].address}, if that is the one that is meant",
+        remedy=f"export RAY_ADDRESS={taken.address}, if that is the one that is meant",
     )

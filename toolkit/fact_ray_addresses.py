@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.driver_variable import driver_variable
+from verl_doctor.toolkit.driver_variable import DriverVariable, driver_variable
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import endpoint, option
@@ -51,6 +51,9 @@ _PORT = "6379"  # of a head that is given none (ray/scripts/scripts.py)
 _OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
 _RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
+UNTOLD = "(not told)"
+"""The text of a place that says an address which reading cannot tell."""
+
 _RAYLETS = {
     "address": re.compile(r"--gcs-address=([\w.:\[\]-]+)"),
     "session": re.compile(r"--session-name=([\w.:-]+)"),
@@ -99,7 +102,8 @@ class Place:
     """One place where an address is said: `text` as it stands there, `host` and `port` in it, "" and 0 where it names none ("auto").
 
     `said_by` is for people: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file says it. `reply` is what came of one
-    TCP connection, "" when there was nothing to try, and `said` the kernel's word for it.
+    TCP connection, "" when there was nothing to try, and `said` the kernel's word for it. An address that reading the launch files
+    cannot tell is `UNTOLD`.
     """
 
     source: Source
@@ -122,7 +126,7 @@ class Place:
 class RayAddresses:
     """All places, those that come first in Ray's order first; the clusters that have processes here; and the file with an address.
 
-    `folder` is where Ray keeps that file: --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it. The addresses at which the
+    `folder` is where Ray keeps that file: its `_temp_dir`, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it; `UNTOLD` when that is. The addresses at which the
     launch script starts a head or joins one come last: they are no place from which a driver takes its own. `submitted`: Ray itself
     starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service which is asked to.
     """
@@ -182,16 +186,16 @@ def ray_addresses(
     running = tuple(local_rays(processes, machine))
     values = launch_values(launch, configuration)
     temporary = given(values, *_TEMP_DIR)
-    folder = temporary.text if temporary is not None and temporary.text else _folder(machine, launch)
+    folder = temporary.text or UNTOLD if temporary is not None else _folder(machine, launch)
     asked = given(values, *_KEYS)
     places = []
     if target.ray_address:
         places.append(_place("--ray-address", "--ray-address", target.ray_address))
-    if asked is not None and asked.text:
-        places.append(_place("ray.init", asked.key, asked.text, asked.path, asked.line))
+    if asked is not None:
+        places.append(_place("ray.init", asked.key, asked.text or UNTOLD, asked.path, asked.line))
     places += _variable(variables, launch)
-    file = _file(machine, folder)
-    text = (machine.read(f"{folder}/{_FILE}") or "").strip() if file is not None else ""
+    file = _file(machine, folder) if folder != UNTOLD else None
+    text = UNTOLD if folder == UNTOLD else (machine.read(f"{folder}/{_FILE}") or "").strip() if file else ""
     if text:
         places.append(_place("address file", f"{folder}/{_FILE}", text))
     places += [
@@ -205,16 +209,16 @@ def ray_addresses(
 
 
 def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 0) -> Place:
-    host, port = endpoint(text) or ("", 0)
+    host, port = (endpoint(text) if text != UNTOLD else None) or ("", 0)
     return Place(source, said_by, without_user(text)[:200], host, port, path=path, line=line)
 
 
 def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]:
     """RAY_ADDRESS as the job's driver has it."""
     found = driver_variable("RAY_ADDRESS", variables.values, launch)
-    if found.value:
+    if found.value or not found.told:
         said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
-        yield _place("RAY_ADDRESS", said_by, found.value, found.path, found.line)
+        yield _place("RAY_ADDRESS", said_by, found.value or UNTOLD, found.path, found.line)
 
 
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:
@@ -236,11 +240,11 @@ def _starts(launch: Launch | Unknown) -> Iterator[Place]:
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:
     """Ray's folder as its driver computes it (ray/_common/utils.py: get_default_ray_temp_dir)."""
-    own, everybodys = (
-        driver_variable(name, machine.environ, launch).value for name in ("RAY_TMPDIR", "TMPDIR")
-    )
-    chosen = own if own is not None else everybodys or "/tmp"  # noqa: S108 - it is looked at, not written to
-    return os.path.join(machine.cwd, chosen, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
+    given_by = [driver_variable(name, machine.environ, launch) for name in ("RAY_TMPDIR", "TMPDIR")]
+    chosen = next((one for one in given_by if one.value is not None or not one.told), DriverVariable("/tmp"))  # noqa: S108
+    if chosen.value is None:
+        return UNTOLD
+    return os.path.join(machine.cwd, chosen.value, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
 
 
 def _file(machine: Machine, folder: str) -> AddressFile | None:

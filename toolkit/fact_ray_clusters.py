@@ -25,6 +25,7 @@ from verl_doctor.toolkit.turns import TURNS
 
 _MOST = 4  # clusters; each costs a process that imports Ray
 _READING, _LIMIT = 6.0, 9.0  # seconds: for the reader, and until it is ended
+_TABLES = ("nodes", "jobs", "actors", "groups")
 _NOT_LET_IN = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
 _WITHHELD = "(withheld: it may hold a secret)"
 
@@ -34,8 +35,8 @@ class RayCluster:
     """One cluster. `address` is that of its GCS, `also` are further spellings of it; `session` is its name for itself.
 
     `ray` and `python` are the versions that started it, "" when they could not be learned. `by_driver`: a driver's `ray.init` started
-    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it, `untold` what could
-    not be, each with its reason.
+    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it. `unread` are
+    the tables ("nodes", "jobs", "actors", "groups") that could not be, and `untold` says of each thing that could not why.
     """
 
     address: str
@@ -51,6 +52,7 @@ class RayCluster:
     actors: tuple[RayActor, ...] = ()
     groups: tuple[RayGroup, ...] = ()
     refused: str = ""
+    unread: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
 
     @property
@@ -71,7 +73,7 @@ class RayCluster:
 
     def knows(self, part: str) -> bool:
         """Whether a table ("nodes", "jobs", "actors", "groups") was read: when it was not, being empty says nothing."""
-        return not self.refused and not any(said.startswith((part, "the GCS ")) for said in self.untold)
+        return not self.refused and part not in self.unread
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ def _restored(address: str, told: Mapping[str, Any]) -> RayCluster:
         actors=_table(RayActor, told.get("actors")),
         groups=_table(RayGroup, told.get("groups")),
         refused=refused,
+        unread=tuple(name for name in _TABLES if told.get(name) is None),
         untold=untold,
     )
 

@@ -12,7 +12,7 @@ import pytest
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_launch import Command, Launch, Setting, Word
 from verl_doctor.toolkit.fact_processes import Process, Processes
-from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses, Source, ray_addresses
+from verl_doctor.toolkit.fact_ray_addresses import UNTOLD, Place, RayAddresses, Source, ray_addresses
 from verl_doctor.toolkit.fact_trees import LibraryTrees, Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -109,6 +109,26 @@ def test_the_launch_script_has_the_last_word_on_the_variables(tmp_path: Path) ->
     found = look(tmp_path, Launch((), settings), RAY_ADDRESS="10.0.0.9:6379")
     assert found.taken is not None
     assert (found.taken.text, found.taken.path, found.taken.line) == ("127.0.0.1:2", "run.sh", 4)
+
+
+def test_what_reading_the_script_cannot_tell_is_not_guessed(tmp_path: Path) -> None:
+    """Neither the shell's address nor the file counts where the script says another one."""
+    write_address(tmp_path, "127.0.0.1:1")
+    for one in (
+        Setting("RAY_ADDRESS", None, "run.sh", 3),
+        Setting("RAY_ADDRESS", "a:1", "run.sh", 3, conditional=True),
+    ):
+        found = look(tmp_path, Launch((), (one,)), RAY_ADDRESS="127.0.0.1:2")
+        assert found.taken is not None
+        assert (found.taken.text, found.taken.address, found.taken.reply) == (UNTOLD, "", "")
+    found = look(tmp_path, Launch((), (Setting("RAY_TMPDIR", None, "run.sh", 3),)))
+    assert (found.folder, found.file) == (UNTOLD, None)
+    assert found.taken is not None
+    assert found.taken.text == UNTOLD
+    words = (Word(None, "run.sh", 7, "ray_kwargs.ray_init.address=$HEAD"),)
+    found = look(tmp_path, Launch((), command=Command("verl.trainer.main_ppo", words, "run.sh", 6)))
+    assert found.taken is not None
+    assert (found.taken.source, found.taken.text) == ("ray.init", UNTOLD)
 
 
 def test_what_the_command_and_ray_start_are_told(tmp_path: Path) -> None:
