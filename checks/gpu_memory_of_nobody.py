@@ -27,7 +27,7 @@ def _used(amount: int, *holders: Holder, mig: bool = False) -> Device:
 @check(
     "LEFT111",
     severity="warning",
-    requires={"CUDA140"},
+    requires={"CUDA140", "CUDA141"},
     examples=[
         Example("an idle node", (node(), _ALL, _CONTAINER)),
         Example("a job that runs", (node(_used(130_500, _OWN)), _ALL, _CONTAINER)),

@@ -12,10 +12,6 @@ from verl_doctor.toolkit.fact_processes import role_of
 
 _MIB = 1024 * 1024
 _LONGEST = 60
-_HELPERS = ("ray worker", "engine")  # what is started by another process of a job, and ends with it
-_PROGRAM = re.compile(
-    r"python|vllm|sglang|ray", re.IGNORECASE
-)  # a container's first process that is the job itself
 _A_GPU = re.compile(r"/dev/(?:nvidia\d+|dxg)")
 
 
@@ -25,8 +21,7 @@ class Holder:
 
     `memory` is in MiB, None when NVML does not say. `role` is what it is to a job (`fact_processes.Role`), empty when it is
     nothing known. `title` is the first word of its command line, empty when the process is not seen from here: another
-    container's. `mine`: it runs as this user. `left_over`: one of a job's helpers whose parent has ended. `started` is in
-    seconds since the epoch.
+    container's. `mine`: it runs as this user. `started` is in seconds since the epoch.
     """
 
     pid: int
@@ -35,7 +30,6 @@ class Holder:
     title: str = ""
     mine: bool = False
     parent: int = 0
-    left_over: bool = False
     started: float = 0.0
 
     @property
@@ -72,27 +66,17 @@ def _looked_up(pid: int, memory: int | None) -> Holder:
             if not _opens_a_gpu(pid, unseen=True):
                 return Holder(pid, memory)
             role = role_of(" ".join(words)) or ""
-            parent = process.ppid()
             return Holder(
                 pid,
                 memory,
                 role,
                 words[0].split(" ")[0][-_LONGEST:],
                 mine=hasattr(os, "geteuid") and process.uids().effective == os.geteuid(),
-                parent=parent,
-                left_over=parent == 1 and is_left_over(role, psutil.Process(1).name()),
+                parent=process.ppid(),
                 started=process.create_time(),
             )
     except psutil.Error:
         return Holder(pid, memory)
-
-
-def is_left_over(role: str, first: str) -> bool:
-    """Whether a process of this role has lost its parent when the machine's `first` process has taken it over.
-
-    In a container the first process may be the job itself, and started this one.
-    """
-    return role in _HELPERS and _PROGRAM.match(first) is None
 
 
 def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit import fact_gpu_holders
-from verl_doctor.toolkit.fact_gpu_holders import holders_of, is_left_over, openers
+from verl_doctor.toolkit.fact_gpu_holders import holders_of, openers
 
 
 @pytest.fixture
@@ -35,7 +35,6 @@ def test_who_holds_memory_and_what_it_is_to_a_job(engine: int) -> None:
     (holder,) = holders_of([[engine, 3 << 30]])
     assert (holder.pid, holder.memory, holder.role) == (engine, 3072, "engine")
     assert (holder.title, holder.mine, holder.seen) == ("VLLM::EngineCore", True, True)  # no arguments
-    assert not holder.left_over  # this test is its parent
 
 
 def test_a_process_that_has_no_gpu_open_is_another_containers(
@@ -53,18 +52,3 @@ def test_a_process_that_has_ended(engine: int) -> None:
 
 def test_those_that_have_a_gpu_open_are_found_without_nvml(engine: int) -> None:
     assert [holder.pid for holder in openers()] == [engine]
-
-
-@pytest.mark.parametrize(
-    ("role", "first", "left"),
-    [
-        ("engine", "systemd", True),
-        ("ray worker", "tini", True),
-        ("engine", "sleep", True),
-        ("engine", "python3", False),  # an API server that is the container's first process started it
-        ("trainer", "systemd", False),  # started with nohup
-        ("", "systemd", False),
-    ],
-)
-def test_what_has_lost_its_parent(role: str, first: str, left: bool) -> None:
-    assert is_left_over(role, first) is left

@@ -1,0 +1,38 @@
+"""A thousand jobs, killed and alive, tied to each other at random: all that is left over is ended, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import cannot_run
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).parents[1] / "orphan_trials.py"
+JOBS = 1000
+OWN = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
+
+
+def test_nothing_that_runs_is_ended_and_all_that_is_left_over_is() -> None:
+    if subprocess.run([*OWN, "true"], capture_output=True, check=False).returncode:
+        cannot_run("this user may not make a namespace of processes")
+    seed = random.SystemRandom().randrange(2**32)
+    done = subprocess.run(
+        [*OWN, "sh", "-c", f"'{sys.executable}' '{SCRIPT}' {seed} {JOBS} & wait $!"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1500,
+    )
+    assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
+    said = json.loads(done.stdout)
+    assert said["wrong"] == [], said
+    count = said["count"]
+    assert count["removed"] > JOBS / 2
+    assert count["needed by somebody"] > JOBS / 10
+    assert count["numbers given away"] > 0
