@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.fact_engine_ray import Choice, EngineRay
+from verl_doctor.toolkit.fact_job_nodes import option
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network import is_address
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -37,7 +40,7 @@ class EngineReach:
     @property
     def strays(self) -> bool:
         """Whether the engine process gets into another Ray than its workers are in, when it is not told."""
-        return self.joins not in (AUTO, self.job or None)
+        return not self.joins or not (AUTO in (self.joins, self.job) or same_ray(self.joins, self.job))
 
     @property
     def astray(self) -> bool:
@@ -45,9 +48,20 @@ class EngineReach:
         return self.strays and not self.told_by and not self.unsure
 
 
+def same_ray(one: str, other: str) -> bool:
+    """Whether two addresses may be those of one GCS: a name, or loopback, may stand for any host."""
+    (host, _, port), (another, _, its_port) = one.rpartition(":"), other.rpartition(":")
+    vague = not (is_address(host) and is_address(another)) or "127.0.0.1" in (host, another)
+    return port == its_port and (host == another or vague)
+
+
 @collector()
 def engine_reach(
-    engine: EngineRay, environment: EffectiveEnvironment, raylets: Raylets | Unknown, machine: Machine
+    engine: EngineRay,
+    environment: EffectiveEnvironment,
+    launch: Launch | Unknown,
+    raylets: Raylets | Unknown,
+    machine: Machine,
 ) -> EngineReach | Unknown:
     """Follow the environment of the actor that starts the engine process to what Ray makes of it there."""
     if not all(_holds(one, environment) for one in engine.chosen_by):
@@ -67,6 +81,8 @@ def engine_reach(
         told = replace(told, because=f"vLLM does not where {before[0].variable} is {before[0].value} already")
     else:
         told = replace(told, because="this vLLM never does")
+    if _writes_address(launch, environment):
+        return replace(told, joins=AUTO, said_by="the address file that ray start writes")
     return _left_to_ray(told, engine, environment, raylets, machine)
 
 
@@ -85,15 +101,31 @@ def _left_to_ray(
     asked = _constant(engine.address)
     if asked is None:
         return Unknown(f"the address that {engine.path} gives in line {engine.line} is {engine.address}")
-    joins = address(asked or None, environ, machine)
-    said_by = "RAY_ADDRESS of Ray's workers"
-    if not environ.get("RAY_ADDRESS"):
+    joins, said_by = address(asked or None, environ, machine), ""
+    if environ.get("RAY_ADDRESS", AUTO) != AUTO:
+        said_by = "RAY_ADDRESS of Ray's workers"
+    elif joins:
         folder = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108 - Ray's own default
-        said_by = f"{folder}/ray/ray_current_cluster" if joins else ""
-    if AUTO in (joins, asked) and not isinstance(raylets, Unknown):
-        others = sorted({one.cluster for one in raylets.running} - {environment.standing, ""})
-        joins, said_by = (others[0], "the raylets that run here") if others else (AUTO, "")
+        said_by = f"{folder}/ray/ray_current_cluster"
+        if AUTO in (asked, environ.get("RAY_ADDRESS")):
+            joins, said_by = _any_here(joins, said_by, environment.standing, raylets)
     return replace(told, joins=joins, said_by=said_by)
+
+
+def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) -> tuple[str, str]:
+    """What "auto" takes: the only Ray that runs here, of several the one that the address file names, or any."""
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    others = sorted({one.cluster for one in running if one.cluster and not same_ray(one.cluster, job)})
+    if not others:
+        return AUTO, ""
+    return (others[0], "the raylets that run here") if named == AUTO else (named, said_by)
+
+
+def _writes_address(launch: Launch | Unknown, environment: EffectiveEnvironment) -> bool:
+    """Whether the launch script starts Ray, which then writes the address file where Ray's workers look for it."""
+    starts = () if isinstance(launch, Unknown) else launch.ray_starts
+    elsewhere = any(option(words, "--temp-dir") for words in starts)
+    return environment.by_script and not elsewhere and environment.worker("RAY_ADDRESS").is_set is False
 
 
 def _constant(text: str) -> str | None:

@@ -14,6 +14,7 @@ from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment,
 from verl_doctor.toolkit.fact_engine_ray import Choice, EngineRay, engine_ray
 from verl_doctor.toolkit.fact_engine_reach import EngineReach, engine_reach
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_launch import Launch, Word
 from verl_doctor.toolkit.fact_raylets import Raylet, Raylets
 from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -23,6 +24,7 @@ SPAWNED = Choice("HOW", "spawn")
 ENGINE = EngineRay(
     "server.py", 7, "WorkerDict", namespace="namespace", vllm="utils.py", vllm_unless=(SPAWNED,)
 )
+NO_SCRIPT = Absent("no launch script was named")
 NOBODY = Absent("no raylet runs on this machine")
 
 
@@ -122,8 +124,9 @@ def reach(
     engine: EngineRay = ENGINE,
     raylets: Raylets | Unknown = NOBODY,
     root: Path = Path("/nowhere"),
+    launch: Launch | Unknown = NO_SCRIPT,
 ) -> EngineReach | Unknown:
-    return engine_reach.collect(engine, environment, raylets, Machine(root=root))
+    return engine_reach.collect(engine, environment, launch, raylets, Machine(root=root))
 
 
 def spawned(name: str = "HOW", value: str = "spawn") -> EffectiveEnvironment:
@@ -199,17 +202,57 @@ def test_the_address_file_where_the_workers_look(tmp_path: Path, named: str) -> 
     assert found.astray == (named == "10.0.0.9:6379")
 
 
+HERE, OTHER = "10.0.0.1:6379", "10.0.0.9:6379"
+
+
 @pytest.mark.parametrize(
-    ("clusters", "joins"),
-    [(("10.0.0.1:6379",), "auto"), (("10.0.0.1:6379", "10.0.0.9:6379"), "10.0.0.9:6379")],
+    ("clusters", "file", "joins"),
+    [
+        ((HERE,), "", "auto"),
+        ((HERE,), OTHER, "auto"),
+        ((HERE, OTHER), "", OTHER),
+        ((HERE, OTHER), OTHER, OTHER),
+        ((HERE, OTHER), HERE, HERE),
+    ],
 )
-def test_auto_takes_what_runs_here(tmp_path: Path, clusters: tuple[str, ...], joins: str) -> None:
+def test_auto_takes_what_runs_here(tmp_path: Path, clusters: tuple[str, ...], file: str, joins: str) -> None:
+    if file:
+        (tmp_path / "tmp/ray").mkdir(parents=True)
+        (tmp_path / "tmp/ray/ray_current_cluster").write_text(file)
     raylets = Raylets(tuple(Raylet(7, "10.0.0.1", one, "", 1.0, Variables()) for one in clusters))
-    environment = standing(row("HOW", None, "spawn", "spawn"))
+    environment = standing(row("HOW", None, "spawn", "spawn"), at=HERE)
     found = reach(environment, replace(ENGINE, address="'auto'"), raylets, tmp_path)
     assert isinstance(found, EngineReach)
     assert found.joins == joins
-    assert found.astray == (joins != "auto")
+    assert found.astray == (joins == OTHER)
+
+
+@pytest.mark.parametrize(
+    ("named", "job", "astray"),
+    [
+        ("127.0.0.1:6379", HERE, False),
+        ("head:6379", HERE, False),
+        ("head:6380", HERE, True),
+        (OTHER, HERE, True),
+        (OTHER, "auto", False),
+    ],
+)
+def test_one_ray_may_have_several_names(named: str, job: str, astray: bool) -> None:
+    environment = standing(row("HOW", None, "spawn", "spawn"), row("RAY_ADDRESS", None, named, named), at=job)
+    found = reach(environment)
+    assert isinstance(found, EngineReach)
+    assert found.astray == astray
+
+
+@pytest.mark.parametrize(("options", "astray"), [((), False), (("--temp-dir", "/scratch"), True)])
+def test_a_script_that_starts_ray_writes_the_file(
+    tmp_path: Path, options: tuple[str, ...], astray: bool
+) -> None:
+    words = tuple(Word(text, "run.sh", 3) for text in ("--head", *options))
+    environment = replace(own(row("HOW", None, None, "spawn")), by_script=True)
+    found = reach(environment, root=tmp_path, launch=Launch((), ray_starts=(words,)))
+    assert isinstance(found, EngineReach)
+    assert found.astray == astray
 
 
 def test_what_cannot_be_told() -> None:
