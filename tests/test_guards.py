@@ -23,6 +23,7 @@ VOCABULARY = {
     "target",
     "wishes",
     "line_edit",
+    "line_list",
     "leftover",
     "ray_state",
 }

@@ -70,6 +70,21 @@ class Command:
 
 
 @dataclass(frozen=True)
+class WorkingDir:
+    """The `working_dir` of a `runtime_env`: Ray packs that folder, less `excludes`, and sends it to the cluster.
+
+    `folder` is as it is written, relative to where the job is started; None when reading cannot tell it. `path` and `line` are
+    where it is named, and `listed_in` is the YAML file that lists the excludes or could list them, "" when there is none.
+    """
+
+    folder: str | None
+    path: str
+    line: int
+    excludes: tuple[str, ...] = ()
+    listed_in: str = ""
+
+
+@dataclass(frozen=True)
 class ScriptError:
     """The line at which bash stops in a script, and its words, or what is wrong with a `runtime_env`; line 0: all of it."""
 
@@ -90,6 +105,7 @@ class Launch:
     `stops_ray` says that a `ray stop` comes before all of them. `submitted` says that the job is
     handed to `ray job submit`, so that it does not inherit what the script exports. `nodes` is how many a batch script asks
     Slurm for, None when it does not say. `limits` are the words behind each `ulimit`, "" for one that is not known.
+    `working_dir` is the folder that Ray sends along.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -105,6 +121,7 @@ class Launch:
     submitted: bool = False
     nodes: int | None = None
     limits: tuple[tuple[str, ...], ...] = ()
+    working_dir: WorkingDir | None = None
 
 
 @collector()

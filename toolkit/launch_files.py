@@ -15,10 +15,12 @@ from verl_doctor.toolkit.fact_launch import (
     ScriptError,
     Setting,
     Word,
+    WorkingDir,
     load_text,
 )
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.launch_reader import Program, Reader
+from verl_doctor.toolkit.launch_working_dir import folder_in_file
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.secret import may_hold_secret, smells_of_secret, without_user
 from verl_doctor.toolkit.shell_refused import refused
@@ -39,6 +41,7 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
+    named: list[WorkingDir | None] = []
     nodes: int | None = None
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in target.files:
@@ -50,6 +53,7 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
         if kind == "runtime_env":
             followed = len(reader.unread)
             settings += [_setting(given, reaches=True) for given in reader.runtime_env(text, str(path))]
+            named.append(folder_in_file(text, str(path)))
             errors += [_no_runtime_env(str(path), why) for why in reader.unread[followed:]]
         elif kind == "Dockerfile":
             reader.dockerfile(text, str(path))
@@ -63,7 +67,13 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
         files.append((COMMAND_LINE, "command line"))
         reader.command_line(target.words)
     found = _launch(reader, tuple(files), settings)
-    return replace(found, refused=tuple(error for error in errors if error), nodes=nodes)
+    working_dir = next((one for one in [*reader.working_dirs, *named] if one), None)
+    return replace(
+        found,
+        refused=tuple(error for error in errors if error),
+        nodes=nodes,
+        working_dir=working_dir,
+    )
 
 
 def _nodes_of_batch(text: str) -> int | None:

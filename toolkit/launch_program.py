@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.shell_walk import Argument
@@ -83,7 +83,7 @@ class Unwrapped:
     """The innermost program, and what the wrappers on the way to it gave to its environment.
 
     `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` takes away, `runtime_env` the options
-    of `ray job submit` for it, `starts_ray` the words behind `ray start`;
+    of `ray job submit` for it, `working_dir` its `--working-dir`, `starts_ray` the words behind `ray start`;
     `stops_ray`: it is `ray stop`.
     """
 
@@ -92,6 +92,7 @@ class Unwrapped:
     dropped: tuple[Argument, ...] = ()
     runtime_env: tuple[Argument, ...] = ()
     runtime_env_json: tuple[Argument, ...] = ()
+    working_dir: tuple[Argument, ...] = ()
     submits: bool = False
     starts_ray: tuple[Argument, ...] = ()
     stops_ray: bool = False
@@ -103,6 +104,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
     dropped: list[Argument] = []
     files: list[Argument] = []
     texts: list[Argument] = []
+    folders: list[Argument] = []
     submits = False
     starts_ray: tuple[Argument, ...] = ()
     stops_ray = False
@@ -123,7 +125,10 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             if words[1:3] != ["job", "submit"]:
                 break
             submits = True
-            rest = _ray_job(rest[3:], files, texts)
+            rest = _ray_job(
+                rest[3:],
+                {"--runtime-env": files, "--runtime-env-json": texts, "--working-dir": folders},
+            )
         elif _PYTHON.fullmatch(name):
             program, rest = _python(rest[1:])
             if program is None:
@@ -149,7 +154,15 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
         else:
             break
     return Unwrapped(
-        program, tuple(assigned), tuple(dropped), tuple(files), tuple(texts), submits, starts_ray, stops_ray
+        program,
+        tuple(assigned),
+        tuple(dropped),
+        tuple(files),
+        tuple(texts),
+        tuple(folders),
+        submits,
+        starts_ray,
+        stops_ray,
     )
 
 
@@ -179,7 +192,8 @@ def _env(words: list[Argument], assigned: list[Argument], dropped: list[Argument
     return words[place:]
 
 
-def _ray_job(words: list[Argument], files: list[Argument], texts: list[Argument]) -> list[Argument]:
+def _ray_job(words: list[Argument], options: Mapping[str, list[Argument]]) -> list[Argument]:
+    """What follows the options of `ray job submit`, of which the values of these are kept."""
     place = 0
     while place < len(words):
         word = words[place]
@@ -187,7 +201,7 @@ def _ray_job(words: list[Argument], files: list[Argument], texts: list[Argument]
         if text == "--":
             return words[place + 1 :]
         option, equals, value = text.partition("=")
-        kept = {"--runtime-env": files, "--runtime-env-json": texts}.get(option)
+        kept = options.get(option)
         if kept is not None and equals:
             kept.append(Argument(value, word.path, word.line, word.written))
         elif kept is not None and place + 1 < len(words):

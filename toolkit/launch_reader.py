@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from verl_doctor.toolkit.fact_launch import COMMAND_LINE
+from verl_doctor.toolkit.fact_launch import COMMAND_LINE, WorkingDir
 from verl_doctor.toolkit.launch_dockerfile import variables_in
 from verl_doctor.toolkit.launch_program import PythonProgram, ShellProgram, Unwrapped, unwrap
 from verl_doctor.toolkit.launch_runtime_env import NotARuntimeEnvError, variables_in_json, variables_in_yaml
+from verl_doctor.toolkit.launch_working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.shell_builtins import BUILTINS
 from verl_doctor.toolkit.shell_expand import Scope
 from verl_doctor.toolkit.shell_printed import printed
@@ -70,6 +71,7 @@ class Reader:
     ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
     stops_ray: bool = False
     limits: list[tuple[str, ...]] = field(default_factory=list)
+    working_dirs: list[WorkingDir] = field(default_factory=list)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script that is called with these arguments."""
@@ -116,6 +118,8 @@ class Reader:
             return
         given = (*call.given, *self.from_env(unwrapped, call.conditional))
         reaching = self.from_job(unwrapped, call.conditional)
+        if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
+            self.working_dirs.append(folder)
         if unwrapped.starts_ray:
             # The workers inherit from the raylet, which inherits from this command.
             self.from_raylet += given
@@ -124,6 +128,7 @@ class Reader:
         program = unwrapped.program
         if isinstance(program, PythonProgram):
             reaching = (*reaching, *self.from_overrides(program, call.conditional))
+            self.working_dirs += folder_of_overrides(program.words)
             self.programs.append(
                 Program(
                     program.module,

@@ -364,3 +364,33 @@ def test_a_runtime_env_that_is_no_yaml(tmp_path: Path) -> None:
     (error,) = read(tmp_path, "env_vars:\n  A: [1\n  B: 2\n", name="env.yaml").refused
     assert error.line
     assert "no YAML" in error.said
+
+
+ENV_YAML = "working_dir: ./\nexcludes: ['/.git/']\nenv_vars: {A: '1'}\n"
+SENT = {
+    "by a file": ("ray job submit --runtime-env=env.yaml -- python3 -m verl.trainer.main_ppo", "./", ("/.git/",)),
+    "by an option, which counts": ("ray job submit --runtime-env env.yaml --working-dir $HOME/x -- python3 -m verl.trainer.main_ppo", "/home/u/x", ("/.git/",)),
+    "by JSON": ("ray job submit --runtime-env-json '{\"working_dir\": \"/j\"}' -- python3 -m verl.trainer.main_ppo", "/j", ()),
+    "by the driver": ("python3 -m verl.trainer.main_ppo +ray_kwargs.ray_init.runtime_env.working_dir=/d", "/d", ()),
+    "not to be told": ("ray job submit --working-dir $(find_it) -- python3 -m verl.trainer.main_ppo", None, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SENT)
+def test_the_folder_that_ray_sends(tmp_path: Path, case: str) -> None:
+    (tmp_path / "env.yaml").write_text(ENV_YAML)
+    script, folder, excludes = SENT[case]
+    found = read(tmp_path, script).working_dir
+    assert found is not None
+    assert (found.folder, found.excludes) == (folder, excludes)
+
+
+def test_a_runtime_env_alone_names_the_folder(tmp_path: Path) -> None:
+    found = read(tmp_path, "env_vars: {}\nworking_dir: ./job\n", name="env.yaml").working_dir
+    assert found is not None
+    assert (found.folder, found.line, found.listed_in) == ("./job", 2, str(tmp_path / "env.yaml"))
+
+
+@pytest.mark.parametrize("script", ["ray job submit -- python3 -m verl.trainer.main_ppo", "python3 -m verl.trainer.main_ppo"])  # fmt: skip
+def test_no_folder_is_sent(tmp_path: Path, script: str) -> None:
+    assert read(tmp_path, script).working_dir is None
