@@ -23,8 +23,8 @@ MANAGER = "async_rollout_manager"
 END = "cleanup"
 TRAIN = "fit"
 _MODE = "actor_rollout_ref.rollout.mode"
-# Where released verl and its copies have such classes; files below that say nothing of them are not parsed.
-_FOLDERS = ("trainer", "workers/rollout", "experimental")
+# Where released verl and its copies have such classes. Files that say nothing of them are not parsed.
+_PLACES = ("trainer/*.py", "trainer/ppo/*.py", "workers/rollout/*.py", "experimental/agent_loop/*.py")
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def method_of(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunct
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for part in _FOLDERS:
-        yield from sorted(folder.joinpath(part).rglob("*.py"))
+    for pattern in _PLACES:
+        yield from sorted(folder.glob(pattern))
 
 
 def _manager(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
