@@ -41,12 +41,20 @@ def show(machine: Machine, entry: str | int) -> None:
     machine.at(f"/proc/{entry}").symlink_to(f"/proc/{entry}")
 
 
+@contextlib.contextmanager
+def two_minutes_later() -> Iterator[None]:
+    """What was just made is old, and all processes of the machine are seen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_signs, "_FIRST_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
+        patch.setattr(fact_left_files.time, "time", lambda: time.time_ns() / 1e9 + 120)
+        yield
+
+
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine two minutes later than it is, so that what a test makes is old, all of whose processes are seen."""
-    monkeypatch.setattr(process_signs, "_FIRST_NAMESPACE", str(Path("/proc/self/ns/pid").readlink()))
-    monkeypatch.setattr(fact_left_files.time, "time", lambda: time.time_ns() / 1e9 + 120)
-    return machine_in(tmp_path)
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A machine two minutes later than it is."""
+    with two_minutes_later():
+        yield machine_in(tmp_path)
 
 
 def look(machine: Machine) -> LeftFiles:
@@ -71,6 +79,7 @@ def session(machine: Machine, pid: int = NOBODY, *, ray: str = "/tmp/ray") -> Pa
     """The folder of a session as Ray makes it, with its sockets bound by nobody."""
     folder = machine.at(ray) / f"session_2026-11-21_18-00-00_123456_{pid}"
     (folder / "logs").mkdir(parents=True)
+    folder.parent.chmod(0o777)
     (folder / "logs" / "raylet.out").write_text("started\n" * 1000)
     (folder / "sockets").mkdir()
     (folder / "node_ip_address.json").write_text("{}")

@@ -60,20 +60,12 @@ def _removed(leftover: Leftover, now: LeftFiles, machine: Machine) -> Outcome:
     try:
         _demand_leftover(seen, removal, now)
         with reached(str(machine.root), place.folder) as folder:
-            _demand_safe(folder)
             left = _remove_aside(place, seen, folder, machine)
     except _Stays as stays:
         return Outcome(leftover, "kept", str(stays))
     except OSError as error:
         return Outcome(leftover, "not removed", said_by(error))
     return Outcome(leftover, "partly removed", left) if left else Outcome(leftover, "removed")
-
-
-def _demand_safe(folder: int) -> None:
-    """Others may not be able to replace what lies there."""
-    about = os.fstat(folder)
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX:
-        raise _Stays("others may replace what lies in its folder, which has no sticky bit")
 
 
 def _demand_leftover(seen: LeftFile, removal: RemovePath, now: LeftFiles) -> None:
@@ -145,8 +137,9 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
             os.unlink(name, dir_fd=folder)
             return
         with opened(name, folder) as inner:
-            if mount_of(inner) != mount or os.fstat(inner).st_uid != os.geteuid():
-                failed.append(f"{name}: it is a mount or another user's")
+            # Ray lets everybody write into its folders: /tmp/ray has no sticky bit.
+            if not os.path.samestat(os.fstat(inner), about) or mount_of(inner) != mount:
+                failed.append(f"{name}: something else was put there")
                 return
             os.fchmod(inner, stat.S_IRWXU)  # it may have been made read-only
             for entry, its in entries(inner):

@@ -184,12 +184,30 @@ def test_a_file_that_cannot_be_removed_is_named_and_the_rest_goes(machine, monke
     assert [str(path.relative_to(rest)) for path in rest.rglob("*")] == ["logs", "logs/raylet.out"]
 
 
-def test_a_folder_that_others_may_write_to_needs_the_sticky_bit(machine):
+def test_what_others_put_in_the_place_of_a_folder_while_it_is_removed_stays(machine, monkeypatch, tmp_path):
+    """Ray makes its folders with mode 777."""
     folder = session(machine)
     folder.parent.chmod(0o777)
-    assert "sticky" in removed(machine, folder.name).why
-    folder.parent.chmod(0o1777)
-    assert removed(machine, folder.name).state == "removed"
+    left = verdict(machine, folder.name)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "model").write_text("weights")
+    seen = clean_path.entries
+
+    def swapped(inner: int):
+        found = list(seen(inner))
+        for name, _ in found:
+            if name == "logs":
+                os.rename("logs", "aside", src_dir_fd=inner, dst_dir_fd=inner)
+                os.rename(precious, "logs", dst_dir_fd=inner)
+        return iter(found)
+
+    monkeypatch.setattr(clean_path, "entries", swapped)
+    outcome = only(left, machine)
+    assert outcome.state == "partly removed"
+    assert "logs: something else was put there" in outcome.why
+    (rest,) = folder.parent.iterdir()
+    assert (rest / "logs" / "model").read_text() == "weights"
 
 
 def test_a_segment_goes_and_one_that_is_mapped_stays(machine):
