@@ -51,4 +51,3 @@ def rollout(*words: str) -> tuple[Any, ...]:
 
 ASYNC = rollout(f"{MODE}=async")
 SYNC = rollout(f"{MODE}=sync")
-__all__ = ["ASYNC", "ENGINE", "MODE", "NO_JOB", "PATH", "SYNC", "VLLM", "certain", "rollout_is_another"]

@@ -33,9 +33,19 @@ _FOR_A_NEW_RAY = frozenset(
     | {"_enable_object_reconstruction", "_node_name", "address", "namespace", "ignore_reinit_error"}
 )
 _OWN_NAMES = frozenset(
-    {"actor_prefix", "expected_actors", "pause", "all_actors", "elsewhere", "session", "seen", "record"}
+    {
+        "actor_prefix",
+        "expected_actors",
+        "pause",
+        "all_actors",
+        "elsewhere",
+        "session",
+        "seen",
+        "record",
+        "error",
+    }
+    | {"os", "time"}
 )
-_MODULES = ("os", "time")
 
 _JOIN = """\
 try:

@@ -55,6 +55,8 @@ REFUSED = {
     "found is changed before": server(counts="found = found[:2]\nassert len(found) == int(size)\n"),
     "other code stands on the same line": server("x = 1; ray.init(namespace=namespace)\n"),
     "pause means something else": server(reads="pause = 1\n" + server.__kwdefaults__["reads"]),
+    "time means something else": server(reads="time = 1\n" + server.__kwdefaults__["reads"]),
+    "os means something else in start": server().replace("        config = arg", "        os = 1\n        config = arg"),
     "does not read an instance_id": server(reads='namespace, prefix, size = self.told.split(":")\n', counts="assert len(found) == int(size)\n"),
     "handed on already": server().replace("        config.instance_id", "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id"),
     "cannot be parsed": server() + "def\n",
