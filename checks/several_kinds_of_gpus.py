@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._fleet_examples import fleet_of, fleet_of_kinds
-from verl_doctor.toolkit.fact_fleet import Fleet, NodeKind
+from verl_doctor.toolkit.fact_fleet import UNSEEN, Fleet, NodeKind
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted, listed
 
@@ -41,7 +41,7 @@ def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
     Keep a job on one kind: start a Ray cluster of these nodes alone, or give the nodes a custom resource
     (`ray start --resources`) and ask for it.
     """
-    kinds = [kind for kind in fleet.kinds if kind.gpus]
+    kinds = [kind for kind in fleet.kinds if kind.gpus not in {"", UNSEEN}]
     if len(kinds) < 2:
         return
     lone = [kind for kind in kinds if kind.count == 1]

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.facts import Absent, collector
 
+UNSEEN = "GPUs that could not be asked"
+"""The kind of a node on which NVML failed, though nothing says that there is no GPU."""
+
 
 @dataclass(frozen=True)
 class Said:

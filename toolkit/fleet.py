@@ -5,7 +5,8 @@ Each answer is judged when it arrives and then forgotten, so that the memory doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -25,6 +26,7 @@ from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Report, status_of
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import counted, listed
 
 Watch = Callable[[str], None]
@@ -139,15 +141,26 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
 
 
 def judge_files(files: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
-    """Judge facts files, one of each node, named after their nodes. Raises UsageError when one is none."""
-    report = judge_nodes(map(answer_in, files), session, f"{len(files)} facts files", watch)
+    """Judge facts files, one of each node. A file that is there and is of no use is that node's missing answer.
+
+    Raises UsageError when there is no such file.
+    """
+    report = judge_nodes(answers_in(files), session, f"{len(files)} facts files", watch)
     arguments = [word for file in files for word in ("--facts", str(file))]
     return replace(report, target={**report.target, "arguments": arguments})
 
 
-def answer_in(file: Path) -> NodeAnswer:
-    """A facts file as the answer of the node that it is named after. Raises UsageError when it is none."""
-    return NodeAnswer(file.stem, facts=factsfile.texts_in(file))
+def answers_in(files: Sequence[Path]) -> Iterator[NodeAnswer]:
+    """Facts files as the answers of the nodes that they are named after: by their paths where two have one name."""
+    named = Counter(file.stem for file in files)
+    for file in files:
+        node = file.stem if named[file.stem] == 1 else str(file.with_suffix(""))
+        try:
+            yield NodeAnswer(node, facts=factsfile.texts_in(file))
+        except UsageError as error:
+            if not file.exists():
+                raise
+            yield NodeAnswer(node, missing=str(error).replace(str(file), "its facts file"))
 
 
 def _gathered(answers: Iterable[NodeAnswer], session: Session, watch: Watch) -> Gathering:

@@ -10,11 +10,11 @@ from datetime import date
 
 from verl_doctor.toolkit.fleet_facts import NodeFacts, Recent
 from verl_doctor.toolkit.fleet_fold import folded
-from verl_doctor.toolkit.fleet_names import fold
+from verl_doctor.toolkit.fleet_names import fold, shortened
 from verl_doctor.toolkit.judge import Selection, facts_of, in_order, judge_one
 from verl_doctor.toolkit.result import CheckResult, Status, status_of
 from verl_doctor.toolkit.rule import Check, Finding
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import counted, listed
 
 _WORST_FIRST: tuple[Status, ...] = ("fail", "error", "warn", "pass", "skipped", "not_applicable")
 _REASONS = 3  # told for one rule
@@ -116,14 +116,20 @@ def worst(statuses: Iterable[Status]) -> Status:
 def _reason(
     by_reason: Mapping[tuple[Status, str], Sequence[int]], status: Status, names: Sequence[str]
 ) -> str:
-    """Why the rule ended as it did; where it ended in another way on some nodes, on which, and why there."""
+    """Why the rule ended as it did; and where it could not be judged on some nodes, on which, and why there."""
     if len(by_reason) == 1:
         return next(iter(by_reason))[1]
-    told = [
-        f"{reason} on {fold(names[node] for node in nodes)}"
-        if other != status or other in {"skipped", "error"}
-        else reason
-        for (other, reason), nodes in sorted(by_reason.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-        if reason and (other in {"error", "skipped"} or other == status)
-    ]
+    told = []
+    for (ended, reason), nodes in sorted(by_reason.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+        if reason and ended in {"error", "skipped"}:
+            told.append(f"{reason} on {_named(nodes, names)}")
+        elif reason and ended == status:
+            told.append(reason)
     return listed(told, _REASONS)
+
+
+def _named(nodes: Sequence[int], names: Sequence[str]) -> str:
+    """Which nodes; most of them are a number."""
+    if 2 * len(nodes) > len(names):
+        return counted(len(nodes), "node")
+    return shortened(fold(names[node] for node in nodes), len(nodes))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_clock_offset import ClockOffset
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_fleet import UNSEEN
 from verl_doctor.toolkit.fact_folders import Folders
 from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -23,7 +24,7 @@ from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.fact_records import Records
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.fleet_facts import NodeFacts
 from verl_doctor.toolkit.text import counted, in_bytes
 
@@ -82,10 +83,10 @@ class SubjectReader:
 
 
 def gpus_of(facts: NodeFacts) -> str:
-    """The kind of a node: the names of its GPUs, "" when it has none or they cannot be seen."""
+    """The kind of a node: the names of its GPUs, "" when it has none."""
     gpus = facts.get(Gpus)
     if isinstance(gpus, Unknown):
-        return ""
+        return "" if isinstance(gpus, Absent) else UNSEEN
     return ", ".join(sorted({device.name for device in gpus.devices}))
 
 

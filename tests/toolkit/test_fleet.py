@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import random
+import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib import resources
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from fleets import Edit, dead, node, numbered, with_value, with_version
 from hypothesis import given, settings
@@ -18,7 +22,7 @@ from hypothesis import strategies as st
 from machine_facts import known
 from trying import cases
 
-from verl_doctor.toolkit import fleet, render
+from verl_doctor.toolkit import fleet, render, render_text
 from verl_doctor.toolkit.config import Config
 from verl_doctor.toolkit.fleet_names import expand
 from verl_doctor.toolkit.judge import Selection
@@ -27,7 +31,7 @@ from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
-from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.target import Target, UsageError
 
 # What many rules need is done: a folder for Ray that has room.
 SESSION = Session(
@@ -267,3 +271,81 @@ def test_what_was_found_so_far_can_be_said_at_any_time() -> None:
     assert lines[0] == "1 node answered"
     assert lines[1] == "1 node answered, 1 did not"
     assert lines[2] == "2 nodes answered, 1 did not, HOST106 fails on 1"
+
+
+def test_the_document_of_many_nodes_fits_its_schema() -> None:
+    schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
+    said = json.loads(text(report, "json"))
+    jsonschema.validate(said, json.loads(schema))
+    assert said["nodes"] == {
+        "answered": 9,
+        "agree": 8,
+        "lost": 1,
+        "kinds": [{"what": "NVIDIA H200", "count": 9, "nodes": ""}],
+        "missing": [{"what": "it did not tell its facts within 20 s", "count": 1, "nodes": "node9"}],
+    }
+
+
+def test_nodes_that_did_not_answer_are_errors_for_a_ci() -> None:
+    suite = ET.fromstring(text(judged([*HEALTHY, dead("node8"), dead("node9")]), "junit"))
+    (case,) = suite.findall("testcase[@classname='verl-doctor.nodes']")
+    assert case.get("name") == "2 nodes did not answer"
+    assert case.findtext("error") == "node[8-9]"
+    assert suite.get("errors") == "1"
+
+
+def test_a_report_of_many_nodes_fits_80_columns() -> None:
+    report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
+    lines = [line.plain for line in render_text.render(report, width=80)]
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("FAIL")
+    assert "  8 nodes agree; 1 differs from most; 1 did not answer" in lines
+
+
+def test_a_rule_that_could_not_be_judged_on_some_nodes_says_where() -> None:
+    blind = [
+        replace(one, facts={**one.facts, "HostMemory": '{"unknown": "/proc is hidden"}'})
+        for one in HEALTHY[:2]
+    ]
+    results = {result.code: result for result in judged([*blind, *HEALTHY[2:]]).results}
+    assert results["HOST113"].status == "pass"
+    assert results["HOST113"].reason == "/proc is hidden on node[00001-00002]"
+
+
+def test_a_kind_whose_gpus_do_not_answer_is_not_called_one_without_gpus() -> None:
+    lost = replace(HEALTHY[0], facts={**HEALTHY[0].facts, "Gpus": '{"unknown": "NVML hangs"}'})
+    report = judged([lost, *HEALTHY[1:]])
+    assert "1 node with GPUs that could not be asked (node00001)" in text(report)
+    assert "CUDA162" not in {code for code, _, _ in said(report)}
+
+
+def facts_file(folder: Path, name: str, answer: NodeAnswer) -> Path:
+    facts = {fact: json.loads(entry) for fact, entry in answer.facts.items()}
+    path = folder / name
+    path.write_text(json.dumps({"schema_version": 1, "verl_doctor": "0", "facts": facts}), "utf-8")
+    return path
+
+
+def test_facts_files_are_nodes_named_after_them(tmp_path: Path) -> None:
+    files = [facts_file(tmp_path, f"node{number}.json", HEALTHY[number]) for number in range(4)]
+    files.append(facts_file(tmp_path, "odd.json", node("x", with_version("vllm", "0.10.2"))))
+    files.append(tmp_path / "cut.json")
+    files[-1].write_text(files[0].read_text("utf-8")[:500], "utf-8")
+    report = fleet.judge_files(files, SESSION)
+    assert [one for code, _, one in said(report) if code == "PKG120"] == ["odd"]
+    assert report.nodes is not None
+    assert [(group.nodes, group.what) for group in report.nodes.missing] == [
+        ("cut", "its facts file is no facts file; make one with: verl-doctor check --save-facts FILE")
+    ]
+    with pytest.raises(UsageError, match="cannot be read"):
+        fleet.judge_files([*files, tmp_path / "nowhere.json"], SESSION)
+
+
+def test_facts_files_of_one_name_in_two_folders_are_two_nodes(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        tmp_path.joinpath(folder).mkdir()
+    files = [facts_file(tmp_path / folder, "facts.json", HEALTHY[0]) for folder in ("a", "b")]
+    report = fleet.judge_files(files, SESSION)
+    assert report.nodes is not None
+    assert report.nodes.answered == 2
