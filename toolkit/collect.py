@@ -92,9 +92,7 @@ class Collection:
         """Answer in any case: whoever asked waits without a limit."""
         try:
             self.start(need.fact for need in collector.needs)
-            arguments = arguments_from(
-                collector.needs, {need.fact: self.get(need.fact) for need in collector.needs}
-            )
+            arguments = arguments_from(collector.needs, self.get)
             answer = arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments)
         except BaseException as error:  # noqa: BLE001 - see above
             answer = _broke(collector, error)

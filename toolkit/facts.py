@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -120,11 +120,11 @@ def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callab
     return declare
 
 
-def arguments_from(needs: tuple[Need, ...], answers: Mapping[type, Any]) -> dict[str, Any] | Unknown:
-    """Build a call's keyword arguments from collected facts, or return the first `Unknown` that forbids the call."""
+def arguments_from(needs: tuple[Need, ...], get: Callable[[type], Any]) -> dict[str, Any] | Unknown:
+    """Build a call's keyword arguments of the facts that `get` gives, or return the first `Unknown` that forbids the call."""
     arguments = {}
     for need in needs:
-        answer = answers[need.fact]
+        answer = get(need.fact)
         if isinstance(answer, Unknown) and not need.tolerant:
             return answer
         arguments[need.parameter] = answer

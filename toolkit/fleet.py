@@ -62,14 +62,14 @@ class Gathering:
         self._names.append(answer.node)
         self._addresses.append(answer.address)
         facts = self._store.facts_of(answer)
-        self._judge.judge(number, facts)
+        self._judge.judge(facts)
         self._comparison.add(number, facts)
 
     def so_far(self) -> str:
         """One line for a person who waits."""
         said = [counted(len(self._names), "node") + " answered"]
         said += [f"{len(self._missing):,} did not"] if self._missing else []
-        said += [f"{code} fails on {nodes:,}" for code, nodes in self._judge.failing.most_common(3) if nodes]
+        said += [f"{code} fails on {nodes:,}" for code, nodes in self._judge.failing.most_common(3)]
         return ", ".join(said)
 
     def fleet(self) -> Fleet:

@@ -27,13 +27,13 @@ class _Comparing:
 
     def add(self, node: int, facts: NodeFacts) -> None:
         """Ask one node. One whose facts could not be had says nothing, which is no difference."""
-        key = facts.numbers(need.fact for need in self.needs)
+        key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
         (answers,) = self.known.get(key) or self.known.put(key, (self._answers(facts),))
         if answers is not None:
             self.said.setdefault(answers, array("I")).append(node)
 
     def _answers(self, facts: NodeFacts) -> _Answers | None:
-        arguments = arguments_from(self.needs, {need.fact: facts.get(need.fact) for need in self.needs})
+        arguments = arguments_from(self.needs, facts.get)
         return (
             None if isinstance(arguments, Unknown) else tuple(sorted(self.subject.read(**arguments).items()))
         )

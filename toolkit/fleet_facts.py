@@ -68,18 +68,14 @@ class NodeFacts:
     def __init__(self, given: Mapping[type, Any], shared: Mapping[type, Shared]) -> None:
         self._given = given
         self._shared = shared
-        self._numbers = {fact: one.number for fact, one in shared.items()}
+        self.numbers = {fact: one.number for fact, one in shared.items()}
+        """Of each fact that the node told: equal values have equal numbers."""
 
     def get(self, fact: type[F]) -> F | Unknown:
         """The fact, or why it could not be had."""
         if (found := self._shared.get(fact)) is not None:
             return cast("F | Unknown", found.value)
         return cast("F | Unknown", self._given.get(fact, _NOT_ASKED))
-
-    def numbers(self, facts: Iterable[type]) -> tuple[int, ...]:
-        """What tells the values of these facts from those that other nodes have: 0 for one that is no node's own."""
-        number = self._numbers.get
-        return tuple([number(fact, 0) for fact in facts])
 
 
 _NOT_ASKED = Unknown("it needs the machine itself, and was not asked of the nodes")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from verl_doctor.toolkit.fleet_facts import NodeFacts, Recent
@@ -20,16 +19,32 @@ _WORST_FIRST: tuple[Status, ...] = ("fail", "error", "warn", "pass", "skipped", 
 _REASONS = 3  # told for one rule
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Rule:
+    """A rule, and what it said: each result with the number of the first node that it holds for, until the next one's."""
+
     check: Check
     facts: tuple[type, ...]
     requires: tuple[str, ...]
     wanted: bool
+    known: Recent[tuple[object, ...], CheckResult] = field(default_factory=Recent)
+    said: list[tuple[int, CheckResult]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def by_result(self, nodes: int) -> dict[CheckResult, list[int]]:
+        """Which of so many nodes have which result."""
+        found: dict[CheckResult, list[int]] = {}
+        ends = [*(first for first, _ in self.said[1:]), nodes]
+        for (first, result), end in zip(self.said, ends, strict=True):
+            found.setdefault(result, []).extend(range(first, end))
+        return found
 
 
 class NodeJudge:
-    """The rules that can be judged from one node's facts alone, and what they said of the nodes so far."""
+    """The rules that can be judged from one node's facts alone, and what they said of the nodes so far.
+
+    Of a node, the rules alone are looked at of which a fact, or a rule that they require, is not as on the node before it.
+    """
 
     def __init__(self, checks: Sequence[Check], selection: Selection, today: date) -> None:
         self._selection = selection
@@ -40,44 +55,56 @@ class NodeJudge:
             _Rule(check, tuple(facts_of([check])), tuple(check.requires & known), selection.wants(check))
             for check in order
         ]
-        self._known: dict[str, Recent[tuple[object, ...], CheckResult]] = {
-            rule.check.code: Recent() for rule in self._rules
-        }
-        self._said: dict[str, dict[CheckResult, array[int]]] = {
-            rule.check.code: {} for rule in self._rules if rule.wanted
-        }
-        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._concerned: Recent[frozenset[type], list[_Rule]] = Recent()
+        self._nodes = 0
+        self._numbers: Mapping[type, int] = {}
+        self._results: dict[str, CheckResult] = {}
+        self._failing: set[str] = set()
         self.failing: Counter[str] = Counter()
         """On how many nodes each rule fails."""
 
-    def judge(self, node: int, facts: NodeFacts) -> None:
-        """Judge one node, known by a number."""
-        results: dict[str, CheckResult] = {}
-        for rule in self._rules:
+    def judge(self, facts: NodeFacts) -> None:
+        """Judge one more node."""
+        differ = frozenset(fact for fact, _ in self._numbers.items() ^ facts.numbers.items())
+        self._numbers = facts.numbers
+        for rule in self._rules if self._nodes == 0 else self._concerned_by(differ):
             code = rule.check.code
-            result = results[code] = self._judge_one(rule, facts, results)
-            if rule.wanted:
-                self._said[code].setdefault(result, array("I")).append(node)
-                self.failing[code] += result.status == "fail"
+            result = self._judge_one(rule, facts)
+            if result != self._results.get(code):
+                self._results[code] = result
+                rule.said.append((self._nodes, result))
+                (self._failing.add if result.status == "fail" else self._failing.discard)(code)
+        self.failing.update(self._failing)
+        self._nodes += 1
 
     def results(self, names: Sequence[str], addresses: Sequence[str]) -> tuple[CheckResult, ...]:
         """One result a rule, over all nodes; equal findings are one that names the nodes."""
+        wanted = [rule for rule in self._rules if rule.wanted and self._nodes]
         return tuple(
-            replace(_joined(self._said[code], names, addresses), seconds=self._seconds[code])
-            for code in sorted(self._said)
-            if self._said[code]
+            replace(_joined(rule.by_result(self._nodes), names, addresses), seconds=rule.seconds)
+            for rule in sorted(wanted, key=lambda rule: rule.check.code)
         )
 
-    def _judge_one(self, rule: _Rule, facts: NodeFacts, results: Mapping[str, CheckResult]) -> CheckResult:
-        check = rule.check
-        key = (
-            facts.numbers(rule.facts),
-            *((results[code].status, results[code].reason) for code in rule.requires),
-        )
-        known = self._known[check.code]
-        if (result := known.get(key)) is None:
-            result = known.put(key, judge_one(check, facts, self._selection, results, self._today))
-            self._seconds[check.code] += result.seconds
+    def _concerned_by(self, differ: frozenset[type]) -> list[_Rule]:
+        """The rules that read one of these facts, or require a rule that does, each after what it requires."""
+        concerned = self._concerned.get(differ)
+        if concerned is None:
+            codes: set[str] = set()
+            concerned = self._concerned.put(differ, [])
+            for rule in self._rules:
+                if not differ.isdisjoint(rule.facts) or not codes.isdisjoint(rule.requires):
+                    codes.add(rule.check.code)
+                    concerned.append(rule)
+        return concerned
+
+    def _judge_one(self, rule: _Rule, facts: NodeFacts) -> CheckResult:
+        number = facts.numbers.get
+        required = [(self._results[code].status, self._results[code].reason) for code in rule.requires]
+        key = (*[number(fact, 0) for fact in rule.facts], *required)
+        if (result := rule.known.get(key)) is None:
+            result = judge_one(rule.check, facts, self._selection, self._results, self._today)
+            rule.known.put(key, result)
+            rule.seconds += result.seconds
         return result
 
 

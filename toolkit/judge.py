@@ -258,7 +258,7 @@ def _complete(finding: Finding, check: Check) -> Finding:
 
 
 def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Facts) -> Any:
-    arguments = arguments_from(needs, {need.fact: collection.get(need.fact) for need in needs})
+    arguments = arguments_from(needs, collection.get)
     return arguments if isinstance(arguments, Unknown) else function(**arguments)
 
 

@@ -90,7 +90,7 @@ def fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Fin
 
 def plan_of(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:
     """What a fix would do about one finding; a fix that refuses, or breaks, says why."""
-    arguments = arguments_from(fix.needs, {need.fact: collection.get(need.fact) for need in fix.needs})
+    arguments = arguments_from(fix.needs, collection.get)
     if isinstance(arguments, Unknown):
         return Plan(fix, code, refusal=arguments.reason)
     try:
