@@ -221,6 +221,7 @@ def number(leftover: Leftover) -> int:
 
 def trial(world: World) -> list[str]:
     """Make some jobs, let the doctor clean up after them, and say what went wrong."""
+    world.ties.clear()
     strangers: list[Process] = []
     jobs = [world.job() for _ in range(TOGETHER)]
     for job in jobs:
