@@ -1,6 +1,6 @@
 """Many made-up jobs in a namespace of their own, some killed, some alive, tied to each other at random: who is ended, and who is not.
 
-    unshare --fork --pid --mount-proc --kill-child sh -c 'python tests/orphan_trials.py SEED JOBS & wait $!'
+    unshare --fork --pid --mount-proc --kill-child python tests/orphan_trials.py SEED JOBS
 
 Says in one JSON document what went wrong. What should be left over is worked out from how the jobs were made, by another way
 than the doctor's: what is connected with something that runs, over any number of steps, is needed.
@@ -279,7 +279,11 @@ def _reuse(world: World, found: Collection[Leftover]) -> set[int]:
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.001)  # the first process takes it off the table
+        with contextlib.suppress(
+            ChildProcessError
+        ):  # the first process takes it off the table, and may be this one
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)
     try:
         LAST_NUMBER.write_text(str(pid - 1), "ascii")
     except OSError:

@@ -16,8 +16,8 @@ from verl_doctor.toolkit.fact_processes import role_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover, Leftovers, Store
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.orphans import Around, is_nameless, is_of_ray, orphans
-from verl_doctor.toolkit.process_table import Row, boot_time, rows, seconds_of
+from verl_doctor.toolkit.orphans import Around, is_called_helper, is_nameless, is_of_ray, orphans
+from verl_doctor.toolkit.process_table import Row, boot_time, commands, row_of, seconds_of
 from verl_doctor.toolkit.process_ties import ties_of
 
 _MIB = 1024 * 1024
@@ -44,7 +44,10 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     if machine.root != Path("/"):
         return Absent("the processes of a recorded machine are not here")
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    table = list(rows(machine))
+    called = commands(machine)
+    if not any(map(is_called_helper, called.values())):
+        return LeftProcesses()
+    table = [row for pid, command in called.items() if (row := row_of(pid, machine, command))]
     found = orphans(
         table,
         Around(
@@ -52,6 +55,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
             age=lambda row: now - seconds_of(row.ticks),
             session=lambda row: is_session_alive(row, table, machine),
             debugger=lambda row: _number(_TRACER, row.pid, machine),
+            elsewhere=lambda row: _namespaces(row.pid, machine) != _namespaces("self", machine),
             is_engine=lambda row: _runs_an_engine(row.pid, machine),
         ),
     )
@@ -129,6 +133,13 @@ def _runs_an_engine(pid: int, machine: Machine) -> bool:
     with contextlib.suppress(OSError):
         return _ENGINE_CODE.search(machine.at(f"/proc/{pid}/maps").read_bytes()) is not None
     return False
+
+
+def _namespaces(pid: int | str, machine: Machine) -> list[str]:
+    """Those of processes and of the network in which a process lives; none when it has ended."""
+    with contextlib.suppress(OSError):
+        return [os.readlink(machine.at(f"/proc/{pid}/ns/{kind}")) for kind in ("pid", "net")]  # noqa: PTH115
+    return []
 
 
 def _held(gpus: Gpus | Unknown) -> Mapping[int, int]:

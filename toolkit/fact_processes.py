@@ -77,8 +77,9 @@ def processes(machine: Machine) -> Processes | Unknown:
 
 def _process(pid: int, booted: int, machine: Machine) -> Process | None:
     """A process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
-    role = role_of(command_of(pid, machine))
-    row = row_of(pid, machine) if role else None
+    command = command_of(pid, machine)
+    role = role_of(command)
+    row = row_of(pid, machine, command) if role else None
     if role is None or row is None:
         return None
     return Process(pid, row.parent, role, row.title[-_LONGEST:], row.mine, booted + seconds_of(row.ticks))

@@ -37,13 +37,15 @@ class Around:
 
     `ties` are as `process_ties.ties_of` has them; `age` is in seconds; `session` says whether the Ray session of one of Ray's
     processes is alive, None when that cannot be told; `debugger` is the number of the process that traces it, or 0;
-    `is_engine` says of a process without a title whether an engine's code is loaded in it.
+    `elsewhere` says that it runs in other namespaces than this program; `is_engine` says of a process without a title whether
+    an engine's code is loaded in it.
     """
 
     ties: Callable[[Collection[int]], Mapping[int, Collection[Tie]]]
     age: Callable[[Row], float]
     session: Callable[[Row], bool | None]
     debugger: Callable[[Row], int]
+    elsewhere: Callable[[Row], bool]
     is_engine: Callable[[Row], bool]
 
 
@@ -87,7 +89,12 @@ def orphans(table: Iterable[Row], around: Around) -> Orphans:
 
 def is_helper(row: Row) -> bool:
     """Whether a process is one of this user's that belongs to a job which started it."""
-    return row.mine and row.state not in _ENDED and (role_of(row.command) in _ROLES or is_nameless(row))
+    return row.mine and row.state not in _ENDED and is_called_helper(row.command)
+
+
+def is_called_helper(command: str) -> bool:
+    """Whether a command line is that of a helper."""
+    return role_of(command) in _ROLES or _NAMELESS.fullmatch(command, 0, 4096) is not None
 
 
 def is_nameless(row: Row) -> bool:
@@ -144,6 +151,8 @@ def _reason(row: Row, rows: Mapping[int, Row], adrift: Collection[int], around: 
     """Why one of them is kept, whatever it is tied to."""
     if row.parent not in rows:
         return "its parent is not seen from here: it was started from outside of this container, or /proc hides it"
+    if around.elsewhere(row):
+        return "it runs in another container: look from in there"
     if around.age(row) < YOUNG:
         return "it started less than a minute ago"
     if debugger := around.debugger(row):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.facts import Unknown
@@ -58,17 +57,15 @@ def numbers(machine: Machine) -> list[int] | Unknown:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def rows(machine: Machine) -> Iterator[Row]:
-    """All processes that are seen from here. One that ends meanwhile is left out."""
+def commands(machine: Machine) -> dict[int, str]:
+    """The command lines of all processes that are seen from here, by number. The kernel's own have none and are left out."""
     listed = numbers(machine)
-    for pid in () if isinstance(listed, Unknown) else listed:
-        row = row_of(pid, machine)
-        if row is not None:
-            yield row
+    found = ((pid, command_of(pid, machine)) for pid in (() if isinstance(listed, Unknown) else listed))
+    return {pid: command for pid, command in found if command}
 
 
-def row_of(pid: int, machine: Machine) -> Row | None:
-    """One process; None when there is none of that number."""
+def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None:
+    """One process; None when there is none of that number. `command` is its command line where that was read before."""
     user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
     # The name, in brackets, may hold anything; the fields behind it are numbers and one letter.
     fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
@@ -80,7 +77,7 @@ def row_of(pid: int, machine: Machine) -> Row | None:
         ticks=int(fields[_STARTED - _NAME_ENDS]),
         state=fields[_STATE - _NAME_ENDS],
         mine=int(user[1]) == os.geteuid(),
-        command=command_of(pid, machine),
+        command=command_of(pid, machine) if command is None else command,
     )
 
 

@@ -73,7 +73,7 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
     return {
         pid: frozenset(
             {
-                *(_unreadable(own[pid], pid, machine)),
+                *((Tie(0, "descriptors that may not be looked at"),) if own[pid] is None else ()),
                 *(tie for end in own[pid] or () for tie in _at(end, pid, holders, sockets)),
                 *(
                     Tie(other, "shared memory")
@@ -85,13 +85,6 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
         )
         for pid in pids
     }
-
-
-def _unreadable(ends: tuple[_Descriptor, ...] | None, pid: int, machine: Machine) -> Iterator[Tie]:
-    if ends is None:
-        yield Tie(0, "descriptors that may not be looked at")
-    elif _namespace(pid, machine) != _namespace("self", machine):
-        yield Tie(0, "a network namespace of its own")
 
 
 def _at(
@@ -195,10 +188,3 @@ def _shared_memory(pid: int, machine: Machine) -> dict[bytes, bool]:
             area = device + b":" + inode
             areas[area] = areas.get(area, False) or b"w" in permissions
     return areas
-
-
-def _namespace(pid: int | str, machine: Machine) -> str:
-    try:
-        return str(machine.at(f"/proc/{pid}/ns/net").readlink())
-    except OSError:
-        return ""

@@ -27,6 +27,7 @@ def judged(
     age: float = 2 * YOUNG,
     session: bool | None = False,
     debugger: int = 0,
+    elsewhere: bool = False,
     engines: tuple[int, ...] = (),
 ) -> Orphans:
     """The judgement over a table, with answers of one kind for all."""
@@ -38,6 +39,7 @@ def judged(
             age=lambda _: age,
             session=lambda _: session,
             debugger=lambda _: debugger,
+            elsewhere=lambda _: elsewhere,
             is_engine=lambda one: one.pid in engines,
         ),
     )
@@ -95,6 +97,7 @@ def test_the_job_may_be_the_first_process_of_a_container() -> None:
             age=lambda _: 2 * YOUNG,
             session=lambda _: None,
             debugger=lambda _: 0,
+            elsewhere=lambda _: False,
             is_engine=lambda _: False,
         ),
     )
@@ -154,6 +157,7 @@ def test_what_belongs_together_is_kept_together() -> None:
     [
         ([row(21, 1, "VLLM::EngineCore")], {"age": YOUNG / 2}, "it started less than a minute ago"),
         ([row(21, 1, "VLLM::EngineCore")], {"debugger": 5}, "process 5 examines it with a debugger"),
+        ([row(21, 1, "VLLM::EngineCore")], {"elsewhere": True}, "it runs in another container: look from in there"),
         ([row(21, 1, "VLLM::APIServer_0")], {}, "it is a server, which may still be asked"),
         ([row(21, 0, "VLLM::EngineCore")], {}, "its parent is not seen from here: it was started from outside of this container, or /proc hides it"),
         ([row(21, 1, "ray::WorkerDict"), row(22, 21, "bash -c train")], {}, "its child bash (process 22) is none of a job's known helpers"),
