@@ -10,16 +10,17 @@ from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _NAMED = RayAddresses((said(),))
-_SILENT = "the GCS did not answer all questions within 6 s"
+_SILENT = "the GCS did not answer all questions within 4 s"
 
 
 @check(
     "RAY118",
     examples=[
         Example("a Ray", (_NAMED, joins(a_cluster()))),
-        Example("one that wants a token, which is another matter", (_NAMED, joins(a_cluster(token=True, refused="AuthenticationError")))),
-        Example("not the one that is joined", (_NAMED, RayClusters((a_cluster(refused=_SILENT),)))),
-        Example("a web server", (_NAMED, joins(a_cluster(refused=_SILENT))), "answers no question of Ray's"),
+        Example("one that wants a token, which is another matter", (_NAMED, joins(a_cluster(token=True, refused="AuthenticationError", silent=True)))),
+        Example("not the one that is joined", (_NAMED, RayClusters((a_cluster(refused=_SILENT, silent=True),)))),
+        Example("the reader could not be started", (_NAMED, joins(a_cluster(refused="it did not end within 20 s")))),
+        Example("a web server", (_NAMED, joins(a_cluster(refused=_SILENT, silent=True))), "answers no question of Ray's"),
     ],
 )  # fmt: skip
 def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Iterator[Finding]:
@@ -37,7 +38,7 @@ def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Itera
     dashboard and 10001 Ray's client. Where it is a GCS, its log is `/tmp/ray/session_latest/logs/gcs_server.out`.
     """
     cluster, place = clusters.chosen, addresses.taken
-    if cluster is None or place is None or not cluster.refused or cluster.token:
+    if cluster is None or place is None or not cluster.silent or cluster.token:
         return
     yield Finding(
         f"{cluster.address} answers no question of Ray's, and {place.said_by} names it: ray.init() would not get past it",

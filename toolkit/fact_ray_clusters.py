@@ -24,7 +24,10 @@ from verl_doctor.toolkit.secret import may_hold_secret
 from verl_doctor.toolkit.turns import TURNS
 
 _MOST = 4  # clusters; each costs a process that imports Ray
-_READING, _LIMIT = 6.0, 9.0  # seconds: for the reader, and until it is ended
+_READING, _LIMIT = (
+    4.0,
+    20.0,
+)  # seconds: for the answers, and for all of it; importing Ray from a network disk takes long
 _TABLES = ("nodes", "jobs", "actors", "groups")
 _NOT_LET_IN = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
 _WITHHELD = "(withheld: it may hold a secret)"
@@ -35,7 +38,8 @@ class RayCluster:
     """One cluster. `address` is that of its GCS, `also` are further spellings of it; `session` is its name for itself.
 
     `ray` and `python` are the versions that started it, "" when they could not be learned. `by_driver`: a driver's `ray.init` started
-    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it. `unread` are
+    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it, and `silent` that
+    it was asked and gave no answer. `unread` are
     the tables ("nodes", "jobs", "actors", "groups") that could not be, and `untold` says of each thing that could not why.
     """
 
@@ -52,6 +56,7 @@ class RayCluster:
     actors: tuple[RayActor, ...] = ()
     groups: tuple[RayGroup, ...] = ()
     refused: str = ""
+    silent: bool = False
     unread: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
 
@@ -164,6 +169,7 @@ def _restored(address: str, told: Mapping[str, Any]) -> RayCluster:
         actors=_table(RayActor, told.get("actors")),
         groups=_table(RayGroup, told.get("groups")),
         refused=refused,
+        silent=bool(refused and told.get("asked")),
         unread=tuple(name for name in _TABLES if told.get(name) is None),
         untold=untold,
     )

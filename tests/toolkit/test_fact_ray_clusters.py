@@ -53,8 +53,11 @@ def place(address: str, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
     return Place(source, source, address, host, int(port), **{"reply": "connected", **others})
 
 
-def read(child: Child, addresses: RayAddresses, token: RayToken | None = None) -> RayClusters | Unknown:
-    machine = Machine(environ={"HOME": "/home/me"}, runner=child)
+def read(
+    child: Child, addresses: RayAddresses, token: RayToken | None = None, answer: Answer | None = None
+) -> RayClusters | Unknown:
+    runner = child if answer is None else lambda *_: answer
+    machine = Machine(environ={"HOME": "/home/me"}, runner=runner)
     python = replace(interpreter(), executable=sys.executable)
     found = ray_clusters.collect(addresses, token or RayToken(), python, machine)
     assert isinstance(found, (RayClusters, Unknown))
@@ -124,7 +127,14 @@ def test_what_could_not_be_learned_is_said() -> None:
 
 
 def test_who_answers_and_is_no_gcs() -> None:
-    late: dict[str, Any] = {"untold": ["the GCS did not answer all questions within 6 s"]}
+    late: dict[str, Any] = {"untold": ["the GCS did not answer all questions within 4 s"], "asked": True}
     found = read(Child(late), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
-    assert found.clusters[0].refused == "the GCS did not answer all questions within 6 s"
+    assert found.clusters[0].refused == "the GCS did not answer all questions within 4 s"
+    assert found.clusters[0].silent
+
+
+def test_a_reader_that_fails_says_nothing_of_the_gcs() -> None:
+    found = read(Child(), RayAddresses((place("10.0.0.1:6379"),)), answer=Answer(None, "", "", 20.0))
+    assert isinstance(found, RayClusters)
+    assert (found.clusters[0].refused, found.clusters[0].silent) == ("it did not end within 20 s", False)
