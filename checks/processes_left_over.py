@@ -19,6 +19,7 @@ _ENGINE = Leftover(
     127 * _GIB,
     "GPU memory",
 )
+_DOUBT = Kept("process", "VLLM::EngineCore (process 7)", "it is a server", 127 * _GIB, "GPU memory")
 _AGENT = Leftover(
     "process",
     "ray::DashboardAgent (process 88)",
@@ -43,6 +44,11 @@ _AGENT = Leftover(
             (LeftProcesses((_ENGINE,)),),
             "1 process of jobs that have ended still runs, and holds 127 GiB of GPU memory: VLLM::EngineCore (process 4711)",
         ),
+        Example(
+            "one in doubt that holds a GPU",
+            (LeftProcesses(kept=(_DOUBT,)),),
+            "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; it is kept, as it is a server",
+        ),
         Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)),), "holds 256 MiB of memory"),
     ],
 )  # fmt: skip
@@ -63,12 +69,27 @@ def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
     `verl-doctor clean` shows each with its proof, `verl-doctor clean --apply` ends them by number: asked first with SIGTERM,
     ended after ten seconds. Never end processes by name: that ends other jobs, too.
     """
-    if not left.found:
-        return
+    if left.found:
+        yield _left_over(left)
+    for one in left.kept:
+        if one.store == "GPU memory" and one.size:
+            yield Finding(
+                f"{one.name} has lost its parent and holds {in_bytes(one.size)} of GPU memory; it is kept, as {one.why}",
+                Evidence(
+                    found=one.why,
+                    wanted="a parent that runs, or proof that nobody needs it",
+                    read_from="/proc",
+                ),
+                severity="info",
+                remedy="if it is yours and nothing needs it, end it by its number",
+            )
+
+
+def _left_over(left: LeftProcesses) -> Finding:
     on_gpus = sum(one.size or 0 for one in left.found if one.store == "GPU memory")
     held = on_gpus or sum(one.size or 0 for one in left.found)
     many = len(left.found) > 1
-    yield Finding(
+    return Finding(
         f"{counted(len(left.found), 'process', 'processes')} of jobs that have ended still run{'' if many else 's'}, and "
         f"hold{'' if many else 's'} {in_bytes(held)} of {'GPU memory' if on_gpus else 'memory'}: "
         + listed((one.name for one in _largest(left)), _SHOWN),
