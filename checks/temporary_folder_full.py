@@ -1,4 +1,4 @@
-"""HOST106: the disk of Ray's sessions or of temporary files is nearly full."""
+"""HOST106: the disk of Ray's sessions, of spilled objects or of temporary files is nearly full."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ _RAYS_OWN = 0.95  # ray_config_def.h
 # Of the machine's memory: as much as Ray's object store may hold, and so spill at once.
 _STORE_PART, _STORE_MOST = 0.3, 200 * 10**9
 _NEARLY = 0.9
+_ELSEWHERE = {
+    "Ray's sessions": "set RAY_TMPDIR to a short path",
+    "temporary files": "set TMPDIR to a short path",
+    "spilled objects": "tell Ray to spill into a folder",
+}
 _FEW_INODES, _FEW_OF_ALL = 100_000, 0.02
 
 
@@ -40,6 +45,7 @@ def _left(free: float, size: float = 1758) -> Folder:
         Example("95 % of a large disk", _example(_left(300, 7000)), "Ray will not spill into"),
         Example("5.79 GB of 1758", _example(_left(5.79)), "has 5.8 GiB left"),
         Example("both folders on one disk", _example(_left(5), roomy("temporary files", "/tmp", size=1758 * GIB, free=5 * GIB)), "has 5.0 GiB left"),
+        Example("the folder for spilled objects", _example(roomy(), roomy("spilled objects", "/scratch/spill", size=1758 * GIB, free=5 * GIB)), "/scratch/spill (spilled objects) has 5.0 GiB left"),
         Example("nothing left", _example(_left(0.2)), "has 205 MiB left"),
         Example("no inodes", _example(roomy(inodes=6_000_000, inodes_free=900)), "has room for 900 more files"),
     ],
@@ -47,7 +53,7 @@ def _left(free: float, size: float = 1758) -> Folder:
 def temporary_folder_full(
     folders: Folders, resources: Resources, variables: Variables, here: JobHere
 ) -> Iterator[Finding]:
-    """The disk of Ray's sessions or of temporary files is nearly full.
+    """The disk of Ray's sessions, of spilled objects or of temporary files is nearly full.
 
     ## Why it matters
 
@@ -77,10 +83,10 @@ def temporary_folder_full(
             yield Finding(
                 f"{named(folder)} has {in_bytes(folder.free)} left",
                 evidence,
-                remedy="remove what ended jobs left there, or set RAY_TMPDIR to a short path on a larger local disk",
+                remedy=f"remove what ended jobs left there, or {_ELSEWHERE[folder.use]} on a larger local disk",
                 severity=at_most_warning(here) or ("error" if folder.free < GIB else None),
             )
-        elif folder.full > threshold and folder.use == "Ray's sessions":
+        elif folder.full > threshold and folder.use != "temporary files":
             enough = min(0.999, 1 - max(spilled, GIB) / folder.size)
             yield Finding(
                 f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless while it need not",

@@ -39,7 +39,7 @@ def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Findi
     Set RAY_TMPDIR and TMPDIR to a folder of one's own on a local disk that is mounted without `noexec`, before Ray
     starts.
     """
-    for folder in folders.folders:
+    for folder in (*folders.of("Ray's sessions"), *folders.of("temporary files")):
         if not folder.writable:
             of_ray = folder.use == "Ray's sessions"
             yield Finding(

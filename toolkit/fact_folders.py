@@ -1,4 +1,4 @@
-"""Where the job keeps what is temporary: Ray's sessions with their sockets and spilled objects, and everybody's temporary files.
+"""Where the job keeps what is temporary: Ray's sessions with their sockets, spilled objects, and everybody's temporary files.
 
 Ray takes --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it (ray/_common/utils.py, earlier
 ray/_private/utils.py: get_default_system_temp_dir). Everybody else takes TMPDIR or /tmp.
@@ -17,12 +17,13 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_start import RayStarts
+from verl_doctor.toolkit.fact_spilling import Spilling
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.file_systems import file_system_of, may_write, nearest, space_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_table import command_of
 
-Use = Literal["Ray's sessions", "temporary files"]
+Use = Literal["Ray's sessions", "temporary files", "spilled objects"]
 
 _RAYLETS_FOLDER = re.compile(r"--temp[-_]dir=(\S+)")
 _DEFAULT = "/tmp"  # noqa: S108 - it is looked at, not written to
@@ -60,7 +61,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders of the job on this machine, and a `spare` one with a short path that Ray could have instead."""
+    """The folders of the job on this machine, those for spilled objects only where somebody names some, and a `spare` one with a short path that Ray could have instead."""
 
     folders: tuple[Folder, ...] = ()
     spare: Folder | None = None
@@ -85,6 +86,7 @@ def folders(
     launch: Launch | Unknown,
     starts: RayStarts | Unknown,
     configuration: Configuration | Unknown,
+    spilling: Spilling | Unknown,
 ) -> Folders:
     """Look at the folders that the running raylets have, or else at those that a job started from here would get."""
     running = list(_of_raylets(machine, processes))
@@ -94,6 +96,7 @@ def folders(
     found = [
         *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in known),
         _folder(machine, "temporary files", temporary),
+        *(_folder(machine, "spilled objects", choice) for choice in _for_spilling(spilling, machine)),
     ]
     spare = _folder(machine, "Ray's sessions", Choice(f"{_DEFAULT}/ray-{os.getuid()}", ""))
     return Folders(tuple(folder for folder in found if "$" not in folder.path), spare)
@@ -121,6 +124,13 @@ def _ray_would_take(
         return Choice(path, _KEY)
     named = _variable("RAY_TMPDIR", machine, launch)
     return Choice(_below(named.path), named.given_by) if named else None
+
+
+def _for_spilling(spilling: Spilling | Unknown, machine: Machine) -> Iterator[Choice]:
+    if isinstance(spilling, Unknown):
+        return
+    for path in spilling.paths:
+        yield Choice(_expanded(str(machine.cwd / path), machine), spilling.given_by)
 
 
 def _variable(name: str, machine: Machine, launch: Launch | Unknown) -> Choice | None:

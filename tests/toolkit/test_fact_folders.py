@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_folders import Folder, Folders, folders
 from verl_doctor.toolkit.fact_launch import Launch, Setting
 from verl_doctor.toolkit.fact_processes import Process, Processes
 from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.fact_spilling import Spilling
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
@@ -31,11 +32,14 @@ def look(
     files: Mapping[str, str] | None = None,
     settings: tuple[Setting, ...] = (),
     start: Mapping[str, str] | None = None,
+    spilling: Spilling | None = None,
     **environ: str,
 ) -> Folders:
     machine = recorded(root, {"/proc/self/mountinfo": MOUNTS, "/tmp/x": "", **(files or {})}, **environ)
     starts = RayStarts((RayStart("run.sh", 3, start),)) if start else Unknown("")
-    found = folders.collect(machine, Processes(running), Launch((), settings), starts, Unknown(""))
+    found = folders.collect(
+        machine, Processes(running), Launch((), settings), starts, Unknown(""), spilling or Unknown("")
+    )
     assert isinstance(found, Folders)
     return found
 
@@ -117,6 +121,19 @@ def test_how_full_it_is() -> None:
     assert Folder("temporary files", "/t").full is None
 
 
+def test_folders_for_spilled_objects_are_looked_at_too(tmp_path: Path) -> None:
+    found = look(tmp_path, spilling=Spilling(("/home/me/spill", "relative"), "somebody"))
+    first, second = found.of("spilled objects")
+    assert (first.path, first.kind, first.shared, first.given_by) == (
+        "/home/me/spill",
+        "nfs4",
+        True,
+        "somebody",
+    )
+    assert second.path.endswith("/relative")
+    assert second.kind == "ext4"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system")
 def test_a_real_small_full_disk(tmp_path: Path) -> None:
@@ -128,7 +145,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 u = Unknown("")
 open({str(tmp_path)!r} + "/fill", "wb").write(bytes(900 * 1024))
-for f in folders.collect(Machine(environ={{"TMPDIR": {str(tmp_path)!r}}}), u, u, u, u).of("temporary files"):
+for f in folders.collect(Machine(environ={{"TMPDIR": {str(tmp_path)!r}}}), u, u, u, u, u).of("temporary files"):
     print(f.size, f.free, f.inodes, f.inodes_free, f.kind, f.runnable)
 """
     mount = f"mount -t tmpfs -o size=1m,nr_inodes=16,noexec none {tmp_path} && exec {sys.executable} -"
@@ -144,5 +161,5 @@ for f in folders.collect(Machine(environ={{"TMPDIR": {str(tmp_path)!r}}}), u, u,
 
 def test_the_real_machine_has_a_place() -> None:
     u = Unknown("")
-    found = folders.collect(Machine(environ={}), u, u, u, u)
+    found = folders.collect(Machine(environ={}), u, u, u, u, u)
     assert all(folder.size for folder in found.folders)
