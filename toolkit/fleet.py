@@ -5,6 +5,7 @@ Each answer is judged when it arrives and then forgotten, so that the memory doe
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -158,7 +159,7 @@ def answers_in(files: Sequence[Path]) -> Iterator[NodeAnswer]:
         try:
             yield NodeAnswer(node, facts=factsfile.texts_in(file))
         except UsageError as error:
-            if not file.exists():
+            if not os.path.exists(file):
                 raise
             yield NodeAnswer(node, missing=str(error).replace(str(file), "its facts file"))
 
