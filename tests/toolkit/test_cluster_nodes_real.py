@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 import ray_head
 from conftest import CACHE, cannot_run
 from ray_cluster import Cluster, cluster
+from running import Doctor
 
 from verl_doctor.toolkit import child_cluster
 from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
@@ -170,6 +172,54 @@ def test_who_stops_listening_stops_the_work(made: Cluster, parcel: Parcel, nodes
     answers.close()  # type: ignore[attr-defined]
     assert settles(lambda: not left(nodes_folder))
     assert settles(lambda: jobs(made) == 0)
+
+
+def test_the_control_store_is_away_for_a_moment(made: Cluster, parcel: Parcel) -> None:
+    """As when its machine swaps: whoever talks to it waits, and the answers of the nodes do not need it."""
+    (store,) = [one for one in made.processes() if one.name() == "gcs_server"]
+    answers = node_answers(Machine(), RayDriver(str(made.python), made.address, WITHOUT_TOKEN), parcel, 60)
+    heard = [next(answers)]
+    store.suspend()
+    later = threading.Timer(5, store.resume)
+    later.start()
+    heard += answers
+    later.join()
+    assert [answer.missing for answer in heard] == ["", "", ""]
+
+
+def test_control_c_ends_the_check_and_what_runs_on_the_nodes(
+    made: Cluster, nodes_folder: Path, tmp_path: Path
+) -> None:
+    check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--cluster"]
+    check += ["--python", str(made.python), "--ray-address", made.address]
+    with subprocess.Popen(
+        check,
+        env={**os.environ, "RAY_TMPDIR": str(made.folder)},
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert settles(lambda: any(nodes_folder.iterdir()), 60)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=40)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("verl-doctor: stopped")
+    assert settles(lambda: not left(nodes_folder))
+    assert settles(lambda: jobs(made) == 0)
+
+
+def test_check_says_how_many_agree(made: Cluster, tmp_path: Path, here: Doctor) -> None:
+    done = here(
+        *("check", "--cluster", "--python", str(made.python), "--ray-address", made.address),
+        *("--format", "json", "--select", "HOST,NET,ENV"),
+        cwd=tmp_path,
+        RAY_TMPDIR=str(made.folder),
+    )
+    report = json.loads(done.stdout)
+    assert report["nodes"]["answered"] == 3
+    assert report["nodes"]["missing"] == []
+    assert "this starts a job in it, which ends with the check" in done.stderr
+    assert done.returncode == 0
 
 
 def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
