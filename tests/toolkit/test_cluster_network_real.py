@@ -1,0 +1,78 @@
+"""Three hosts with a network of their own, one of which is cut off while it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray_head
+import ray_hosts
+from conftest import CACHE, cannot_run
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+# A process space of its own: whatever is left in it ends with it.
+ALONE = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--net",
+    "--mount",
+    "--uts",
+    "--pid",
+    "--fork",
+    "--mount-proc",
+    "--kill-child",
+)
+
+
+@pytest.fixture
+def python() -> Path:
+    if (
+        not shutil.which("ip")
+        or subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this user may not make network namespaces here")
+    try:
+        return ray_head.environment(CACHE) / "bin" / "python"
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        cannot_run(f"Ray cannot be installed: {error}")
+        raise
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: sockets lie in it."""
+    made = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def test_the_host_that_is_cut_off_is_named_and_the_others_are_judged(python: Path, folder: Path) -> None:
+    check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--cluster", "--budget", "40"]
+    check += ["--python", str(python), "--ray-address", f"{ray_hosts.NETWORK}.1:{ray_hosts.PORT}"]
+    check += ["--select", "HOST,NET", "--format", "json"]
+    done = subprocess.run(
+        [*ALONE, sys.executable, ray_hosts.__file__, str(python), str(folder), *check],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+        env={**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"},
+        cwd=folder,
+    )
+    assert done.stdout, done.stderr
+    nodes = json.loads(done.stdout)["nodes"]
+    assert nodes["answered"] == 2
+    (missing,) = nodes["missing"]
+    assert missing["nodes"] == "n3"
+    assert missing["what"].startswith(("it started no worker in time", "Ray declared it dead"))
+    assert done.returncode == 3
+    assert list(ray_head.below(folder)) == []
