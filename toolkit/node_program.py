@@ -10,6 +10,7 @@ import base64
 import contextlib
 import importlib
 import json
+import os
 import sys
 import zlib
 from collections.abc import Mapping
@@ -29,16 +30,17 @@ def main(asked: str, told: str) -> None:
     """Answer one request."""
     request = json.loads(Path(asked).read_text("ascii"))
     _lend_psutil()
-    text = json.dumps(entries(request))
-    Path(told).write_text(text, "ascii")
+    machine = Machine(cwd=Path("/"))
+    os.environ["XDG_CACHE_HOME"] = str(Path(told).with_name("cache"))  # what is remembered goes with the folder
+    Path(told).write_text(json.dumps(entries(request, machine)), "ascii")
 
 
-def entries(request: Mapping[str, Any]) -> dict[str, str]:
+def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
     """The facts by name, each as an entry of a facts file, packed."""
     collectors = tuple(_collectors(request["modules"]))
     wanted = set(request["facts"])
     given = {
-        Machine: Machine(cwd=Path("/")),
+        Machine: machine,
         Target: _target(request["target"]),
         Marker: Marker(request["marker"]),
         **_given(request["given"], collectors),

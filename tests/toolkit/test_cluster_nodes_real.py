@@ -104,7 +104,11 @@ def settles(condition: object, seconds: float = 20) -> bool:
 
 
 def test_every_node_answers_as_its_workers_have_it(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
+    address_file = made.folder / "ray" / "ray_current_cluster"
+    before = address_file.stat()
     heard = asked(made, parcel)
+    assert address_file.stat() == before
+    assert not (made.folder / ".cache").exists()  # the home of all three
     assert [answer.missing for answer in heard] == ["", "", ""]
     assert len({answer.node for answer in heard}) == 3
     assert all(set(parcel.request["facts"]) <= set(answer.facts) for answer in heard)
