@@ -37,9 +37,16 @@ class Cluster:
     environ: Mapping[str, str]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, *options: str, environ: Mapping[str, str] | None = None, cpus: int = 1) -> None:
+    def start(
+        self,
+        *options: str,
+        environ: Mapping[str, str] | None = None,
+        cpus: int = 1,
+        python: Path | None = None,
+    ) -> None:
         """Begin to start one node."""
-        command = [str(self.python.parent / "ray"), "start", *options, f"--num-cpus={cpus}", *_START]
+        ray = [str(python or self.python), "-m", "ray.scripts.scripts"]
+        command = [*ray, "start", *options, f"--num-cpus={cpus}", *_START]
         with (self.folder / f"start-{len(self.started)}.log").open("wb") as log:
             self.started.append(
                 subprocess.Popen(
@@ -89,9 +96,17 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    python: Path, nodes: int, *, each: tuple[Mapping[str, str], ...] = (), cpus: int = 1
+    python: Path,
+    nodes: int,
+    *,
+    each: tuple[Mapping[str, str], ...] = (),
+    cpus: int = 1,
+    last: Path | None = None,
 ) -> Iterator[Cluster]:
-    """Start a head and further nodes, node number N with the variables `each[N]`, and end all that they started."""
+    """Start a head and further nodes, node number N with the variables `each[N]`, and end all that they started.
+
+    The `last` one may have another interpreter.
+    """
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
     port = free_port()
     environ = {
@@ -110,7 +125,10 @@ def cluster(
                 if number == 0
                 else (f"--address={made.address}",)
             )
-            made.start(*role, *here, environ=each[number] if number < len(each) else None, cpus=cpus)
+            other = last if number == nodes - 1 else None
+            made.start(
+                *role, *here, python=other, environ=each[number] if number < len(each) else None, cpus=cpus
+            )
             made.wait_for(number + 1)  # raylets that start at the same moment take each other's ports
         yield made
     finally:

@@ -117,7 +117,10 @@ class Survey:
         """Ask every node that is alive until all have answered, the time is up, or nobody wants to hear more."""
         rows = self._ray.nodes()
         self._say({"nodes": [_told(row) for row in rows]})
-        self._waiting.extend(Visit(row) for row in rows if row["Alive"])
+        only = self._plan["only"]
+        self._waiting.extend(
+            Visit(row) for row in rows if row["Alive"] and (not only or row["NodeID"] in only)
+        )
         while self._waiting or self._running:
             if time.monotonic() > deadline or _told_to_stop():
                 break

@@ -174,6 +174,7 @@ def check(
 @cli.command(epilog="Exit codes with --apply: 0 all that was attempted is repaired, 1 something still fails.")
 @target_options
 @job_options
+@node_options
 @rule_options
 @view_options
 @click.option("--apply", "apply_them", is_flag=True, help="Carry the safe repairs out, then check again.")
@@ -190,7 +191,14 @@ def check(
     "Without --apply they are shown.",
 )
 def fix(
-    *, options: Options, rules: Rules, view: View, apply_them: bool, unsafe: bool, output_env: Path | None
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    rules: Rules,
+    view: View,
+    apply_them: bool,
+    unsafe: bool,
+    output_env: Path | None,
 ) -> int:
     """Show the repairs as a diff; --apply carries them out.
 
@@ -202,17 +210,30 @@ def fix(
         raise UsageError(
             "--unsafe means something only with --apply; without it everything is shown and nothing done"
         )
+    if nodes is not None and output_env is not None:
+        raise UsageError("--output-env writes the files of a job, on this machine: leave the nodes out")
+    left: tuple[object, ...] = ()
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view)
         job = job_environment.asked_for(run.machine, output_env)
         collection = (run if job is None else run.started_anew(job.as_found)).look()
         report = run.check(collection, progress.say)
-        if apply_them:
+        if nodes is not None:
+            from verl_doctor.toolkit import cluster_repair  # noqa: PLC0415 - few repairs are of many nodes
+
+            if apply_them:
+                report, left = cluster_repair.carry_out(
+                    nodes, run, collection, report, unsafe=unsafe, watch=progress.say
+                )
+            else:
+                cluster_repair.show(nodes, run, collection, progress.say)
+                report = repair.show(run, collection, report)
+        elif apply_them:
             report = repair.carry_out(run, collection, report, unsafe=unsafe, job=job)
         else:
             report = repair.show(run, collection, report, job)
     render.show(report, view.form, view.output, verbose=view.verbose)
-    return repair.exit_code(report) if apply_them else report.exit_code()
+    return max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
 
 
 @cli.command(epilog="Exit codes: 0 no step failed, 1 a step failed, 3 a step could not be judged.")

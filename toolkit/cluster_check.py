@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
 
 from verl_doctor.toolkit import cluster_source, fleet
+from verl_doctor.toolkit.cluster_source import Watch, Way
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.node_request import AskedNodes
 from verl_doctor.toolkit.result import Report
@@ -17,18 +17,26 @@ from verl_doctor.toolkit.text import harmless
 _OFTEN = 5.0  # seconds between two lines about what was found so far, where no terminal shows it all the time
 
 
-def report(nodes: AskedNodes, run: Session, collection: Collection, watch: Callable[[str], None]) -> Report:
+def report(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> Report:
     """Ask, judge, fold. Raises CouldNotAsk when there is nobody to ask."""
+    way = cluster_source.way_to(nodes, run, collection)
+    say(way.says)
+    return judged(way, run, collection, watch)
+
+
+def judged(way: Way, run: Session, collection: Collection, watch: Watch) -> Report:
+    """What the nodes that are reached so say, judged with a look at this machine."""
     # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
-    with contextlib.closing(cluster_source.answers(nodes, run, collection, _say, watch)) as answers:
+    with contextlib.closing(cluster_source.answers(way, run, collection, watch)) as answers:
         return fleet.judge(answers, run, collection, _now_and_then(watch))
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
+    """Tell the user on stderr what is done to other machines."""
     print(f"verl-doctor {harmless(sentence)}", file=sys.stderr, flush=True)
 
 
-def _now_and_then(watch: Callable[[str], None]) -> Callable[[str], None]:
+def _now_and_then(watch: Watch) -> Watch:
     """Tell the progress line everything, and a log a line now and then."""
     said = time.monotonic()
 
@@ -37,6 +45,6 @@ def _now_and_then(watch: Callable[[str], None]) -> Callable[[str], None]:
         watch(so_far)
         if time.monotonic() - said > _OFTEN and not sys.stderr.isatty():
             said = time.monotonic()
-            _say(f"so far: {so_far}")
+            say(f"so far: {so_far}")
 
     return told

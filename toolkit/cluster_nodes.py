@@ -10,7 +10,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,14 +49,20 @@ def node_answers(
     parcel: Parcel,
     budget: float,
     watch: Callable[[str], None] = lambda _: None,
+    *,
+    only: Collection[str] = (),
+    longest: float = 20.0,
 ) -> Generator[NodeAnswer, None, None]:
-    """Every node of the cluster: those that answer as soon as they do, the others with the reason. `budget` is in seconds.
+    """Every node of the cluster: those that answer as soon as they do, the others with the reason.
+
+    `budget` is in seconds, and so is how long one node may work at most, `longest`. With `only`, Ray's numbers of nodes, nobody
+    else is asked.
 
     Raises CouldNotAsk when there is no way in, and OSError when the interpreter cannot be started.
     """
     token = f"verl-doctor {secrets.token_hex(8)} "
     deadline = time.monotonic() + budget
-    per_node = max(min(budget - 3, 20.0), 2.0)
+    per_node = max(min(budget - 3, longest), 2.0)
     sent = parcel.order(per_node, detached=True)
     plan = {
         "address": driver.address,
@@ -64,6 +70,7 @@ def node_answers(
         "budget": max(budget - 1, 1.0),
         "patience": per_node + 5,
         "seconds": per_node,
+        "only": list(only),
         "text": Path(child_node.__file__).read_text("utf-8"),
         "bytes": len(sent),
     }
@@ -73,14 +80,15 @@ def node_answers(
     with machine.speak(
         [driver.python, "-c", text, token], order, env=variables, patience=_LEAVING
     ) as dialogue:
-        yield from _Roll(watch).heard(dialogue, token, deadline + _LATE, driver.address)
+        yield from _Roll(watch, only).heard(dialogue, token, deadline + _LATE, driver.address)
 
 
 class _Roll:
     """The nodes of the cluster, and who of them has been heard."""
 
-    def __init__(self, watch: Callable[[str], None]) -> None:
+    def __init__(self, watch: Callable[[str], None], only: Collection[str]) -> None:
         self._watch = watch
+        self._only = only
         self._unheard: dict[str, tuple[str, str]] = {}
         self._count = 0
 
@@ -125,20 +133,24 @@ class _Roll:
         gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in there}
         named = [*alive, *gone.values()]
         names = _names(named)
-        self._unheard = {row["node"]: (names[row["node"]], row["address"]) for row in alive}
-        self._count = len(alive)
-        for row in gone.values():
+        self._unheard = {
+            row["node"]: (names[row["node"]], row["address"])
+            for row in alive
+            if not self._only or row["node"] in self._only
+        }
+        self._count = len(self._unheard)
+        for row in gone.values() if not self._only else ():
             yield NodeAnswer(names[row["node"]], row["address"], missing=row["died"])
 
     def _answer(self, told: Mapping[str, Any], name: str, place: str) -> NodeAnswer:
         seconds = float(told.get("seconds") or 0.0)
         if "answer" not in told:
             missing = told.get("missing") or _STAGES[str(told.get("stage", ""))]
-            return NodeAnswer(name, place, missing=str(missing), seconds=seconds)
+            return NodeAnswer(name, place, missing=str(missing), seconds=seconds, number=told["node"])
         facts, missing = node_reader.read(told["answer"])
         if facts and (clock := told.get("clock")):
             facts = {**facts, ClockOffset.__name__: json.dumps(entry(ClockOffset(*clock)))}
-        return NodeAnswer(name, place, facts, missing, seconds)
+        return NodeAnswer(name, place, facts, missing, seconds, told["node"])
 
 
 def _names(rows: list[dict[str, Any]]) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 
 from verl_doctor.toolkit.cluster_hosts import host_answers, shown
 from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
@@ -12,48 +13,77 @@ from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.fact_ray_token import RayToken
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.node_answer import NodeAnswer
-from verl_doctor.toolkit.node_parcel import parcel_for
+from verl_doctor.toolkit.node_parcel import Parcel, parcel_for
 from verl_doctor.toolkit.node_request import AskedNodes, CouldNotAsk
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
 
+Watch = Callable[[str], None]
+Ask = Callable[..., Generator[NodeAnswer, None, None]]
+
+_LONGEST = 20.0  # seconds for the facts of one node
 _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the nodes with --facts"
 
 
-def answers(
-    nodes: AskedNodes,
-    run: Session,
-    collection: Collection,
-    say: Callable[[str], None],
-    watch: Callable[[str], None],
-) -> Generator[NodeAnswer, None, None]:
-    """Every node, as soon as it answers or it is known that it does not. `say` is told what is about to be done.
+@dataclass(frozen=True)
+class Way:
+    """How the nodes are reached. `says` is that in words.
 
-    Raises CouldNotAsk when there is no cluster to be asked.
+    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds.
     """
+
+    says: str
+    ask: Ask
+
+
+def answers(
+    way: Way, run: Session, collection: Collection, watch: Watch
+) -> Generator[NodeAnswer, None, None]:
+    """The facts of every node, as soon as it answers or it is known that it does not."""
+    return way.ask(parcel_for(run.registry, collection, run.target, run.config.marker), watch=watch)
+
+
+def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:
+    """How these nodes are reached. Raises CouldNotAsk when they are not."""
     interpreter = collection.get(Interpreter)
     if isinstance(interpreter, Unknown):
         raise CouldNotAsk(interpreter.reason)
-    parcel = parcel_for(run.registry, collection, run.target, run.config.marker)
+    python = interpreter.executable
     if nodes.hosts:
-        count = counted(len(nodes.hosts), "node")
-        say(f"asks {count}: {shown(nodes.via, interpreter.executable)}")
-        yield from host_answers(
-            run.machine, nodes.hosts, nodes.via, interpreter.executable, parcel, nodes.budget, watch
-        )
-        return
+        return _by_command(nodes, run, python)
     cluster = _cluster(run, collection)
-    alive = counted(len(cluster.alive), "node")
-    say(
-        f"asks {alive} of the Ray cluster at {cluster.address}: this starts a job in it, which ends with the check"
+    return _through_ray(
+        nodes, run, cluster, RayDriver(python, cluster.address, _variables(cluster, collection))
     )
-    driver = RayDriver(interpreter.executable, cluster.address, _variables(cluster, collection))
-    try:
-        yield from node_answers(run.machine, driver, parcel, nodes.budget, watch)
-    except CouldNotAsk as error:
-        raise CouldNotAsk(
-            f"the Ray cluster at {cluster.address} lets nobody in: {error}; {_OTHERWISE}"
-        ) from None
+
+
+def _by_command(nodes: AskedNodes, run: Session, python: str) -> Way:
+    def ask(
+        parcel: Parcel, only: Sequence[NodeAnswer] = (), watch: Watch = _nobody, longest: float = _LONGEST
+    ) -> Generator[NodeAnswer, None, None]:
+        hosts = [answer.node for answer in only] or nodes.hosts
+        budget = max(nodes.budget, longest)
+        return host_answers(run.machine, hosts, nodes.via, python, parcel, budget, watch)
+
+    return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", ask)
+
+
+def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
+    def ask(
+        parcel: Parcel, only: Sequence[NodeAnswer] = (), watch: Watch = _nobody, longest: float = _LONGEST
+    ) -> Generator[NodeAnswer, None, None]:
+        numbers = frozenset(answer.number for answer in only)
+        budget = max(nodes.budget, longest)
+        try:
+            yield from node_answers(run.machine, driver, parcel, budget, watch, only=numbers, longest=longest)
+        except CouldNotAsk as error:
+            raise CouldNotAsk(
+                f"the Ray cluster at {cluster.address} lets nobody in: {error}; {_OTHERWISE}"
+            ) from None
+
+    alive = counted(len(cluster.alive), "node")
+    job = "this starts a job in it, which ends with the check"
+    return Way(f"asks {alive} of the Ray cluster at {cluster.address}: {job}", ask)
 
 
 def _cluster(run: Session, collection: Collection) -> RayCluster:
@@ -82,3 +112,7 @@ def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
     if not cluster.token or isinstance(token, Unknown):
         return {"RAY_AUTH_MODE": "disabled"}
     return {"RAY_AUTH_MODE": "token", **({"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {})}
+
+
+def _nobody(_: str) -> None:
+    """Nobody watches."""

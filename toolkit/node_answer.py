@@ -13,7 +13,7 @@ class NodeAnswer:
     It is text because most of it is the same on all nodes: what is equal is decoded and restored once (`fleet`).
     `node` names it to the reader: the host's name where it is known and single, else its address. `missing` says why there
     are no facts, "" when there are; without what differs from node to node, so that one cause is said once. `seconds` is
-    how long the answer took.
+    how long the answer took. `number` is Ray's for the node, "" without Ray.
     """
 
     node: str
@@ -21,3 +21,4 @@ class NodeAnswer:
     facts: Mapping[str, str] = field(default_factory=dict)
     missing: str = ""
     seconds: float = 0.0
+    number: str = ""

@@ -14,24 +14,28 @@ from typing import Any
 
 from verl_doctor.toolkit import factsfile
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_api_uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_environment_place import environment_place
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
+from verl_doctor.toolkit.fact_variable_readers import VariableReaders
 from verl_doctor.toolkit.facts import Collector
-from verl_doctor.toolkit.judge import beyond
+from verl_doctor.toolkit.judge import Selection, beyond
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.target import Target
 
 _PACKAGE = "verl_doctor.toolkit"
-_PROGRAM = "node_program"
+_PROGRAM, _REPAIR = "node_program", "node_repair"
 _MAIN = f"import sys\nfrom {_PACKAGE}.{_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 # Dependencies of the doctor that are Python alone. Of the others psutil and PyYAML come with Ray, and nothing else is
 # needed to look.
 _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
 
 
-# Every node would ask the cluster's control store for all that it knows.
-_ONCE = frozenset({RayClusters})
+# Looked at once: the cluster's control store, which every node would ask for all that it knows, and whole source trees, which
+# are the same wherever the same packages are.
+_ONCE = frozenset({RayClusters, VllmUses, LibraryUses, VariableReaders})
 
 
 @dataclass(frozen=True)
@@ -68,21 +72,50 @@ def parcel_for(registry: Registry, collection: Collection, target: Target, marke
     return Parcel(packed(modules), request)
 
 
-def node_collectors(registry: Registry) -> tuple[Collector, ...]:
-    """The collectors of what an instant check asks of a machine, without those that walk whole source trees.
+def place_parcel(target: Target, marker: str) -> Parcel:
+    """Ask for nothing but where the environment lies."""
+    modules = [environment_place.collect.__module__]
+    request = {
+        "modules": modules,
+        "facts": [environment_place.name],
+        "target": _said(target),
+        "marker": marker,
+    }
+    return Parcel(packed(modules), {**request, "given": {}})
 
-    What is the same wherever the same packages are, and what is true of the cluster, is looked at once. A plugin's
-    collectors do not travel.
-    """
-    known = {collector.fact: collector for collector in registry.collectors}
+
+def repair_parcel(target: Target, marker: str, selection: Selection, *, unsafe: bool) -> Parcel:
+    """Ask for the repairs that these rules want. The job's own files are repaired here alone."""
+    wanted = {"select": selection.select, "ignore": (*selection.ignore, *selection.ignores), "unsafe": unsafe}
+    here_alone: dict[str, Any] = {"files": [], "words": [], "data": []}
+    request = {"repair": wanted, "target": {**_said(target), **here_alone}, "marker": marker}
+    return Parcel(_whole_doctor(), request)
+
+
+@functools.cache
+def _whole_doctor() -> bytes:
+    """All collectors, rules and fixes, packed; the command line and what renders stay here."""
+    top = Path(__file__).parent.parent
+    beside = {
+        f"verl_doctor/{path.relative_to(top)}": path.read_text("utf-8")
+        for folder in ("checks", "patches")
+        for path in sorted([*(top / folder).glob("*.py"), *(top / folder).glob("data/*")])
+    }
+    facts = [path.stem for path in Path(__file__).parent.glob("fact_*.py")]
+    used = [name for path, text in beside.items() if path.endswith(".py") for name in _names_in(text)]
+    return packed([*facts, _REPAIR, *used], beside)
+
+
+def node_collectors(registry: Registry) -> tuple[Collector, ...]:
+    """The collectors of what an instant check asks of a machine. Those of a plugin do not travel."""
     left_out = beyond(registry.checks, registry.collectors, frozenset({"instant"}))
     return tuple(
         collector
         for collector in registry.collectors
-        if collector.fact not in left_out
-        and not any(needed.fact in _ONCE for needed in _with_needs([collector], known.values()))
+        if not collector.local
+        and collector.fact not in left_out
         and collector.collect.__module__.startswith(f"{_PACKAGE}.")
-        and not any(needed.local for needed in _with_needs([collector], known.values()))
+        and not any(needed.fact in _ONCE for needed in _with_needs([collector], registry.collectors))
     )
 
 
@@ -98,9 +131,9 @@ def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iter
             waiting += [known[need.fact] for need in collector.needs if need.fact in known]
 
 
-def packed(modules: Iterable[str]) -> bytes:
-    """The sources of these modules of ours, of what they import, and of the pure packages, by file name."""
-    files = {"__main__.py": _MAIN}
+def packed(modules: Iterable[str], beside: Mapping[str, str] | None = None) -> bytes:
+    """The sources of these modules of ours, of what they import, and of the pure packages, by file name; and those `beside`."""
+    files = {"__main__.py": _MAIN, **(beside or {})}
     for name in _closure([_PROGRAM, *(module.rpartition(".")[2] for module in modules)]):
         files[f"{_PACKAGE.replace('.', '/')}/{name}.py"] = _source(name)
     for package in _PURE:
@@ -121,13 +154,18 @@ def _closure(names: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _imported(name: str) -> tuple[str, ...]:
-    found = []
-    for node in ast.walk(ast.parse(_source(name))):
+    """The modules of `toolkit` that one of them imports. What repairs is in few parcels, and named there."""
+    return tuple(other for other in _names_in(_source(name)) if name != _PROGRAM or other != _REPAIR)
+
+
+def _names_in(text: str) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.module == _PACKAGE:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}."):
             found.append(str(node.module).rpartition(".")[2])
-    return tuple(found)
+    return found
 
 
 def _source(name: str) -> str:

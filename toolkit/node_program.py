@@ -25,14 +25,29 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.target import Target
 
+REPAIRS = "repairs"
+"""What the answer has in place of facts when a repair was asked for."""
+
 
 def main(asked: str, told: str) -> None:
     """Answer one request."""
     request = json.loads(Path(asked).read_text("ascii"))
     _lend_psutil()
     machine = Machine(cwd=Path("/"))
-    os.environ["XDG_CACHE_HOME"] = str(Path(told).with_name("cache"))  # what is remembered goes with the folder
-    Path(told).write_text(json.dumps(entries(request, machine)), "ascii")
+    os.environ["XDG_CACHE_HOME"] = str(
+        Path(told).with_name("cache")
+    )  # what is remembered goes with the folder
+    Path(told).write_text(json.dumps(answered(request, machine)), "ascii")
+
+
+def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+    """What was asked for: facts, or with "repair" what became of the repairs."""
+    if "repair" not in request:
+        return entries(request, machine)
+    from verl_doctor.toolkit.node_repair import repairs  # noqa: PLC0415 - it is in few parcels
+
+    done = repairs(machine, _target(request["target"]), request["marker"], request["repair"])
+    return {REPAIRS: packed_text(json.dumps(done))}
 
 
 def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
@@ -53,7 +68,11 @@ def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
 
 def packed(answer: Any) -> str:
     """An entry as text that is the same for the same entry, so that the equal ones of many nodes are read once."""
-    text = json.dumps(factsfile.entry(answer), sort_keys=True, separators=(",", ":"))
+    return packed_text(json.dumps(factsfile.entry(answer), sort_keys=True, separators=(",", ":")))
+
+
+def packed_text(text: str) -> str:
+    """JSON in ASCII, as it travels inside of JSON."""
     return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
 
 

@@ -1,0 +1,72 @@
+"""`fix --cluster` on a real cluster: two nodes share an environment, a third has one of its own; each is repaired once."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray_head
+from conftest import CACHE, cannot_run
+from ray_cluster import Cluster, cluster
+from running import Doctor
+
+from verl_doctor.toolkit import demo, toml
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+FAULTY = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+
+
+def with_faults(to: Path) -> Path:
+    """A copy of the environment with Ray, in which the miniature of `demo` is installed."""
+    try:
+        shutil.copytree(ray_head.environment(CACHE), to, symlinks=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        cannot_run(f"Ray cannot be installed: {error}")
+    site = next(to.glob("lib/python*/site-packages"))
+    data = importlib.resources.files("verl_doctor.toolkit") / "data/miniature.toml"
+    for package in toml.loads(data.read_text("utf-8"))["package"]:
+        demo._install(site, **package)
+    return site / FAULTY
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    top = tmp_path_factory.mktemp("environments")
+    return with_faults(top / "shared"), with_faults(top / "own")
+
+
+@pytest.fixture(scope="module")
+def made(files: tuple[Path, Path]) -> Iterator[Cluster]:
+    shared, own = (file.parents[7] / "bin" / "python" for file in files)
+    with cluster(shared, 3, last=own) as running:
+        yield running
+
+
+def test_each_environment_is_repaired_once_and_all_nodes_are_looked_at_again(
+    made: Cluster, files: tuple[Path, Path], tmp_path: Path, here: Doctor
+) -> None:
+    target = ("--cluster", "--python", str(made.python), "--ray-address", made.address)
+    words = ("fix", *target, "--select", "VLLM", "--format", "json")
+    planned = here(*words, cwd=tmp_path, RAY_TMPDIR=str(made.folder))
+    assert "the environment lies in 2 places" in planned.stderr
+    assert ["verl-doctor:" in file.read_text() for file in files] == [False, False]
+
+    done = here(*words, "--apply", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
+    report = json.loads(done.stdout)
+    assert [repair["outcome"] for repair in report["repairs"]] == ["repaired", "repaired"], done.stderr
+    there = report["repairs"][1]
+    assert there["transaction"] is None
+    assert "own/.verl-doctor" in there["reason"]
+    assert ["# verl-doctor: " in file.read_text() for file in files] == [True, True]
+    assert files[0].read_text() == files[1].read_text()
+    assert report["nodes"]["answered"] == 3
+    assert done.returncode == 0
+
+    again = here(*words, "--apply", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
+    assert json.loads(again.stdout)["repairs"] == []

@@ -1,0 +1,152 @@
+"""`fix` for many nodes: each environment is repaired once, however many nodes see its files; one node first, then the rest.
+
+This machine is the first node. The environments of the others are repaired there, by the doctor's own code that travels to
+them, with the journal on that node. At the end all nodes are looked at again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit import cluster_check, cluster_source, repair
+from verl_doctor.toolkit.cluster_source import Watch, Way
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_environment_place import EnvironmentPlace
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.fleet_names import fold
+from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.node_parcel import place_parcel, repair_parcel
+from verl_doctor.toolkit.node_program import REPAIRS
+from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.result import Repair, Report, with_repairs
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.text import counted
+
+_LONGEST = 300.0  # seconds for the repairs of one environment: each is followed by a fresh look
+_FAILED = frozenset({"still failing", "made worse, undone", "refused"})
+
+
+@dataclass(frozen=True)
+class Environments:
+    """The environments of the cluster, each with the nodes that see its files: that of this machine, and those of others.
+
+    `untold` are nodes of which it is not known: they are not touched.
+    """
+
+    here: tuple[NodeAnswer, ...]
+    others: tuple[tuple[NodeAnswer, ...], ...]
+    shared: frozenset[str]
+    untold: tuple[NodeAnswer, ...]
+
+    def sentence(self) -> str:
+        """How many there are, and where."""
+        said = f"the environment lies in {counted(1 + len(self.others), 'place')}: here"
+        if self.here:
+            said += f" for {fold(node.node for node in self.here)}"
+        said += "".join(f", on {fold(node.node for node in nodes)}" for nodes in self.others)
+        return said + (f"; not known of {fold(node.node for node in self.untold)}" if self.untold else "")
+
+
+def environments(way: Way, run: Session, collection: Collection, watch: Watch) -> Environments:
+    """Ask every node where its environment lies."""
+    here = collection.get(EnvironmentPlace)
+    mine = "" if isinstance(here, Unknown) else here.files
+    groups: dict[str, list[NodeAnswer]] = {mine: []}
+    shared, untold = set(), []
+    with contextlib.closing(way.ask(place_parcel(run.target, run.config.marker), watch=watch)) as answers:
+        for answer in answers:
+            place = json.loads(answer.facts.get(EnvironmentPlace.__name__, "{}")).get("is")
+            if place is None or not mine:
+                untold.append(answer)
+                continue
+            groups.setdefault(place["files"], []).append(answer)
+            shared |= {answer.node} if place["shared"] else set()
+    ours = groups.pop(mine)
+    others = tuple(tuple(nodes) for nodes in groups.values())
+    return Environments(tuple(ours), others, frozenset(shared), tuple(untold))
+
+
+def show(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> None:
+    """Say what `carry_out` would repair where. Nothing is changed."""
+    way = cluster_source.way_to(nodes, run, collection)
+    cluster_check.say(way.says)
+    cluster_check.say(environments(way, run, collection, watch).sentence())
+
+
+def carry_out(
+    nodes: AskedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
+) -> tuple[Report, tuple[NodeAnswer, ...]]:
+    """Repair here, then the other environments, and look at all nodes again; besides, the nodes that were left out.
+
+    When the first environment that needs a repair does not get well, the others are not touched.
+    """
+    way = cluster_source.way_to(nodes, run, collection)
+    cluster_check.say(way.says)
+    found = environments(way, run, collection, watch)
+    cluster_check.say(found.sentence())
+    done = list(repair.carry_out(run, collection, report, unsafe=unsafe).repairs or ())
+    tried = any(one.outcome == "repaired" for one in done)
+    left = list(found.untold)
+    for turn in _turns(found, alone=not tried):
+        if any(one.outcome in _FAILED for one in done):
+            cluster_check.say(
+                f"leaves {fold(one.node for one in turn)} as it is: the first repair did not help"
+            )
+            left += turn
+            continue
+        repaired, unheard = _repaired(way, run, turn, unsafe=unsafe, watch=watch)
+        done += repaired
+        left += unheard
+    after = cluster_check.judged(way, run, run.look(), watch)
+    return with_repairs(after, done, applied=True), tuple(left)
+
+
+def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ...]]:
+    """One node of each environment: those on shared file systems one after the other, for two may be one after all.
+
+    The first is `alone` when nothing has shown yet that the repair helps.
+    """
+    first = [nodes[0] for nodes in found.others]
+    yield from ((node,) for node in first if node.node in found.shared)
+    own = [node for node in first if node.node not in found.shared]
+    if alone and len(own) == len(first) and own:
+        yield (own.pop(0),)
+    if own:
+        yield tuple(own)
+
+
+def _repaired(
+    way: Way, run: Session, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
+) -> tuple[list[Repair], list[NodeAnswer]]:
+    """Have these nodes repair their environments; besides, those that did not tell."""
+    parcel = repair_parcel(run.target, run.config.marker, run.selection, unsafe=unsafe)
+    told: dict[Repair, list[str]] = {}
+    unheard = []
+    with contextlib.closing(way.ask(parcel, turn, watch, _LONGEST)) as answers:
+        for answer in answers:
+            if answer.missing or REPAIRS not in answer.facts:
+                cluster_check.say(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")
+                unheard.append(answer)
+                continue
+            for one in json.loads(answer.facts[REPAIRS]):
+                told.setdefault(_as_one(one), []).append(_with_journal(answer.node, one["transaction"]))
+    return [_on(nodes, one) for one, nodes in told.items()], unheard
+
+
+def _as_one(told: dict[str, object]) -> Repair:
+    """A repair without what differs from node to node, so that equal ones are one."""
+    texts = {name: str(told[name]) for name in ("fix", "code", "title", "safety", "reason", "restart")}
+    return Repair(**texts, outcome=told["outcome"])  # type: ignore[arg-type]
+
+
+def _with_journal(node: str, transaction: object) -> str:
+    return f"{node} ({transaction})" if transaction else node
+
+
+def _on(nodes: Iterable[str], one: Repair) -> Repair:
+    """Say where it was done; the names in brackets are those of the journal on that node."""
+    where = ", ".join(nodes)
+    return replace(one, reason=f"on {where}" + (f": {one.reason}" if one.reason else ""))
