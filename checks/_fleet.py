@@ -3,87 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 
-from verl_doctor.toolkit.fact_fleet import Said, Subject
+from verl_doctor.toolkit.fact_fleet import Said, Subject, together
 from verl_doctor.toolkit.rule import Evidence, Finding, Severity
 from verl_doctor.toolkit.text import counted, listed
 
 _NAMED = 4  # subjects, or answers, that one sentence names
-
 _SHOWN = 12  # values that the evidence shows
+_TOLD = 8  # findings of one rule; if there are more groups of nodes, the last one is about the rest
 _BAD: tuple[Severity | None, ...] = ("error", "warning", "info", None)
 
-Sentence = Callable[[Subject, str], str]
-"""How a value of a subject is said: `vllm 0.10.2`, `no vllm`."""
+
+@dataclass(frozen=True)
+class Words:
+    """How a rule speaks of its subjects.
+
+    `say` says what a node has: "vllm 0.10.2", "no vllm". `one` and `several` are the word for a subject. `severity` is the
+    rule's own unless it says otherwise.
+    """
+
+    say: Callable[[Subject, str], str]
+    one: str
+    several: str
+    read_from: str
+    remedy: str
+    severity: Callable[[Subject], Severity | None] = lambda _: None
 
 
-def differences(
-    subjects: Iterable[Subject],
-    what: tuple[str, str],
-    say: Sentence,
-    read_from: str,
-    remedy: str,
-    severity: Callable[[Subject], Severity | None] = lambda _: None,
-) -> Iterator[Finding]:
+def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
     """One finding for the same nodes, in however many subjects they are unlike the others: the worst of them comes first.
 
-    `what` is the word for a subject, for one and for several. Where no answer has a majority, the finding says so and names all; where nearly
-    every node has an answer of its own, the subject names the node, and nothing is said.
+    Where no answer has a majority, the finding says so and names all.
     """
-    groups: dict[str, list[tuple[Subject, Said]]] = {}
-    divided = []
-    for subject in subjects:
-        if subject.usual is None:
-            divided.append(subject)
-            continue
-        for said in subject.answers:
-            if said is not subject.usual:
-                groups.setdefault(said.nodes, []).append((subject, said))
-    for nodes, pairs in groups.items():
-        pairs.sort(key=lambda pair: _BAD.index(severity(pair[0])))
-        found = (say(subject, said.value) for subject, said in pairs)
-        wanted = (say(subject, subject.answers[0].value) for subject, _ in pairs)
-        yield replace(
-            _odd_ones(pairs, what, say),
-            node=nodes,
-            severity=severity(pairs[0][0]),
-            remedy=remedy,
-            evidence=Evidence(listed(found, _SHOWN), listed(wanted, _SHOWN), read_from),
-        )
-    for subject in divided:
-        if _of_its_own(subject):
-            continue
-        yield replace(_divided(subject, say, read_from), severity=severity(subject), remedy=remedy)
+    odd: dict[str, list[tuple[Subject, Said]]] = {}
+    divided: dict[str, list[Subject]] = {}
+    for subject in sorted(subjects, key=lambda one: _BAD.index(words.severity(one))):
+        if subject.usual is not None:
+            for said in subject.answers[1:]:
+                odd.setdefault(said.nodes, []).append((subject, said))
+        else:
+            divided.setdefault(" ".join(sorted(said.nodes for said in subject.answers)), []).append(subject)
+    groups = sorted(
+        odd.values(), key=lambda pairs: (_BAD.index(words.severity(pairs[0][0])), -pairs[0][1].count)
+    )
+    told = len(groups) if len(groups) <= _TOLD else _TOLD - 1
+    yield from (_odd_ones(pairs, words) for pairs in groups[:told])
+    if groups[told:]:
+        yield _further([pair for pairs in groups[told:] for pair in pairs], words)
+    yield from (_divided(several, words) for several in divided.values())
 
 
-def _of_its_own(subject: Subject) -> bool:
-    """Whether the subject tells the nodes apart rather than being meant to be the same."""
-    nodes = sum(said.count for said in subject.answers)
-    return len(subject.answers) > max(2, nodes / 2)
-
-
-def _odd_ones(pairs: list[tuple[Subject, Said]], what: tuple[str, str], say: Sentence) -> Finding:
+def _odd_ones(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
     subject, said = pairs[0]
     usual = subject.answers[0]
-    have = "has" if said.count == 1 else "have"
     others = f"the other {usual.count:,}" if len(subject.answers) == 2 else f"{usual.count:,} others"
-    of_kind = f" of the nodes with {subject.among}" if subject.among else ""
-    first = (
-        f"{said.nodes} {have} {say(subject, said.value)}, {others}{of_kind} have {say(subject, usual.value)}"
+    message = (
+        f"{said.named} {_have(said.count)} {words.say(subject, said.value)}, {others}{_of_a_kind(subject)} "
+        f"{_have(usual.count)} {words.say(subject, usual.value)}"
     )
-    if len(pairs) == 1:
-        return Finding(first, Evidence(""))
-    more = listed((subject.name for subject, _ in pairs[1:]), _NAMED)
-    differ = "it differs" if said.count == 1 else "they differ"
-    return Finding(f"{first}; {differ} in {counted(len(pairs) - 1, *what)} more: {more}", Evidence(""))
+    if more := [subject.name for subject, _ in pairs[1:]]:
+        differ = "it differs" if said.count == 1 else "they differ"
+        message += (
+            f"; {differ} in {counted(len(more), words.one, words.several)} more: {listed(more, _NAMED)}"
+        )
+    return _finding(message, pairs, said.nodes, words)
 
 
-def _divided(subject: Subject, say: Sentence, read_from: str) -> Finding:
-    answers = [f"{said.nodes} ({said.count:,}) {say(subject, said.value)}" for said in subject.answers]
-    of_kind = f" among the nodes with {subject.among}" if subject.among else ""
+def _further(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
+    """All groups of nodes that are too many to be told one by one."""
+    names = listed(dict.fromkeys(subject.name for subject, _ in pairs), _NAMED)
+    nodes = together(said.nodes for _, said in pairs)
+    return _finding(f"{nodes.count:,} more nodes differ from most: in {names}", pairs, nodes.nodes, words)
+
+
+def _finding(message: str, pairs: list[tuple[Subject, Said]], nodes: str, words: Words) -> Finding:
+    found = (words.say(subject, said.value) for subject, said in pairs)
+    wanted = (words.say(subject, subject.answers[0].value) for subject, _ in pairs)
     return Finding(
-        f"nodes do not agree on {subject.name} and there is no majority{of_kind}: {listed(answers, _NAMED)}",
-        Evidence(listed(answers, _SHOWN), "one answer on all nodes", read_from),
-        node=",".join(said.nodes for said in subject.answers),
+        message,
+        Evidence(listed(found, _SHOWN), listed(dict.fromkeys(wanted), _SHOWN), words.read_from),
+        remedy=words.remedy,
+        severity=words.severity(pairs[0][0]),
+        node=nodes,
     )
+
+
+def _divided(subjects: list[Subject], words: Words) -> Finding:
+    """Subjects on which the same nodes are of the same different opinions."""
+    subject = subjects[0]
+    answers = [
+        f"{said.named} {_have(said.count)} {words.say(subject, said.value)}" for said in subject.answers
+    ]
+    message = f"there is no majority{_of_a_kind(subject)}: {listed(answers, _NAMED)}"
+    if more := [other.name for other in subjects[1:]]:
+        message += (
+            f"; they differ in {counted(len(more), words.one, words.several)} more: {listed(more, _NAMED)}"
+        )
+    return Finding(
+        message,
+        Evidence(listed(answers, _SHOWN), f"one {words.one} on all nodes", words.read_from),
+        remedy=words.remedy,
+        severity=words.severity(subject),
+        node=together(said.nodes for said in subject.answers).nodes,
+    )
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _of_a_kind(subject: Subject) -> str:
+    return f" of the nodes with {subject.among}" if subject.among else ""

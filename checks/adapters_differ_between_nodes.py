@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def adapters_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     `ibstat` on these nodes: a cable, a port that trains at a lower rate, or a device that the container was not given.
     """
-    yield from differences(
-        fleet.about("adapter"),
-        ("port", "ports"),
-        _say,
-        "/sys/class/infiniband on each node",
-        "ibstat, on these nodes",
-    )
+    yield from differences(fleet.about("adapter"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{subject.name} {value}" if value else f"no {subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="port",
+    several="ports",
+    read_from="/sys/class/infiniband on each node",
+    remedy="ibstat, on these nodes",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,13 +34,7 @@ def capacity_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     Look at `lscpu`, `free -g`, `df -h /dev/shm` and the limits of the container there; drain a node that lost a memory
     module.
     """
-    yield from differences(
-        fleet.about("capacity"),
-        ("capacity", "capacities"),
-        _say,
-        "/proc/meminfo, statvfs of /dev/shm, and affinity and control groups on each node",
-        "look at the limits of the container, and at the hardware, of these nodes",
-    )
+    yield from differences(fleet.about("capacity"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
@@ -49,3 +43,12 @@ def _say(subject: Subject, value: str) -> str:
         if subject.name == "CPUs"
         else f"{value or 'no'} {'of ' if value else ''}{subject.name}"
     )
+
+
+_WORDS = Words(
+    say=_say,
+    one="capacity",
+    several="capacities",
+    read_from="/proc/meminfo, statvfs of /dev/shm, and affinity and control groups on each node",
+    remedy="look at the limits of the container, and at the hardware, of these nodes",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def clocks_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Run chrony or systemd-timesyncd on the hosts of these nodes (a container has the host's clock).
     """
-    yield from differences(
-        fleet.about("clock"),
-        ("clock", "clocks"),
-        _say,
-        "the time that each node told when it was asked",
-        "timedatectl set-ntp true, on these hosts",
-    )
+    yield from differences(fleet.about("clock"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"a {subject.name} that is {value} off"
+
+
+_WORDS = Words(
+    say=_say,
+    one="clock",
+    several="clocks",
+    read_from="the time that each node told when it was asked",
+    remedy="timedatectl set-ntp true, on these hosts",
+)

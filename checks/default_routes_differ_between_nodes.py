@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def default_routes_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Name what fits all nodes, for instance by prefix (`NCCL_SOCKET_IFNAME=bond,eno`), or set it for these nodes alone.
     """
-    yield from differences(
-        fleet.about("route"),
-        ("route", "routes"),
-        _say,
-        "/proc/net/route on each node",
-        "ip route, on one of these nodes and on another",
-    )
+    yield from differences(fleet.about("route"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"its {subject.name} through {value or 'nothing'}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="route",
+    several="routes",
+    read_from="/proc/net/route on each node",
+    remedy="ip route, on one of these nodes and on another",
+)

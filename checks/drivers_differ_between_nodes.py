@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def drivers_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     Install the same driver on all nodes, or keep those nodes out of the job: `srun --exclude` takes them as they are
     written here.
     """
-    yield from differences(
-        fleet.about("driver"),
-        ("driver", "drivers"),
-        _say,
-        "NVML on each node",
-        "install the driver that the other nodes have, on the hosts",
-    )
+    yield from differences(fleet.about("driver"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{subject.name} {value}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="driver",
+    several="drivers",
+    read_from="NVML on each node",
+    remedy="install the driver that the other nodes have, on the hosts",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -33,16 +33,19 @@ def edited_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Apply the patch on all nodes (`verl-doctor patches export` carries it), or take it back where it should not be.
     """
-    yield from differences(
-        fleet.about("edited file"),
-        ("edited file", "edited files"),
-        _say,
-        "the packages' RECORD files on each node",
-        "apply the same patches on these nodes, or install the package anew",
-    )
+    yield from differences(fleet.about("edited file"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     if value == "missing":
         return f"no {subject.name}"
     return f"{subject.name} edited ({value})" if value else f"{subject.name} as its wheel had it"
+
+
+_WORDS = Words(
+    say=_say,
+    one="edited file",
+    several="edited files",
+    read_from="the packages' RECORD files on each node",
+    remedy="apply the same patches on these nodes, or install the package anew",
+)

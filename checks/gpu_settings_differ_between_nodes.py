@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -33,14 +33,17 @@ def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     `nvidia-smi -pl`, `nvidia-smi nvlink -s`, `nvidia-smi -mig 0` on these nodes.
     """
-    yield from differences(
-        fleet.about("GPU setting"),
-        ("setting", "settings"),
-        _say,
-        "NVML on each node",
-        "nvidia-smi -q on one of these nodes and on another, side by side",
-    )
+    yield from differences(fleet.about("GPU setting"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{subject.name} {value or 'not told'}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="setting",
+    several="settings",
+    read_from="NVML on each node",
+    remedy="nvidia-smi -q on one of these nodes and on another, side by side",
+)

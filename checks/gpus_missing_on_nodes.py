@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -33,14 +33,17 @@ def gpus_missing_on_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Look at `nvidia-smi` and at the kernel's log on these nodes, and restart or drain them.
     """
-    yield from differences(
-        fleet.about("GPUs"),
-        ("number", "numbers"),
-        _say,
-        "NVML on each node",
-        "nvidia-smi -L and dmesg | grep -i xid, on these nodes",
-    )
+    yield from differences(fleet.about("GPUs"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{value} {'GPU' if value == '1' else subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="number",
+    several="numbers",
+    read_from="NVML on each node",
+    remedy="nvidia-smi -L and dmesg | grep -i xid, on these nodes",
+)

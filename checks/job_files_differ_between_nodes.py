@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, Severity, check
@@ -37,14 +37,7 @@ def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Mount the shared file system there, or copy the folder again: the list is a digest of all names and sizes.
     """
-    yield from differences(
-        fleet.about("file", "content", "written"),
-        ("path", "paths"),
-        _say,
-        "names and sizes in the folder on each node",
-        "copy it to these nodes again, or mount what the others have",
-        _severity,
-    )
+    yield from differences(fleet.about("file", "content", "written"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
@@ -55,3 +48,13 @@ def _say(subject: Subject, value: str) -> str:
 
 def _severity(subject: Subject) -> Severity:
     return "info" if subject.kind == "written" else "error"
+
+
+_WORDS = Words(
+    say=_say,
+    one="path",
+    several="paths",
+    read_from="names and sizes in the folder on each node",
+    remedy="copy it to these nodes again, or mount what the others have",
+    severity=_severity,
+)

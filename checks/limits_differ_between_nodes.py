@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def limits_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     Start Ray on these nodes in the same way as on the others; a service needs `LimitNOFILE=`, `TasksMax=` and
     `LimitMEMLOCK=` of its own.
     """
-    yield from differences(
-        fleet.about("limit"),
-        ("limit", "limits"),
-        _say,
-        "/proc/PID/limits of the raylet on each node",
-        "start Ray there with the limits of the other nodes",
-    )
+    yield from differences(fleet.about("limit"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"a limit on {subject.name} of {value}" if value != "unlimited" else f"no limit on {subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="limit",
+    several="limits",
+    read_from="/proc/PID/limits of the raylet on each node",
+    remedy="start Ray there with the limits of the other nodes",
+)

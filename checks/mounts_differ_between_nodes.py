@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def mounts_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Mount it on these nodes, then start Ray anew there.
     """
-    yield from differences(
-        fleet.about("mount"),
-        ("folder", "folders"),
-        _say,
-        "/proc/self/mountinfo on each node",
-        "mount what the other nodes have",
-    )
+    yield from differences(fleet.about("mount"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{subject.name} in {value}" if value else f"no {subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="folder",
+    several="folders",
+    read_from="/proc/self/mountinfo on each node",
+    remedy="mount what the other nodes have",
+)

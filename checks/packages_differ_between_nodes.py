@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, Severity, check
@@ -46,14 +46,7 @@ def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     Install the same lock file on all nodes, or start them from the same image. The finding names the nodes in the way that
     `srun -w` and `pdsh -w` take them.
     """
-    yield from differences(
-        (one for one in fleet.about("package", "build") if one.name != "ray"),
-        ("package", "packages"),
-        _say,
-        "the metadata of the installed packages on each node",
-        "install the same versions on these nodes",
-        _severity,
-    )
+    yield from differences((one for one in fleet.about("package", "build") if one.name != "ray"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
@@ -64,3 +57,13 @@ def _say(subject: Subject, value: str) -> str:
 
 def _severity(subject: Subject) -> Severity:
     return "error" if subject.name in _SHARED else "warning"
+
+
+_WORDS = Words(
+    say=_say,
+    one="package",
+    several="packages",
+    read_from="the metadata of the installed packages on each node",
+    remedy="install the same versions on these nodes",
+    severity=_severity,
+)

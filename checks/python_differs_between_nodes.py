@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def python_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Create the environments of all nodes with the same interpreter, for instance from one image.
     """
-    yield from differences(
-        fleet.about("Python"),
-        ("version", "versions"),
-        _say,
-        "the interpreter on each node",
-        "create the environment on these nodes with the same Python",
-    )
+    yield from differences(fleet.about("Python"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{subject.name} {value}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="version",
+    several="versions",
+    read_from="the interpreter on each node",
+    remedy="create the environment on these nodes with the same Python",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -34,14 +34,17 @@ def ray_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Install the same Ray on these nodes and start it anew there.
     """
-    yield from differences(
-        (one for one in fleet.about("package") if one.name == "ray"),
-        ("package", "packages"),
-        _say,
-        "the metadata of the installed packages on each node",
-        "install the same Ray, then start Ray anew on these nodes",
-    )
+    yield from differences((one for one in fleet.about("package") if one.name == "ray"), _WORDS)
 
 
 def _say(_: Subject, value: str) -> str:
     return f"Ray {value}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="package",
+    several="packages",
+    read_from="the metadata of the installed packages on each node",
+    remedy="install the same Ray, then start Ray anew on these nodes",
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks._fleet import differences
+from verl_doctor.checks._fleet import Words, differences
 from verl_doctor.checks._fleet_examples import fleet_of
 from verl_doctor.toolkit.fact_fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, check
@@ -19,7 +19,6 @@ from verl_doctor.toolkit.rule import Example, Finding, check
         Example("one node lacks it",
             (fleet_of(8, ("variable", "NCCL_IB_HCA", {"mlx5": 7, "": (1, "node5")})),),
             "node5 has no NCCL_IB_HCA, the other 7 have NCCL_IB_HCA=mlx5"),
-        Example("each node has its own", (fleet_of(4, ("variable", "VLLM_X", {"a": (1, "n1"), "b": (1, "n2"), "c": (1, "n3"), "d": (1, "n4")})),)),
     ],
 )  # fmt: skip
 def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
@@ -36,14 +35,17 @@ def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     Set it in the `runtime_env` of the job, which reaches all nodes (`verl-doctor fix --output-env DIR` writes one), or
     start Ray anew on these nodes from the same shell file.
     """
-    yield from differences(
-        fleet.about("variable"),
-        ("variable", "variables"),
-        _say,
-        "the environment of a Ray worker on each node",
-        "put it into the runtime_env of the job",
-    )
+    yield from differences(fleet.about("variable"), _WORDS)
 
 
 def _say(subject: Subject, value: str) -> str:
     return f"{subject.name}={value}" if value else f"no {subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="variable",
+    several="variables",
+    read_from="the environment of a Ray worker on each node",
+    remedy="put it into the runtime_env of the job",
+)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.facts import Absent, collector
+from verl_doctor.toolkit.fleet_names import expand, fold, shortened
 
 UNSEEN = "GPUs that could not be asked"
 """The kind of a node on which NVML failed, though nothing says that there is no GPU."""
@@ -20,6 +22,17 @@ class Said:
     value: str
     count: int
     nodes: str
+
+    @property
+    def named(self) -> str:
+        """The nodes for a sentence: cut when there are too many to be read."""
+        return shortened(self.nodes, self.count)
+
+
+def together(lists: Iterable[str]) -> Said:
+    """Several lists of nodes as one, each node once."""
+    nodes = {node for one in lists for node in expand(one)}
+    return Said("", len(nodes), fold(nodes))
 
 
 @dataclass(frozen=True)

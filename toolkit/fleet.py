@@ -20,12 +20,13 @@ from verl_doctor.toolkit.fact_plugins import PluginProblems
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.fleet_compare import Comparison
 from verl_doctor.toolkit.fleet_facts import FactStore
-from verl_doctor.toolkit.fleet_fold import without_repeated
+from verl_doctor.toolkit.fleet_fold import folded, without_repeated
 from verl_doctor.toolkit.fleet_judge import NodeJudge, worst
-from verl_doctor.toolkit.fleet_names import fold
+from verl_doctor.toolkit.fleet_names import expand
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Report, status_of
+from verl_doctor.toolkit.rule import Evidence, Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import counted, listed
@@ -79,15 +80,18 @@ class Gathering:
 
     def nodes(self, fleet: Fleet) -> Nodes:
         """How many answered and agree, and which did not."""
-        by_reason: dict[str, list[str]] = {}
-        for node, reason in self._missing.items():
-            by_reason.setdefault(reason, []).append(node)
-        missing = [NodeGroup(reason, len(nodes), fold(nodes)) for reason, nodes in by_reason.items()]
+        lost = tuple(self._missing)
+        by_reason: dict[Finding, list[int]] = {}
+        for number, reason in enumerate(self._missing.values()):
+            by_reason.setdefault(Finding(reason, Evidence("")), []).append(number)
+        missing = folded(by_reason, lost, ("",) * len(lost))
         return Nodes(
             answered=len(self._names),
             agree=fleet.nodes - fleet.odd,
             kinds=tuple(NodeGroup(kind.gpus, kind.count, kind.nodes) for kind in fleet.kinds),
-            missing=tuple(sorted(missing, key=lambda group: (-group.count, group.what))),
+            missing=tuple(
+                NodeGroup(one.message, len(expand(one.node or "")), one.node or "") for one in missing
+            ),
         )
 
     def results(self) -> tuple[CheckResult, ...]:

@@ -53,7 +53,7 @@ class _Comparing:
                     by_value.setdefault(answers.get(key, ""), []).extend(nodes)
             if len(by_value) > 1 and self.subject.nearly is not None:
                 by_value = _together(by_value, self.subject.nearly)
-            if len(by_value) > 1:
+            if len(by_value) > 1 and not (self.subject.may_name and _names_nodes(by_value)):
                 yield key, by_value
 
 
@@ -99,6 +99,11 @@ def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, li
     for value, nodes in by_value.items():
         together.setdefault(shown.get(value, ""), []).extend(nodes)
     return together
+
+
+def _names_nodes(by_value: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the answers tell the nodes apart rather than being meant to be the same."""
+    return len(by_value) > max(2, sum(map(len, by_value.values())) / 2)
 
 
 def _unlike(usual: Said | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:

@@ -73,13 +73,15 @@ class SubjectReader:
     """A reader of answers.
 
     `among_a_kind`: nodes are compared with those alone that have the same kind of GPUs. `lacking_counts`: that a node has no
-    such thing is an answer. `nearly` says that the values are numbers, and which of them count as the same.
+    such thing is an answer. `nearly` says that the values are numbers, and which of them count as the same. `may_name`: where
+    nearly every node has a value of its own, it names the node, and is not compared.
     """
 
     read: Callable[..., Answers]
     among_a_kind: bool = False
     lacking_counts: bool = True
     nearly: Nearly | None = None
+    may_name: bool = False
 
 
 def gpus_of(facts: NodeFacts) -> str:
@@ -223,10 +225,10 @@ _SECONDS = Nearly(part=0, amount=_CLOCK, show="{:+.1f} s".format)
 SUBJECTS = (
     SubjectReader(_versions, lacking_counts=False),
     SubjectReader(_builds, among_a_kind=True),
-    SubjectReader(_edited_files),
+    SubjectReader(_edited_files, among_a_kind=True),
     SubjectReader(_python),
     SubjectReader(_gpus, among_a_kind=True),
-    SubjectReader(_variables),
+    SubjectReader(_variables, among_a_kind=True, may_name=True),
     SubjectReader(_limits, among_a_kind=True),
     SubjectReader(_cpus, among_a_kind=True),
     SubjectReader(_memory, among_a_kind=True, nearly=_BYTES),

@@ -16,7 +16,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from fleets import Edit, dead, node, numbered, with_value, with_version
+from fleets import Edit, dead, node, numbered, texts, with_value, with_version
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_facts import known
@@ -349,3 +349,63 @@ def test_facts_files_of_one_name_in_two_folders_are_two_nodes(tmp_path: Path) ->
     report = fleet.judge_files(files, SESSION)
     assert report.nodes is not None
     assert report.nodes.answered == 2
+
+
+def with_versions(number: str) -> Edit:
+    """Every package in another version."""
+
+    def edit(facts: dict[str, Any]) -> None:
+        for one in facts["Packages"]["distributions"]:
+            one["version"] = number
+
+    return edit
+
+
+def test_two_images_on_halves_of_a_cluster_are_one_finding() -> None:
+    answers = [node(name, with_versions(str(index % 2))) for index, name in enumerate(numbered(6))]
+    found = [one for rule, one in findings(judged(answers)) if rule == "PKG120"]
+    assert len(found) == 1
+    assert "there is no majority" in found[0].message
+    assert found[0].node == "node[00001-00006]"
+
+
+def test_one_image_on_a_few_nodes_is_one_finding() -> None:
+    answers = [node(name, *([with_versions("9")] if name == "node00003" else [])) for name in numbered(6)]
+    (found,) = [one for rule, one in findings(judged(answers)) if rule == "PKG120"]
+    assert found.message.startswith("node00003 has ")
+    assert len(found.message) < 300
+
+
+def test_many_nodes_that_each_drift_in_their_own_way_are_told_in_a_bounded_number_of_findings() -> None:
+    names = [one["name"] for one in json.loads(texts()["Packages"])["is"]["distributions"]]
+    odd = [node(f"odd{number:02}", with_version(names[number], "0.0.1")) for number in range(20)]
+    found = [one for rule, one in findings(judged([*map(node, numbered(25)), *odd])) if rule == "PKG120"]
+    assert len(found) == 8
+    assert {name for one in found for name in expand(one.node or "")} == {answer.node for answer in odd}
+    assert "13 more nodes differ from most" in found[-1].message
+
+
+def test_nodes_that_each_have_their_own_value_are_named_by_it_and_do_not_drift() -> None:
+    answers = [node(name, with_value("Variables", "values.UCX_OWN", name)) for name in numbered(6)]
+    report = judged(answers)
+    assert "ENV130" not in {code for code, _, _ in said(report)}
+    assert report.nodes is not None
+    assert report.nodes.agree == 6
+
+
+def test_clocks_that_are_all_different_are_told() -> None:
+    clocks = [all_have("ClockOffset", {"ahead": 60.0 * number, "within": 0.1}) for number in range(4)]
+    answers = [node(name, clocks[number]) for number, name in enumerate(numbered(4))]
+    (found,) = [one for rule, one in findings(judged(answers)) if rule == "NET120"]
+    assert "there is no majority" in found.message
+
+
+def test_reasons_that_differ_in_numbers_are_one() -> None:
+    lost = [
+        dead(f"node{number}", f"Ray declared it dead: no heartbeat for {number} s") for number in (12, 13, 40)
+    ]
+    report = judged([*HEALTHY, *lost])
+    assert report.nodes is not None
+    (group,) = report.nodes.missing
+    assert (group.what, group.count) == ("Ray declared it dead: no heartbeat for 12 s to 40 s", 3)
+    assert group.nodes == "node[12-13,40]"
