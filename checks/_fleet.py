@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_fleet import Said, Subject, together
 from verl_doctor.toolkit.rule import Evidence, Finding, Severity
-from verl_doctor.toolkit.text import counted, listed
+from verl_doctor.toolkit.text import listed
 
 _NAMED = 4  # subjects, or answers, that one sentence names
 _SHOWN = 12  # values that the evidence shows
@@ -29,6 +29,10 @@ class Words:
     read_from: str
     remedy: str
     severity: Callable[[Subject], Severity | None] = lambda _: None
+
+    def more(self, names: Sequence[str]) -> str:
+        """Further subjects: "3 more packages: numpy, ray, torch"."""
+        return f"{len(names):,} more {self.one if len(names) == 1 else self.several}: {listed(names, _NAMED)}"
 
 
 def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
@@ -64,9 +68,7 @@ def _odd_ones(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
     )
     if more := [subject.name for subject, _ in pairs[1:]]:
         differ = "it differs" if said.count == 1 else "they differ"
-        message += (
-            f"; {differ} in {counted(len(more), words.one, words.several)} more: {listed(more, _NAMED)}"
-        )
+        message += f"; {differ} in {words.more(more)}"
     return _finding(message, pairs, said.nodes, words)
 
 
@@ -97,9 +99,7 @@ def _divided(subjects: list[Subject], words: Words) -> Finding:
     ]
     message = f"there is no majority{_of_a_kind(subject)}: {listed(answers, _NAMED)}"
     if more := [other.name for other in subjects[1:]]:
-        message += (
-            f"; they differ in {counted(len(more), words.one, words.several)} more: {listed(more, _NAMED)}"
-        )
+        message += f"; they differ in {words.more(more)}"
     return Finding(
         message,
         Evidence(listed(answers, _SHOWN), f"one {words.one} on all nodes", words.read_from),

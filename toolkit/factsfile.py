@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -24,6 +25,10 @@ _FILE = SavedFile(
     version=SCHEMA_VERSION,
     largest=256,
 )
+_HEAD = re.compile(rf'{{\n "schema_version": {SCHEMA_VERSION},\n "verl_doctor": "[^"\n]*",')
+_FACTS = '\n "facts": {'
+_NEXT = '\n  "'  # no string of JSON spans lines, so that what begins one at this depth is a fact's name
+_END = "\n }\n}\n"
 
 
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
@@ -38,8 +43,22 @@ def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: 
 
 
 def texts_in(path: Path) -> dict[str, str]:
-    """The entries of a facts file as a node would have answered them. Raises UsageError."""
-    return {name: json.dumps(entry) for name, entry in _FILE.read(path).items()}
+    """The entries of a facts file as a node would have answered them. Raises UsageError.
+
+    A file that lies as `dump` laid it out is cut at its entries, which costs a tenth of reading and writing all of them.
+    """
+    head, _, facts = _text(path).partition(_FACTS)
+    if not _HEAD.fullmatch(head) or not facts.endswith(_END):
+        return {name: json.dumps(entry) for name, entry in _FILE.read(path).items()}
+    cut = (entry.partition('": ') for entry in facts.removesuffix(_END).split(_NEXT)[1:])
+    return {name: entry.rstrip(",") for name, _, entry in cut}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("ascii") if path.stat().st_size <= _FILE.largest * 2**20 else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def entries(answers: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from trying import cases
 
 from verl_doctor.toolkit import factsfile, registry
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, collector
+from verl_doctor.toolkit.target import UsageError
 
 PORTABLE = [part for part in registry.load().collectors if not part.local]
 # What file names are made of: any character, and the surrogates by which Python spells bytes that are no UTF-8.
@@ -47,6 +48,16 @@ class Shelf:
 @collector()
 def shelf() -> Shelf:
     return Shelf(3)
+
+
+@dataclass(frozen=True)
+class Road:
+    length: float
+
+
+@collector()
+def road() -> Road:
+    return Road(1.5)
 
 
 class OutOfReach(Absent):
@@ -106,3 +117,21 @@ def test_a_file_name_that_is_no_utf8_survives() -> None:
     text = factsfile.dump({Shelf: {"path": os.fsdecode(b"/x\xff")}}, [shelf], "0")
     assert text.isascii()
     assert json.loads(text)["facts"]["Shelf"]["is"]["path"] == "/x\udcff"
+
+
+def test_entries_are_cut_out_of_a_file_as_it_is_laid_out_and_read_from_any_other(tmp_path: Path) -> None:
+    named = {Shelf: {"books": 3, "path": '/x\n  "Shelf": 7\udcff'}, Road: Absent("no road")}
+    text = factsfile.dump(named, [shelf, road], "0")
+    for layout in (text, json.dumps(json.loads(text)), text.replace("\n ", "\n")):
+        path = tmp_path / "facts.json"
+        path.write_text(layout)
+        found = factsfile.texts_in(path)
+        assert {name: json.loads(entry) for name, entry in found.items()} == json.loads(text)["facts"]
+
+
+@pytest.mark.parametrize("cut", [10, 100, -2, -5, -30])
+def test_a_file_that_was_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text(factsfile.dump({Shelf: Shelf(3), Road: Absent("no road")}, [shelf, road], "0")[:cut])
+    with pytest.raises(UsageError, match="is no facts file"):
+        factsfile.texts_in(path)
