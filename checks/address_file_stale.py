@@ -49,7 +49,7 @@ def address_file_stale(addresses: RayAddresses, configuration: Configuration | U
     place = addresses.taken
     if place is None or place.source != "address file" or place.reply in ("", "connected"):
         return
-    if addresses.head is not None or addresses.ray_at(place.address) is not None:
+    if addresses.ray_at(place.address) is not None:
         return
     given = refused_arguments(configuration)
     effect = (

@@ -9,6 +9,7 @@ from verl_doctor.checks._ray import MINE, finding_its_place, said
 from verl_doctor.toolkit.fact_ray_addresses import RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
+_NOT_JOINED = ("--ray-address", "ray start --head")
 _EVES = replace(MINE, mine=False, user="eve")
 
 
@@ -18,6 +19,7 @@ _EVES = replace(MINE, mine=False, user="eve")
     examples=[
         Example("yours", (RayAddresses((said(source="address file"),), (MINE,)),)),
         Example("another user's that is not joined", (RayAddresses(running=(_EVES,)),)),
+        Example("where the script starts its own, of which RAY110 speaks", (RayAddresses((said(source="ray start --head"),), (_EVES,)),)),
         Example("of another machine", (RayAddresses((said("10.0.0.9:6379"),), (MINE,)),)),
         Example("found in the common folder", (RayAddresses((said(source="address file"),), (_EVES,)),), "eve runs the Ray at 10.0.0.5:6379"),
         Example("named, so perhaps meant", (RayAddresses((said(),), (_EVES,)),), "actors would run as eve"),
@@ -38,9 +40,9 @@ def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
     """
     place = addresses.taken
     there = addresses.ray_at(place.address) if place is not None and place.address else None
-    if place is None or there is None or there.mine or place.source == "--ray-address":
+    if place is None or there is None or there.mine or place.source in _NOT_JOINED:
         return
-    named = place.source in ("RAY_ADDRESS", "ray.init")
+    named = place.source not in ("address file", "raylet")
     yield Finding(
         f"{there.user} runs the Ray at {place.address} which a job would join: its actors would run as {there.user}",
         Evidence(

@@ -22,6 +22,7 @@ _LIVE = RayAddresses((said(source="address file"),))
         Example("null", (_LIVE, *asked(f"{_CPUS}=null"))),
         Example("a new one is asked for", (RayAddresses((said("local"), *_LIVE.places)), *asked(f"{_CPUS}=16"))),
         Example("nobody answers, which is another matter", (RayAddresses((said(source="address file", reply="refused"),)), *asked(f"{_CPUS}=16"))),
+        Example("the script starts a Ray itself", (RayAddresses((said(source="ray start --head", reply="refused"),)), *asked(f"{_CPUS}=16")), "the script starts one at 10.0.0.5:6379"),
         Example("CPUs", (_LIVE, *asked(f"{_CPUS}=16")), f"{_CPUS}=16 is refused"),
         Example("GPUs, and an address that is given", (RayAddresses((said(),)), *asked("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 runs already"),
     ],
@@ -41,12 +42,18 @@ def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configurat
     starts a Ray of the job's own beside it.
     """
     taken = addresses.taken
-    if taken is None or taken.reply != "connected" or taken.source == "--ray-address":
+    if taken is None or taken.source == "--ray-address":
+        return
+    if taken.source == "ray start --head":
+        runs = f"the script starts one at {taken.address or 'its head'}"
+    elif taken.reply == "connected":
+        runs = f"the one at {taken.address} runs already"
+    else:
         return
     for word in refused_arguments(configuration):
         yield Finding(
-            f"{word.text.lstrip('+')} is refused where a Ray is joined, and the one at {taken.address} runs already",
-            Evidence(word.text, "no such key", f"{taken.said_by} names {taken.address}, which answers"),
+            f"{word.text.lstrip('+')} is refused where a Ray is joined, and {runs}",
+            Evidence(word.text, "no such key", taken.said_by),
             location=place(word),
             remedy=f"leave {word.key} away; or RAY_ADDRESS=local for a Ray of this job's own",
         )

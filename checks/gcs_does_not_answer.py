@@ -44,5 +44,10 @@ def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Itera
         f"{cluster.address} answers no question of Ray's, and {place.said_by} names it: ray.init() would not get past it",
         Evidence(f"a connection is accepted; then: {cluster.refused}", "the answers of a GCS", place.said_by),
         location=finding_its_place(place),
-        remedy=f"look who listens on port {place.port}: ss -ltnp; the GCS has the address that ray start --head printed",
+        remedy=f"look who listens on port {place.port}: ss -ltnp; "
+        + (
+            f"if it is no Ray, remove {place.said_by}"
+            if place.source == "address file"
+            else "the GCS has the address that ray start --head printed"
+        ),
     )

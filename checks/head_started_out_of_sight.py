@@ -49,10 +49,11 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
 
     `export RAY_ADDRESS=` with the head's address before the job, or RAY_TMPDIR in place of `--temp-dir` for both.
     """
-    if launch.command is None or addresses.submitted or addresses.folder == UNTOLD or addresses.head is None:
+    if launch.command is None or addresses.submitted or addresses.folder == UNTOLD:
         return
     if any(place.text for place in addresses.places if place.source in ("ray.init", "RAY_ADDRESS")):
         return
+    head = addresses.head.address if addresses.head is not None else "the head's address"
     for words in launch.ray_starts:
         word = option(words, _OPTION)
         if not any(one.text == "--head" for one in words) or word is None or not word.text:
@@ -63,9 +64,9 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
             f"ray start {_OPTION}={word.text} leaves the head's address there, and the job looks for it in {addresses.folder}",
             Evidence(
                 f"{_OPTION}={word.text}",
-                f"RAY_ADDRESS={addresses.head.address}, or {addresses.folder}",
+                f"RAY_ADDRESS={head}, or {addresses.folder}",
                 f"{word.path}:{word.line}",
             ),
             location=Location(word.path, word.line),
-            remedy=f"export RAY_ADDRESS={addresses.head.address} before the job starts",
+            remedy=f"export RAY_ADDRESS={head} before the job starts",
         )

@@ -59,7 +59,7 @@ def no_raylet_of_cluster_here(
     known = {ray.address for ray in addresses.running if ray.raylets}
     if cluster.session in sessions or known & {cluster.address, *cluster.also}:
         return
-    if addresses.of("ray start --address") is not None:
+    if addresses.of("ray start --address") is not None or addresses.of("ray start --head") is not None:
         return
     here = [one for one in cluster.alive if network.owner_of(one.address) is not None]
     what = (

@@ -10,6 +10,7 @@ from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Command, Launch
 from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.fact_ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
@@ -19,6 +20,7 @@ _GCS = Wanted(6379, 6379, "ray start --port", _SCRIPT, 4)
 _DASHBOARD = Wanted(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
 _MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
 _WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
+_HEAD = Place("ray start --head", "ray start --head", "10.0.0.5:6379", "10.0.0.5", 6379)
 _OF_HEAD = _GCS.what
 _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
 
@@ -33,14 +35,18 @@ _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
         Example("the script stops it first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
         Example("verl's Ray trainers take a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
         Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
-        Example("another Ray, of which RAY110 speaks", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
+        Example("another Ray, of which RAY110 speaks", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayAddresses((_HEAD,)), RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
         Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
         Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
         Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a job that has ended"),
     ],
 )  # fmt: skip
 def port_taken(
-    ports: Ports, nodes: JobNodes, launch: Launch | Unknown, clusters: RayClusters | Unknown
+    ports: Ports,
+    nodes: JobNodes,
+    launch: Launch | Unknown,
+    addresses: RayAddresses | Unknown,
+    clusters: RayClusters | Unknown,
 ) -> Iterator[Finding]:
     """Somebody listens on a port that the job is told to take.
 
@@ -59,7 +65,7 @@ def port_taken(
         there = ports.on(wanted.first) if wanted.first == wanted.last else None
         if there is None or (elsewhere and wanted.what.startswith("ray start")):
             continue
-        if wanted.what == _OF_HEAD and _is_ray(wanted.first, clusters):
+        if wanted.what == _OF_HEAD and _is_ray(wanted.first, clusters, addresses):
             continue
         if wanted.what.startswith("MASTER_PORT") and _through_ray(launch):
             continue
@@ -78,10 +84,13 @@ def port_taken(
         )
 
 
-def _is_ray(port: int, clusters: RayClusters | Unknown) -> bool:
-    """Whether a Ray answers there."""
-    known = () if isinstance(clusters, Unknown) else clusters.clusters
-    return any(one.cluster and one.address.endswith(f":{port}") for one in known)
+def _is_ray(port: int, clusters: RayClusters | Unknown, addresses: RayAddresses | Unknown) -> bool:
+    """Whether a Ray answers where the script starts its head."""
+    head = None if isinstance(addresses, Unknown) else addresses.head
+    if head is None or head.port != port or isinstance(clusters, Unknown):
+        return False
+    there = clusters.at(head.address)
+    return there is not None and bool(there.cluster or there.token)
 
 
 def _through_ray(launch: Launch | Unknown) -> bool:

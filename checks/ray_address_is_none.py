@@ -65,7 +65,7 @@ def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str,
     if text == UNTOLD:
         return "", None
     if text == "auto":
-        nothing = addresses.taken is None and addresses.head is None
+        nothing = addresses.taken is None
         return ("no Ray runs here that it could find, and it starts none" if nothing else ""), None
     if text == "local":
         if nodes.several:

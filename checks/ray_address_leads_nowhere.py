@@ -8,6 +8,7 @@ from verl_doctor.checks._ray import finding_its_place, other_than, said
 from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
+_FOUND = ("address file", "raylet", "ray start --head")
 _DEAD = said(reply="refused", said="Connection refused")
 
 
@@ -23,7 +24,8 @@ _DEAD = said(reply="refused", said="Connection refused")
         Example("a firewall", (RayAddresses((said(reply="silence"),)),), "10.0.0.5:6379 does not answer"),
         Example("no route", (RayAddresses((said(reply="no route", said="No route to host"),)),), "No route to host"),
         Example("a name that nobody knows", (RayAddresses((said("haed:6379", reply="no such name"),)),), "haed does not resolve"),
-        Example("in the command", (RayAddresses((said(source="ray.init", reply="refused", path="run.sh", line=7),)),), "ray.init() would try it again"),
+        Example("where the script joins", (RayAddresses((said(source="ray start --address", reply="refused", path="run.sh", line=4),)),), "ray start --address names it"),
+        Example("in the command", (RayAddresses((said(source="ray.init", reply="refused", path="run.sh", line=7),)),), "Ray would try it again"),
     ],
 )  # fmt: skip
 def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
@@ -40,12 +42,12 @@ def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
     start --head` printed. A firewall must let through the port of the GCS (6379 unless `--port` says otherwise).
     """
     place = addresses.taken
-    if place is None or place.source in ("address file", "raylet") or place.reply in ("", "connected"):
+    if place is None or place.source in _FOUND or place.reply in ("", "connected"):
         return
     if addresses.head is not None and addresses.head.port == place.port:
         return
     yield Finding(
-        f"{_what(place)}, and {place.said_by} names it: ray.init() would try it again for ever",
+        f"{_what(place)}, and {place.said_by} names it: Ray would try it again for ever",
         Evidence(
             f"{place.said_by}: {place.text}", "an address at which a Ray answers", place.said or place.reply
         ),

@@ -21,7 +21,7 @@ from verl_doctor.toolkit.driver_variable import DriverVariable, driver_variable
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import endpoint, option
-from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_launch import Launch, Word
 from verl_doctor.toolkit.fact_network import is_address, resolve, source_towards, with_port
 from verl_doctor.toolkit.fact_processes import Process, Processes
 from verl_doctor.toolkit.fact_trees import LibraryTrees
@@ -127,7 +127,7 @@ class RayAddresses:
     """All places, those that come first in Ray's order first; the clusters that have processes here; and the file with an address.
 
     `folder` is where Ray keeps that file: its `_temp_dir`, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it; `UNTOLD` when that is. The addresses at which the
-    launch script starts a head or joins one come last: they are no place from which a driver takes its own. `submitted`: Ray itself
+    launch script starts a head or joins one come last. `submitted`: Ray itself
     starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service which is asked to.
     """
 
@@ -145,7 +145,7 @@ class RayAddresses:
     def taken(self) -> Place | None:
         """The place from which `ray.init()` of the job takes its address, also one that says "local"; None when it starts a new Ray.
 
-        --ray-address, which only the doctor knows, goes before all.
+        --ray-address, which only the doctor knows, goes before all. A `ray start` in the launch script writes the file anew.
         """
         if self.submitted:
             return self.of("--ray-address")
@@ -155,6 +155,9 @@ class RayAddresses:
         variable = self.of("RAY_ADDRESS")
         if variable is not None and variable.text not in _ANYWHERE:
             return variable
+        written = self.of("ray start --head") or self.of("ray start --address")
+        if written is not None:
+            return written
         file, raylets = self.of("address file"), [one for one in self.places if one.source == "raylet"]
         anywhere = any(place is not None and place.text == "auto" for place in (chosen, variable))
         several = len(raylets) > 1 and file is not None
@@ -162,8 +165,9 @@ class RayAddresses:
 
     @property
     def head(self) -> Place | None:
-        """Where the launch script starts a head: that overwrites the file, and answers when the job begins."""
-        return self.of("ray start --head")
+        """Where the launch script starts a head of its own: who answers there now is another one."""
+        place = self.of("ray start --head")
+        return place if place is not None and place.address else None
 
     def ray_at(self, address: str) -> LocalRay | None:
         """The processes here that belong to the cluster with this address."""
@@ -224,18 +228,23 @@ def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:
     """The heads that the launch script joins, and those that it starts on this machine."""
     for words in () if isinstance(launch, Unknown) else launch.ray_starts:
+        perhaps = any(word.conditional for word in words)
         address = option(words, "--address")
-        if address is not None and address.text:
-            yield _place(
-                "ray start --address", "ray start --address", address.text, address.path, address.line
-            )
+        if address is not None:
+            text = UNTOLD if perhaps else address.text or UNTOLD
+            yield _place("ray start --address", "ray start --address", text, address.path, address.line)
         head = next((word for word in words if word.text == "--head"), None)
-        port, own = option(words, "--port"), option(words, "--node-ip-address")
-        number = _PORT if port is None else port.text or ""
-        if head is not None and number.isdecimal():
-            host = own.text if own is not None and own.text else source_towards(_OUTSIDE) or "127.0.0.1"
-            text = with_port(host, int(number))
+        if head is not None:
+            text = UNTOLD if perhaps else _own_address(words)
             yield _place("ray start --head", "ray start --head", text, head.path, head.line)
+
+
+def _own_address(words: tuple[Word, ...]) -> str:
+    """The address of the head that these words of `ray start --head` start on this machine."""
+    port, host = option(words, "--port"), option(words, "--node-ip-address")
+    number = _PORT if port is None else port.text or ""
+    own = source_towards(_OUTSIDE) or "127.0.0.1" if host is None else host.text or ""
+    return with_port(own, int(number)) if own and number.isdecimal() else UNTOLD
 
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:

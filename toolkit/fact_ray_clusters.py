@@ -119,7 +119,9 @@ def ray_clusters(
     with TURNS.waiting(), ThreadPoolExecutor(len(asked)) as pool:
         found = pool.map(lambda address: _cluster(machine, interpreter.executable, address, token), asked)
         clusters = tuple(_once(found))
-    return RayClusters(clusters, taken.address if taken else "")
+    # Who answers where the script starts a head is not the one that the job will join.
+    joined = taken.address if taken is not None and taken.source != "ray start --head" else ""
+    return RayClusters(clusters, joined)
 
 
 def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:

@@ -148,6 +148,18 @@ def test_what_the_command_and_ray_start_are_told(tmp_path: Path) -> None:
     assert found.taken is found.places[0]
 
 
+def test_a_head_that_is_perhaps_started_is_not_counted_on(tmp_path: Path) -> None:
+    write_address(tmp_path, "127.0.0.1:1")
+    starts = (
+        (Word("--head", "run.sh", 4, conditional=True),),
+        (Word("--address", "run.sh", 6), Word(None, "run.sh", 6, "$HEAD")),
+    )
+    found = look(tmp_path, Launch((), ray_starts=starts))
+    assert found.taken is not None
+    assert (found.taken.source, found.taken.text, found.head) == ("ray start --head", UNTOLD, None)
+    assert [place.text for place in found.places if place.source == "ray start --address"] == [UNTOLD]
+
+
 def test_the_processes_of_one_cluster_are_one_entry(tmp_path: Path) -> None:
     server = running(tmp_path, 10, role="gcs_server")
     raylets = running(tmp_path, 11, 12)
@@ -188,6 +200,9 @@ TWO: tuple[Source, str] = ("raylet", "two:1")
         ((("ray.init", "given:1"), ("RAY_ADDRESS", "env:1"), FILE), "given:1"),
         ((("RAY_ADDRESS", "local"), FILE), "local"),
         ((("--ray-address", "told:1"), ("ray.init", "given:1")), "told:1"),
+        ((FILE, ("ray start --head", "own:1")), "own:1"),
+        ((FILE, ONE, ("ray start --address", "head:1")), "head:1"),
+        ((("RAY_ADDRESS", "env:1"), ("ray start --head", "own:1")), "env:1"),
     ],
 )  # fmt: skip
 def test_the_order_in_which_ray_takes_them(said: tuple[tuple[Source, str], ...], taken: str) -> None:
