@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks._ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks._ray_room import bundles, never_placed
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.ray_state import RayGroup, RayJob, RayNode
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -62,48 +62,17 @@ def group_never_placed(clusters: RayClusters) -> Iterator[Finding]:
             continue
         for group in cluster.groups:
             job = cluster.job(group.job)
-            why = _why(group, cluster) if group.state in ("PENDING", "RESCHEDULING") else ""
+            why = never_placed(group, cluster) if group.state in ("PENDING", "RESCHEDULING") else ""
             if why and not (job is not None and job.finished):
                 yield Finding(
                     f"placement group {group.name or short(group.group)} of job {group.job} is never placed: {why}",
                     Evidence(
-                        f"{_bundles(group)}, {group.strategy or 'PACK'}",
+                        f"{bundles(group)}, {group.strategy or 'PACK'}",
                         _totals(cluster),
                         f"the GCS at {cluster.address}",
                     ),
                     remedy="ask for less, or join nodes that have it: CPUs are tickets, ray start --num-cpus= names them",
                 )
-
-
-def _why(group: RayGroup, cluster: RayCluster) -> str:
-    """Why it has no place even on empty nodes; "" when it has one."""
-    nodes = [one.resources for one in cluster.alive]
-    lacking = next((one for one in group.bundles if not any(_fits(one, has) for has in nodes)), None)
-    if lacking is not None:
-        return f"no node has {told(lacking)}"
-    whole: Counter[str] = Counter()
-    for bundle in group.bundles:
-        whole.update(bundle)
-    if group.strategy == "STRICT_PACK" and not any(_fits(whole, has) for has in nodes):
-        return f"all of it is to be on one node, and no node has {told(whole)}"
-    if group.strategy == "STRICT_SPREAD" and len(group.bundles) > len(nodes):
-        return f"{len(group.bundles)} nodes are wanted, and {len(nodes)} {'is' if len(nodes) == 1 else 'are'} alive"
-    together: Counter[str] = Counter()
-    for has in nodes:
-        together.update(has)
-    if not _fits(whole, together):
-        return f"it asks for {_bundles(group)}, and all nodes together have {told({name: together[name] for name in whole})}"
-    return "Ray calls it infeasible" if group.waits_for == "INFEASIBLE" else ""
-
-
-def _fits(wanted: Mapping[str, float], has: Mapping[str, float]) -> bool:
-    return all(has.get(name, 0) >= amount for name, amount in wanted.items())
-
-
-def _bundles(group: RayGroup) -> str:
-    """The parts, equal ones counted: "8 times 1 CPU"."""
-    kinds = Counter(told(bundle) for bundle in group.bundles)
-    return " and ".join(f"{number} times {what}" if number > 1 else what for what, number in kinds.items())
 
 
 def _totals(cluster: RayCluster) -> str:

@@ -26,6 +26,7 @@ VOCABULARY = {
     "line_list",
     "leftover",
     "ray_state",
+    "worker_groups",
 }
 
 

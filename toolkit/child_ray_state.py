@@ -8,8 +8,10 @@ the GCS, and `limit`, the seconds after which what is known so far is the answer
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +19,14 @@ from typing import Any
 
 MOST = 2000
 """How many entries of a table that only grows are told: finished jobs, actors that have ended, groups that were removed."""
+
+PLACE = ("RANK", "WORLD_SIZE", "WG_PREFIX")
+"""The variables of an actor's `runtime_env` that are told: its place in a process group. Others may be secrets."""
+
+COLOCATED = ".WorkerDict"
+"""How the class ends in which verl has several roles share a process (`create_colocated_worker_cls`)."""
+
+_OF_EVERY_ROLE = "_execute_func_rank_zero"  # a method of verl's Worker; a WorkerDict has it once for each role, ROLE_ before it
 
 
 class Told:
@@ -100,6 +110,7 @@ def jobs(accessor: Any) -> list[dict[str, Any]]:
             "namespace": one.config.ray_namespace,
             "address": one.driver_address.ip_address,
             "pid": one.driver_pid,
+            "worker": one.driver_address.worker_id.hex(),
             "finished": one.is_dead,
             "started": one.start_time / 1000,
             "ended": one.end_time / 1000,
@@ -109,7 +120,7 @@ def jobs(accessor: Any) -> list[dict[str, Any]]:
     ]
 
 
-def actors(accessor: Any) -> list[dict[str, Any]]:
+def actors(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
     """All actors that there are, in every namespace, and the last ones that have ended."""
     from ray.core.generated import gcs_pb2  # noqa: PLC0415
 
@@ -120,7 +131,8 @@ def actors(accessor: Any) -> list[dict[str, Any]]:
         return str(states[one.state].name)
 
     kept = latest(found, lambda one: state(one) == "DEAD", lambda one: one.end_time)
-    return [{**_actor(one), "state": state(one)} for one in kept]
+    classes = Classes(client, limit)
+    return [{**_actor(one), "state": state(one), "roles": classes.roles(one)} for one in kept]
 
 
 def _actor(one: Any) -> dict[str, Any]:
@@ -141,18 +153,100 @@ def _actor(one: Any) -> dict[str, Any]:
         "needs": dict(one.required_resources),
         "group": identity(getattr(one, "placement_group_id", b"")),
         "died": died(one),
+        "end": end(one),
+        "restarts": one.num_restarts,
+        "worker": identity(place.worker_id),
+        "owner": identity(one.owner_address.worker_id),
+        "gpus": gpus(one),
+        "variables": variables(one),
     }
+
+
+def gpus(one: Any) -> list[int]:
+    """The numbers that Ray gave the GPUs of an actor on its node: 0 is the first that its raylet may use."""
+    return sorted(
+        {
+            part.index
+            for resource in one.resource_mapping
+            if resource.name == "GPU" or resource.name.startswith("GPU_group_")
+            for part in resource.resource_ids
+        }
+    )
+
+
+def variables(one: Any) -> dict[str, str]:
+    """What its `runtime_env` says of its place in a process group."""
+    try:
+        given = json.loads(one.serialized_runtime_env or "{}").get("env_vars") or {}
+    except ValueError:
+        return {}
+    return {name: str(given[name])[:100] for name in PLACE if name in given}
+
+
+class Classes:
+    """The classes of actors as their drivers left them in the control store, each read once."""
+
+    def __init__(self, client: Any, limit: float) -> None:
+        self.client = client
+        self.limit = limit
+        self._roles: dict[tuple[bytes, str], list[str]] = {}
+
+    def roles(self, one: Any) -> list[str]:
+        """The roles that share the process of a `WorkerDict`, by the names of its methods; none for any other actor."""
+        if not one.class_name.endswith(COLOCATED):
+            return []
+        about = one.function_descriptor.python_function_descriptor
+        key = one.job_id, about.function_hash
+        if key not in self._roles:
+            try:
+                self._roles[key] = [
+                    name.removesuffix(_OF_EVERY_ROLE)
+                    for name in self._methods(one.job_id, about)
+                    if name.endswith(_OF_EVERY_ROLE)
+                ]
+            except Exception:  # noqa: BLE001 - whatever another version of Ray raises: roles are all that is lost
+                self._roles[key] = []
+        return self._roles[key]
+
+    def _methods(self, job: bytes, about: Any) -> list[str]:
+        from ray._raylet import PythonFunctionDescriptor  # noqa: PLC0415
+
+        names = about.module_name, about.function_name, about.class_name, about.function_hash
+        number = PythonFunctionDescriptor(*names).function_id.binary()
+        text = self.client.internal_kv_get(
+            b":".join((b"ActorClass", job.hex().encode(), number)), b"fun", timeout=self.limit
+        )
+        return list(json.loads(Plain(io.BytesIO(text)).load()["actor_method_names"])) if text else []
+
+
+class Plain(pickle.Unpickler):
+    """Reads what holds texts and numbers only: nothing that a driver has pickled is run here."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Refuse. Raises UnpicklingError."""
+        raise pickle.UnpicklingError(f"{module}.{name} is not plain")
+
+
+def death(one: Any) -> tuple[str, Any]:
+    """The kind of an actor's end in Ray's words, and what Ray says about it; "" when it has not ended, or Ray does not say."""
+    cause = getattr(one, "death_cause", None)
+    kind = cause.WhichOneof("context") if cause is not None else None
+    return (kind, getattr(cause, kind)) if kind else ("", None)
 
 
 def died(one: Any) -> str:
     """Why an actor has ended, in the first line of Ray's words."""
-    cause = getattr(one, "death_cause", None)
-    kind = cause.WhichOneof("context") if cause is not None else None
-    if kind is None:
-        return ""
-    context = getattr(cause, kind)
+    kind, context = death(one)
     said = getattr(context, "error_message", "") or getattr(context, "formatted_exception_string", "")
     return next(iter(str(said).strip().splitlines()), kind)[:300]
+
+
+def end(one: Any) -> str:
+    """One word for the way in which an actor has ended: Ray's own where it has one."""
+    kind, context = death(one)
+    if kind == "actor_died_error_context":
+        return word(context, "reason")
+    return {"oom_context": "OUT_OF_MEMORY", "creation_task_failure_context": "INIT_FAILED"}.get(kind, "")
 
 
 def groups(accessor: Any) -> list[dict[str, Any]]:
@@ -249,7 +343,7 @@ def read(told: Told, address: str, limit: float) -> None:
     told.add("nodes", lambda: nodes(client, accessor, limit))
     told.add("jobs", lambda: jobs(accessor))
     told.add("groups", lambda: groups(accessor))
-    told.add("actors", lambda: actors(accessor))
+    told.add("actors", lambda: actors(client, accessor, limit))
 
 
 def main(token: str, question: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ class RayNode:
 class RayJob:
     """One driver that is or was connected. Times are in seconds since the epoch, 0 when it has not ended.
 
-    `address` is the node on which the driver ran, `pid` its process there.
+    `address` is the node on which the driver ran, `pid` its process there, and `worker` Ray's number for that process.
     """
 
     job: str
@@ -42,6 +42,7 @@ class RayJob:
     started: float = 0.0
     ended: float = 0.0
     entrypoint: str = ""
+    worker: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,12 @@ class RayActor:
 
     `job` created it; `node` and `pid` say where it runs, empty while it is pending. `detached` ones outlive their job.
     `started` and `ended` are in seconds since the epoch, 0 when it has not. `needs` are the resources that it asks for, `group` its
-    placement group. `died` says in Ray's words why it has ended.
+    placement group. `died` says in Ray's words why it has ended, `end` in one word: WORKER_DIED, NODE_DIED, OWNER_DIED, RAY_KILL,
+    OUT_OF_SCOPE (nothing referred to it any more), REF_DELETED, OUT_OF_MEMORY or INIT_FAILED; "" when Ray does not say.
+
+    `worker` is Ray's number for its process, `owner` that of the process that made it: when the owner ends, Ray ends the actor unless
+    it is detached. `gpus` are the numbers of its GPUs on its node, as Ray counts them. `variables` are RANK, WORLD_SIZE and WG_PREFIX
+    where its `runtime_env` sets them, and `roles` those that share the process of verl's `WorkerDict`.
     """
 
     actor: str
@@ -68,6 +74,13 @@ class RayActor:
     needs: Mapping[str, float] = field(default_factory=dict)
     group: str = ""
     died: str = ""
+    end: str = ""
+    restarts: int = 0
+    worker: str = ""
+    owner: str = ""
+    gpus: tuple[int, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

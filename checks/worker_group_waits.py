@@ -1,0 +1,160 @@
+"""RAY126: a worker group waits for resources that others have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from verl_doctor.checks._ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks._ray_holders import holders, in_words
+from verl_doctor.checks._ray_room import bundles, never_placed
+from verl_doctor.checks._worker_groups import JOB, a_rank, named, ranks, running_groups, runs
+from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.ray_state import RayActor, RayGroup
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.worker_groups import WorkerGroup, has_ended
+
+_POOL = RayGroup(
+    "pg1", "CREATED", "global_poolverl_group_2:0", "train", JOB.job, bundles=({"GPU": 1.0, "CPU": 1.0},) * 2, nodes=("n1", "n1")
+)  # fmt: skip
+_NEXT = replace(
+    _POOL, group="pg2", state="PENDING", name="otherverl_group_8:0", bundles=({"GPU": 1.0},) * 8, nodes=("",) * 8
+)  # fmt: skip
+_FULL = a_node(free={"CPU": 62.0, "GPU": 6.0})
+_LATER = replace(JOB, job="02000000")
+
+
+def _in_pool(rank: int, prefix: str, state: str = "ALIVE") -> RayActor:
+    return a_rank(
+        rank,
+        prefix=prefix,
+        state=state,
+        group="pg1",
+        node="n1" if state == "ALIVE" else "",
+        needs={f"GPU_group_{rank}_pg1": 1.0, "GPU_group_pg1": 1.0},
+    )
+
+
+_FIRST = (_in_pool(0, "one"), _in_pool(1, "one"))
+_SECOND = (_in_pool(0, "two", "PENDING_CREATION"), _in_pool(1, "two", "PENDING_CREATION"))
+
+
+@check(
+    "RAY126",
+    examples=[
+        Example("a group that has its place", (runs(*_FIRST, groups=(_POOL,)),)),
+        Example("a group that is being started", (runs(*_SECOND, groups=(_POOL,)),)),
+        Example("it can never be placed, which RAY115 says", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
+        Example("free resources that it has not been given yet", (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),)),
+        Example("two groups of one job", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))),), "placement group otherverl_group_8:0 of job 01000000 waits for 8 GPU, and 6 are free"),
+        Example("behind another job", (joins(a_cluster(_FULL, jobs=(JOB, _LATER), groups=(_POOL, replace(_NEXT, job=_LATER.job)))),), "waits for 8 GPU, and 6 are free"),
+        Example("two groups in one pool", (runs(*_FIRST, *_SECOND, groups=(_POOL,)),), "ranks 0, 1 of 2 of worker group twoWorkerDict of job 01000000 wait for GPU that other actors of their placement group have"),
+    ],
+)  # fmt: skip
+def worker_group_waits(clusters: RayClusters) -> Iterator[Finding]:
+    """A worker group waits for resources that others have.
+
+    ## Why it matters
+
+    verl waits for the placement groups of its resource pools, and then for their workers, without a time limit and without a message. What
+    the same job has, or what a job that has ended left behind, never comes free.
+
+    ## How to fix
+
+    The evidence says who has what is missing. Two worker groups in one resource pool need `max_colocate_count` of at least two, or one
+    process for both (`create_colocated_worker_cls`). What ended jobs left behind, `verl-doctor clean` shows and removes.
+    """
+    for cluster in clusters.clusters:
+        if all(map(cluster.knows, ("nodes", "jobs", "groups", "actors"))):
+            for group in cluster.groups:
+                if group.state == "PENDING" and not has_ended(group.job, cluster):
+                    yield from _unplaced(group, cluster)
+    for cluster, members in running_groups(clusters):
+        if cluster.knows("groups"):
+            yield from _crowded(members, cluster)
+
+
+def _unplaced(group: RayGroup, cluster: RayCluster) -> Iterator[Finding]:
+    wanted: Counter[str] = Counter()
+    for bundle in group.bundles:
+        wanted.update(bundle)
+    free = {name: sum(one.free.get(name, 0) for one in cluster.alive) for name in wanted}
+    short_of = [name for name, amount in wanted.items() if free[name] < amount]
+    if not short_of or never_placed(group, cluster):
+        return
+    name = short_of[0]
+    found = holders(cluster, name)
+    own = any(
+        one.job == group.job and one.state == "CREATED" and any(name in bundle for bundle in one.bundles)
+        for one in cluster.groups
+    )
+    yield Finding(
+        f"placement group {group.name or short(group.group)} of job {group.job} waits for {wanted[name]:g} {name}, "
+        f"and {free[name]:g} are free",
+        Evidence(
+            in_words(found, name) or "Ray does not say who has them",
+            bundles(group),
+            f"the GCS at {cluster.address}",
+        ),
+        remedy="verl-doctor clean shows what jobs that have ended left behind"
+        if any(one.left for one in found)
+        else "give the job's pools less: what one of them has is never free for another"
+        if own
+        else "wait for the jobs that have them, or end one",
+        severity=None if own or any(one.left for one in found) else "warning",
+    )
+
+
+def _crowded(group: WorkerGroup, cluster: RayCluster) -> Iterator[Finding]:
+    waiting = [one for one in group.of("waiting") if _is_full(one.actor, cluster)]
+    if not waiting:
+        return
+    actor = waiting[0].actor
+    neighbours = [
+        f"{one.name or one.class_name}: {told(_own(one.needs))}"
+        for one in cluster.actors
+        if one.state == "ALIVE" and one.group == actor.group and _full_of(actor, cluster) & one.needs.keys()
+    ]
+    kinds = sorted({name.partition("_group_")[0] for one in waiting for name in _full_of(one.actor, cluster)})
+    verb, their = ("waits", "its") if len(waiting) == 1 else ("wait", "their")
+    yield Finding(
+        f"{ranks((one.rank for one in waiting), group.world_size)} of {named(group)} {verb} for {' and '.join(kinds)} "
+        f"that other actors of {their} placement group have",
+        Evidence("; ".join(neighbours), told(_own(actor.needs)), f"the GCS at {cluster.address}"),
+        remedy="let both groups share one process, or give the resource pool a larger max_colocate_count",
+    )
+
+
+def _is_full(actor: RayActor, cluster: RayCluster) -> bool:
+    return bool(_full_of(actor, cluster))
+
+
+def _full_of(actor: RayActor, cluster: RayCluster) -> set[str]:
+    """Which of the parts of its placement group that an actor asks for are taken by actors that are alive."""
+    group = next((one for one in cluster.groups if one.group == actor.group and one.state == "CREATED"), None)
+    if group is None:
+        return set()
+    has = {
+        f"{name}_group_{number}_{group.group}": amount
+        for number, bundle in enumerate(group.bundles)
+        for name, amount in bundle.items()
+    }
+    taken: Counter[str] = Counter()
+    for one in cluster.actors:
+        if one.state == "ALIVE" and one.group == actor.group:
+            taken.update(one.needs)
+    return {
+        name
+        for name, amount in actor.needs.items()
+        if name in has and taken[name] + amount > has[name] + 1e-3
+    }
+
+
+def _own(needs: Mapping[str, float]) -> Mapping[str, float]:
+    """What an actor needs of its part of a placement group, under the plain names of resources."""
+    return {
+        name.partition("_group_")[0]: amount
+        for name, amount in needs.items()
+        if not name.startswith("bundle_group")
+    }
