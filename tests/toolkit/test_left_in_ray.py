@@ -67,7 +67,7 @@ def test_of_what_runs_or_has_ended_nothing_is_said(cluster: RayCluster) -> None:
             "a job ended less than two minutes ago, and the next may be about to start",
         ),
         (replace(CLUSTER, jobs=()), "its job is not in the table of jobs: whether it has finished is not known"),
-        (replace(CLUSTER, untold=("jobs: RpcError",)), "not all of what is in this Ray could be read"),
+        (replace(CLUSTER, unread=("jobs",)), "not all of what is in this Ray could be read"),
     ],
 )  # fmt: skip
 def test_while_somebody_may_need_it_all_is_kept(cluster: RayCluster, why: str) -> None:
