@@ -13,6 +13,7 @@ from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_ray_tickets import RayTickets
 from verl_doctor.toolkit.ray_state import RayActor, RayJob
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, check
+from verl_doctor.toolkit.text import counted
 
 _EACH = RayTickets(3, "/env/verl/single_controller/ray/base.py:192")
 _FEW = a_cluster(a_node(resources={"CPU": 16.0, "GPU": 8.0}))
@@ -60,13 +61,12 @@ def cpus_in_ray_too_few(
     found = holders(cluster, "CPU") if have >= need else ()
     left = [one for one in found if one.left]
     severity: Severity | None = "warning" if found and not left else None
-    what = f"has {have:g}" if have < need else f"has {idle:g} of {have:g} left"
     yield Finding(
         f"the job asks Ray for {need} CPUs, and the one at {cluster.address} has {have:g}"
         if have < need
         else f"the job asks Ray for {need} CPUs, and {idle:g} of {have:g} are free in the one at {cluster.address}",
         Evidence(
-            in_words(found, "CPU") or what,
+            in_words(found, "CPU") or f"{idle:g} of {have:g} CPUs on {counted(len(cluster.alive), 'node')}",
             f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, {GPUS}={each}), and those of the driver's actors",
             f"the GCS at {cluster.address}; {tickets.read_from}",
         ),

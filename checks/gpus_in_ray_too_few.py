@@ -9,6 +9,8 @@ from verl_doctor.checks._ray import a_cluster, a_node, asked_of_ray, free, joins
 from verl_doctor.checks._ray_holders import holders, in_words
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.fact_resources import Gpu, Resources
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayJob
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, check
 
@@ -30,20 +32,22 @@ _ACTOR = RayActor("cd" * 16, "ALIVE", "engine", job="02000000", needs={"GPU": 8.
 
 @check(
     "RAY111",
-    requires={"CFG111"},
     examples=[
         Example("enough", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6"))), *_TWO_NODES)),
         Example("nothing is joined", (RayClusters((a_cluster(),)), *_TWO_NODES)),
         Example("the table was not read", (joins(a_cluster(unread=("nodes",))), *_TWO_NODES)),
         Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "asks Ray for 16 GPUs (2 nodes with 8 each), and the one at 10.0.0.5:6379 has 8"),
         Example("a node that died", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES), "has 8"),
+        Example("the machine has no more itself, of which CFG111 speaks", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *asked(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
         Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *asked()), "has 0"),
         Example("enough in all, spread over too many", (joins(a_cluster(*(a_node(f"n{n}", resources={"GPU": 4.0}) for n in range(4)))), *_TWO_NODES), "no node of the Ray at 10.0.0.5:6379 has 8"),
         Example("left by a job that has ended", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *asked()), "0 of 8 are free"),
         Example("another job is running", (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *asked()), "0 of 8 are free"),
     ],
 )  # fmt: skip
-def gpus_in_ray_too_few(clusters: RayClusters, configuration: Configuration) -> Iterator[Finding]:
+def gpus_in_ray_too_few(
+    clusters: RayClusters, configuration: Configuration, resources: Resources | Unknown
+) -> Iterator[Finding]:
     """The cluster has fewer GPUs to give away than the job asks for.
 
     ## Why it matters
@@ -61,6 +65,8 @@ def gpus_in_ray_too_few(clusters: RayClusters, configuration: Configuration) -> 
     cluster = clusters.chosen
     nodes, each = asked_of_ray(configuration)
     if cluster is None or not nodes or not cluster.knows("nodes"):
+        return
+    if len(cluster.alive) == 1 and _fewer_here(resources, each):
         return
     want, have = nodes * each, total(cluster.alive, "GPU")
     enough = [one for one in cluster.alive if one.resources.get("GPU", 0) >= each]
@@ -92,6 +98,12 @@ def gpus_in_ray_too_few(clusters: RayClusters, configuration: Configuration) -> 
             else "wait for that job, or end it",
             severity=severity,
         )
+
+
+def _fewer_here(resources: Resources | Unknown, each: int) -> bool:
+    """Whether this machine has fewer itself, which CFG111 says."""
+    seen = None if isinstance(resources, Unknown) else resources.gpus
+    return seen is not None and len(seen) < each
 
 
 def _nodes(cluster: RayCluster) -> str:
