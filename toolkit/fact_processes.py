@@ -24,7 +24,13 @@ _ROLES: tuple[tuple[Role, re.Pattern[str]], ...] = (
         ),
     ),
     ("ray worker", re.compile(r"ray::.*")),
-    ("engine", re.compile(r"VLLM::.*|sglang::.*")),
+    # VLLM_PROCESS_NAME_PREFIX puts another word before vLLM's titles (vllm/envs.py).
+    (
+        "engine",
+        re.compile(
+            r"(?:VLLM|sglang)::.*|[\w.-]+::(?:EngineCore|Worker|APIServer|DPCoordinator)(?:_\S*)?(?: .*)?"
+        ),
+    ),
     (
         "trainer",
         re.compile(

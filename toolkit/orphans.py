@@ -24,8 +24,8 @@ _NAMELESS = re.compile(
 _STARTS_HELPERS = re.compile(
     r"(?:python|pypy|ray|vllm|sglang|verl|torchrun|accelerate|deepspeed)", re.IGNORECASE
 )
-# A server of an engine answers whoever asks next.
-_SERVES = re.compile(r"VLLM::APIServer.*|sglang::(?:http|api)_?server.*", re.IGNORECASE)
+# A server answers whoever asks next. SGLang's is what a person starts, and calls itself like its helpers (http_server.py).
+_SERVES = re.compile(r"\S+::(?:APIServer|http_server|tokenizer_worker)\b.*|\S+::APIServer_.*")
 _FIRST = 1
 _ENDED = "ZX"
 YOUNG = 60.0  # seconds; a job that starts is left alone
@@ -93,8 +93,10 @@ def is_helper(row: Row) -> bool:
 
 
 def is_called_helper(command: str) -> bool:
-    """Whether a command line is that of a helper."""
-    return role_of(command) in _ROLES or _NAMELESS.fullmatch(command, 0, 4096) is not None
+    """Whether a command line is that of a helper, and not of a server."""
+    if _NAMELESS.fullmatch(command, 0, 4096):
+        return True
+    return role_of(command) in _ROLES and not _SERVES.fullmatch(command)
 
 
 def is_nameless(row: Row) -> bool:
@@ -157,8 +159,6 @@ def _reason(row: Row, rows: Mapping[int, Row], adrift: Collection[int], around: 
         return "it started less than a minute ago"
     if debugger := around.debugger(row):
         return f"process {debugger} examines it with a debugger"
-    if _SERVES.fullmatch(row.command):
-        return "it is a server, which may still be asked"
     children = (
         child
         for child in rows.values()

@@ -30,6 +30,8 @@ from verl_doctor.toolkit.machine import Machine
         ("ray::WorkerDict.actor_rollout_generate_sequences", "ray worker"),
         ("VLLM::EngineCore", "engine"),
         ("sglang::scheduler_TP0", "engine"),
+        ("rollout-7::EngineCore_DP0", "engine"),
+        ("std::vector", None),
         ("python3 -m verl.trainer.main_ppo trainer.nnodes=1", "trainer"),
         ("/usr/bin/python3.12 -u verl/trainer/main_ppo.py a.b=c", "trainer"),
         ("/env/bin/python3 -m verl.trainer.fsdp_sft_trainer data.x=1", "trainer"),

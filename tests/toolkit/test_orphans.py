@@ -158,7 +158,6 @@ def test_what_belongs_together_is_kept_together() -> None:
         ([row(21, 1, "VLLM::EngineCore")], {"age": YOUNG / 2}, "it started less than a minute ago"),
         ([row(21, 1, "VLLM::EngineCore")], {"debugger": 5}, "process 5 examines it with a debugger"),
         ([row(21, 1, "VLLM::EngineCore")], {"elsewhere": True}, "it runs in another container: look from in there"),
-        ([row(21, 1, "VLLM::APIServer_0")], {}, "it is a server, which may still be asked"),
         ([row(21, 0, "VLLM::EngineCore")], {}, "its parent is not seen from here: it was started from outside of this container, or /proc hides it"),
         ([row(21, 1, "ray::WorkerDict"), row(22, 21, "bash -c train")], {}, "its child bash (process 22) is none of a job's known helpers"),
         ([row(21, 1, "ray::DashboardAgent")], {"session": None}, "to which Ray it belongs cannot be told"),
@@ -186,6 +185,25 @@ def test_a_worker_may_be_started_through_another_program() -> None:
         row(20, 19, "ray::WorkerDict"),
     )
     assert judged(*table, row(21, 20, "VLLM::EngineCore"), session=True) == Orphans()
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "VLLM::APIServer_0",
+        "VLLM::APIServer",
+        "rollout::APIServer_DP1",
+        "sglang::http_server/tokenizer_manager",
+    ],
+)
+def test_a_server_may_be_asked_by_anybody(title: str) -> None:
+    """SGLang's own is even what a person has started, with nohup."""
+    table = row(20, 1, title), row(21, 20, "sglang::scheduler"), row(22, 1, "VLLM::EngineCore")
+    found = judged(*table, ties={22: {Tie(20, "a connection")}})
+    assert left(found) == []
+    assert kept(found) == {
+        22: f"it has a connection with {title.rpartition('/')[2]} (process 20), which runs"
+    }
 
 
 def test_an_engine_of_an_older_vllm_has_no_title() -> None:
