@@ -33,7 +33,7 @@ from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import end_stdout, give_up_stdout, nothing_on_stdout, open_closed_streams
 from verl_doctor.toolkit.target import Options, Target, UsageError
-from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.text import harmless, listed
 
 # The machine's fault, not ours.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
@@ -145,13 +145,14 @@ def check(
 
     LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or several of them.
     """
-    if save_facts is not None and len(facts) > 1:
+    several = len(facts) > 1 or any(path.is_dir() for path in facts)
+    if save_facts is not None and several:
         raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
     if nodes is not None and facts:
         raise UsageError("--facts judges what was seen elsewhere: no node can be asked with it")
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view, facts)
-        if len(facts) > 1:
+        if several:
             from verl_doctor.toolkit import fleet  # noqa: PLC0415 - a plain check does without
 
             report, taken = fleet.judge_files(facts, run, progress.say), ""
@@ -270,8 +271,8 @@ def _session(options: Options, rules: Rules, view: View, facts: tuple[Path, ...]
 
     def announce(target: Target) -> None:
         if view.form == "text":
-            files = f"facts file {facts[0]}" if len(facts) == 1 else f"{len(facts)} facts files"
-            where = files if facts else f"{target.python} ({target.chosen_by})"
+            files = [f"{'the facts files in' if path.is_dir() else 'facts file'} {path}" for path in facts]
+            where = listed(files, 2) if facts else f"{target.python} ({target.chosen_by})"
             print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
             if target.passed_over and not facts:
                 print(f"  not the active one: {harmless(target.passed_over)}", file=sys.stderr)

@@ -145,13 +145,18 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
     )
 
 
-def judge_files(files: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
-    """Judge facts files, one of each node. A file that is there and is of no use is that node's missing answer.
+def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
+    """Judge facts files, one of each node; of a folder all `*.json` in it.
 
-    Raises UsageError when there is no such file.
+    A file that is there and is of no use is that node's missing answer. Raises UsageError when there is no such file.
     """
-    report = judge_nodes(answers_in(files), session, f"{len(files)} facts files", watch)
-    arguments = [word for file in files for word in ("--facts", str(file))]
+    files = [file for path in named for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    if not files:
+        raise UsageError(
+            f"{named[0]} holds no facts files: verl-doctor check --save-facts {named[0]}/NODE.json"
+        )
+    report = judge_nodes(answers_in(files), session, counted(len(files), "facts file"), watch)
+    arguments = [word for path in named for word in ("--facts", str(path))]
     return replace(report, target={**report.target, "arguments": arguments})
 
 

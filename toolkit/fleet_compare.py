@@ -83,7 +83,8 @@ class Comparison:
                 for (kind, name), by_value in comparing.differing(members):
                     subject = Subject(kind, name, folds.said(by_value), among)
                     differ.append(subject)
-                    odd.update(_unlike(subject.usual, by_value))
+                    if not comparing.subject.weak:
+                        odd.update(_unlike(subject.usual, by_value))
         return Fleet(
             nodes=len(names),
             kinds=tuple(NodeKind(gpus, len(nodes), folds.of(nodes, len(names))) for gpus, nodes in kinds),

@@ -74,7 +74,8 @@ class SubjectReader:
 
     `among_a_kind`: nodes are compared with those alone that have the same kind of GPUs. `lacking_counts`: that a node has no
     such thing is an answer. `nearly` says that the values are numbers, and which of them count as the same. `may_name`: where
-    nearly every node has a value of its own, it names the node, and is not compared.
+    nearly every node has a value of its own, it names the node, and is not compared. `weak`: nodes that differ in this alone
+    agree all the same.
     """
 
     read: Callable[..., Answers]
@@ -82,6 +83,7 @@ class SubjectReader:
     lacking_counts: bool = True
     nearly: Nearly | None = None
     may_name: bool = False
+    weak: bool = False
 
 
 def gpus_of(facts: NodeFacts) -> str:
@@ -236,7 +238,7 @@ SUBJECTS = (
     SubjectReader(_folders, among_a_kind=True),
     SubjectReader(_job_files),
     SubjectReader(_job_content, lacking_counts=False),
-    SubjectReader(_job_times, lacking_counts=False),
+    SubjectReader(_job_times, lacking_counts=False, may_name=True, weak=True),
     SubjectReader(_job_mounts, among_a_kind=True),
     SubjectReader(_clock, nearly=_SECONDS),
     SubjectReader(_network, among_a_kind=True),

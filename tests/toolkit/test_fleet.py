@@ -342,6 +342,18 @@ def test_facts_files_are_nodes_named_after_them(tmp_path: Path) -> None:
         fleet.judge_files([*files, tmp_path / "nowhere.json"], SESSION)
 
 
+def test_a_folder_stands_for_the_facts_files_in_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no facts files"):
+        fleet.judge_files([tmp_path], SESSION)
+    for number in range(3):
+        facts_file(tmp_path, f"node{number}.json", HEALTHY[number])
+    report = fleet.judge_files([tmp_path], SESSION)
+    assert report.nodes is not None
+    assert report.nodes.answered == 3
+    assert report.target["chosen_by"] == "3 facts files"
+    assert report.target["arguments"] == ["--facts", str(tmp_path)]
+
+
 def test_facts_files_of_one_name_in_two_folders_are_two_nodes(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         tmp_path.joinpath(folder).mkdir()
@@ -398,6 +410,20 @@ def test_clocks_that_are_all_different_are_told() -> None:
     answers = [node(name, clocks[number]) for number, name in enumerate(numbered(4))]
     (found,) = [one for rule, one in findings(judged(answers)) if rule == "NET120"]
     assert "there is no majority" in found.message
+
+
+def test_copies_that_were_made_at_different_times_are_a_hint_at_most() -> None:
+    copies = [
+        node(name, all_have("JobFiles", job_file(changed=10**9 + index)))
+        for index, name in enumerate(numbered(5))
+    ]
+    assert "HOST131" not in {code for code, _, _ in said(judged(copies))}
+    same = [all_have("JobFiles", job_file(changed=10**9)), all_have("JobFiles", job_file(changed=10**9 + 7))]
+    report = judged([node(name, same[name == "node00003"]) for name in numbered(5)])
+    (found,) = [one for rule, one in findings(report) if rule == "HOST131"]
+    assert (found.severity, found.node) == ("info", "node00003")
+    assert report.nodes is not None
+    assert report.nodes.agree == 5
 
 
 def test_reasons_that_differ_in_numbers_are_one() -> None:
