@@ -63,10 +63,11 @@ def _changed(part: Any, steps: tuple[str, ...], value: Any) -> Any:
 
 
 def judged(facts: Facts) -> tuple[CheckResult, ...]:
-    """What the rules about machines say, those of `--deep` included."""
+    """What the rules about machines say, those of `--deep` included, and not those that compare machines."""
     collection = Collection(known().collectors, facts)
     selection = Selection(select=_FAMILIES, costs=frozenset({"instant"}) | DEEP)
-    return judge(known().checks, collection, selection, today=_TODAY)
+    checks = [check for check in known().checks if check.cost != "cluster"]
+    return judge(checks, collection, selection, today=_TODAY)
 
 
 def healthy_node() -> Facts:

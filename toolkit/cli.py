@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -145,7 +146,7 @@ def check(
 
     LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or several of them.
     """
-    several = len(facts) > 1 or any(path.is_dir() for path in facts)
+    several = len(facts) > 1 or any(os.path.isdir(path) for path in facts)
     if save_facts is not None and several:
         raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
     if nodes is not None and facts:
@@ -271,7 +272,9 @@ def _session(options: Options, rules: Rules, view: View, facts: tuple[Path, ...]
 
     def announce(target: Target) -> None:
         if view.form == "text":
-            files = [f"{'the facts files in' if path.is_dir() else 'facts file'} {path}" for path in facts]
+            files = [
+                f"{'the facts files in' if os.path.isdir(path) else 'facts file'} {path}" for path in facts
+            ]
             where = listed(files, 2) if facts else f"{target.python} ({target.chosen_by})"
             print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
             if target.passed_over and not facts:

@@ -150,7 +150,9 @@ def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _
 
     A file that is there and is of no use is that node's missing answer. Raises UsageError when there is no such file.
     """
-    files = [file for path in named for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    files = [
+        file for path in named for file in (sorted(path.glob("*.json")) if os.path.isdir(path) else [path])
+    ]
     if not files:
         raise UsageError(
             f"{named[0]} holds no facts files: verl-doctor check --save-facts {named[0]}/NODE.json"
