@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from verl_doctor.checks._ray import a_cluster, finding_its_place, joins, said
 from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.fact_ray_start import RayStart, RayStarts
 from verl_doctor.toolkit.fact_ray_token import RayToken
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
 
 _NAMED = RayAddresses((said(),))
 _FOUND = RayAddresses((said(source="address file"),))
@@ -16,24 +18,34 @@ _THERE = RayToken(path="/home/me/.ray/auth_token", by_itself=True)
 _LOCKED = joins(a_cluster(token=True))
 _REFUSED = joins(a_cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
 _VARIABLE = "RAY_AUTH_MODE"
+_NONE = (RayClusters, Absent("no Ray answers at any address that is known here"))
+_NO_SCRIPT = (RayStarts, Absent("no launch script was named"))
+_START = RayAddresses((said(source="ray start --head", reply="refused"),))
+_HEAD = RayStart("run.sh", 4, {"head": ""})
+_ALONE = RayStarts((_HEAD,))
+_NODES = RayStarts((_HEAD, RayStart("run.sh", 8, {"address": "$HEAD:6379"})))
 
 
 @check(
     "RAY106",
     examples=[
-        Example("a cluster that wants none", (_NAMED, joins(a_cluster()), _THERE)),
-        Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"))),
-        Example("found on this machine: Ray uses the token by itself", (_FOUND, _LOCKED, _THERE)),
-        Example("an address that is named", (_NAMED, _LOCKED, _THERE), "RAY_AUTH_MODE is not set"),
-        Example("a Ray that never does it by itself", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token")), "RAY_AUTH_MODE is not set"),
-        Example("switched off", (_FOUND, _LOCKED, RayToken("disabled", "/home/me/.ray/auth_token")), "RAY_AUTH_MODE=disabled"),
-        Example("no token", (_NAMED, _REFUSED, RayToken("token")), "this user has none"),
-        Example("another cluster's token", (_NAMED, _REFUSED, RayToken("token", "/home/me/.ray/auth_token")), "it does not accept this user's"),
-        Example("a Ray that knows of no tokens", (_NAMED, _REFUSED, RayToken(known=False)), "this Ray is too old to have one"),
+        Example("a cluster that wants none", (_NAMED, joins(a_cluster()), _THERE, _NO_SCRIPT)),
+        Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT)),
+        Example("found on this machine: Ray uses the token by itself", (_FOUND, _LOCKED, _THERE, _NO_SCRIPT)),
+        Example("a script that starts a head alone", (_START, _NONE, _THERE, _ALONE)),
+        Example("a script with the mode", (_START, _NONE, RayToken("token", "/t", by_itself=True), _NODES)),
+        Example("a script, and no token", (_START, _NONE, RayToken(by_itself=True), _NODES)),
+        Example("a script that starts a head, and joins it by its address", (_START, _NONE, _THERE, _NODES), "ray start --address shows none"),
+        Example("an address that is named", (_NAMED, _LOCKED, _THERE, _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
+        Example("a Ray that never does it by itself", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
+        Example("switched off", (_FOUND, _LOCKED, RayToken("disabled", "/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE=disabled"),
+        Example("no token", (_NAMED, _REFUSED, RayToken("token"), _NO_SCRIPT), "this user has none"),
+        Example("another cluster's token", (_NAMED, _REFUSED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT), "it does not accept this user's"),
+        Example("a Ray that knows of no tokens", (_NAMED, _REFUSED, RayToken(known=False), _NO_SCRIPT), "this Ray is too old to have one"),
     ],
 )  # fmt: skip
 def cluster_token_not_sent(
-    addresses: RayAddresses, clusters: RayClusters, token: RayToken
+    addresses: RayAddresses, clusters: RayClusters | Unknown, token: RayToken, starts: RayStarts | Unknown
 ) -> Iterator[Finding]:
     """The cluster wants to see a token, and the job would show none.
 
@@ -49,10 +61,15 @@ def cluster_token_not_sent(
     `export RAY_AUTH_MODE=token` for the job and for `ray start` on every node, which all need the head's token in `~/.ray/auth_token`.
     Or start the head with RAY_AUTH_MODE=disabled, where everybody who reaches the port may run programs.
     """
-    cluster, taken = clusters.chosen, addresses.taken
-    if cluster is None or taken is None or not cluster.token:
-        return
-    why, remedy = _why(cluster, taken, token)
+    cluster = None if isinstance(clusters, Unknown) else clusters.chosen
+    if cluster is not None and addresses.taken is not None:
+        yield from _now(cluster, addresses.taken, token)
+    elif token.there and token.by_itself and not token.mode and not isinstance(starts, Unknown):
+        yield from _ahead(addresses, starts)
+
+
+def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding]:
+    why, remedy = _why(cluster, taken, token) if cluster.token else ("", "")
     if why:
         yield Finding(
             f"the Ray at {cluster.address} wants to see a token, and {why}: the job could not join it",
@@ -65,6 +82,29 @@ def cluster_token_not_sent(
             remedy=remedy,
             fix="ray-token-mode" if token.there and not cluster.refused else None,
         )
+
+
+def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
+    """A script that starts a head, which then wants the token, and names its address to others, which show none."""
+    head = next((one for one in starts.commands if "head" in one.options), None)
+    joins = next((one for one in starts.commands if one.options.get("address", "auto") != "auto"), None)
+    named = (
+        addresses.taken if addresses.taken and addresses.taken.source in ("RAY_ADDRESS", "ray.init") else None
+    )
+    if head is None or (joins is None and (named is None or named.text == "local")):
+        return
+    who = "ray start --address" if joins is not None else "a driver to which the address is named"
+    yield Finding(
+        f"ray start --head would want this user's token, and {who} shows none where {_VARIABLE} is not set",
+        Evidence(
+            f"{_VARIABLE} is not set, and there is a token",
+            f"{_VARIABLE}=token, or {_VARIABLE}=disabled, for all of them",
+            f"{head.path}:{head.line}" + (f", {joins.path}:{joins.line}" if joins is not None else ""),
+        ),
+        location=Location(head.path, head.line),
+        remedy=f"export {_VARIABLE}=token, for the job and for ray start on every node",
+        fix="ray-token-mode",
+    )
 
 
 def _why(cluster: RayCluster, taken: Place, token: RayToken) -> tuple[str, str]:
