@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from verl_doctor.checks._gpus import gib, healthy, node
+from verl_doctor.toolkit.fact_gpu_holders import Holder
+from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_left_processes import LeftProcesses
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted, in_bytes, listed
@@ -29,30 +33,33 @@ _AGENT = Leftover(
     "memory",
 )
 
+_GPUS = node(*(healthy(index, holders=(Holder(4711, held),)) for index, held in enumerate((127 * 1024, 512))))
+_NO_GPU = (Gpus, Absent("there is no NVIDIA GPU here"))
+
 
 @check(
     "LEFT110",
     severity="warning",
     examples=[
-        Example("nothing is left over", (LeftProcesses(),)),
+        Example("nothing is left over", (LeftProcesses(), _GPUS)),
         Example(
             "one in doubt is kept",
-            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still be asked"),)),),
+            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still be asked"),)), _GPUS),
         ),
         Example(
             "an engine whose job was killed",
-            (LeftProcesses((_ENGINE,)),),
-            "1 process of jobs that have ended still runs, and holds 127 GiB of GPU memory: VLLM::EngineCore (process 4711)",
+            (LeftProcesses((_ENGINE,)), _GPUS),
+            "1 process of jobs that have ended still runs, and holds 127.0 GiB of GPU 0, 0.5 GiB of GPU 1: VLLM::EngineCore (process 4711)",
         ),
         Example(
             "one in doubt that holds a GPU",
-            (LeftProcesses(kept=(_DOUBT,)),),
+            (LeftProcesses(kept=(_DOUBT,)), _GPUS),
             "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; it is kept, as it is a server",
         ),
-        Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)),), "holds 256 MiB of memory"),
+        Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)), _NO_GPU), "holds 256 MiB of memory"),
     ],
 )  # fmt: skip
-def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
+def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[Finding]:
     """Processes of jobs that have ended are still here.
 
     ## Why it matters
@@ -70,7 +77,7 @@ def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
     ended after ten seconds. Never end processes by name: that ends other jobs, too.
     """
     if left.found:
-        yield _left_over(left)
+        yield _left_over(left, gpus)
     for one in left.kept:
         if one.store == "GPU memory" and one.size:
             yield Finding(
@@ -85,14 +92,16 @@ def processes_left_over(left: LeftProcesses) -> Iterator[Finding]:
             )
 
 
-def _left_over(left: LeftProcesses) -> Finding:
-    on_gpus = sum(one.size or 0 for one in left.found if one.store == "GPU memory")
-    held = on_gpus or sum(one.size or 0 for one in left.found)
+def _left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Finding:
+    numbers = {one.removal.pid for one in left.found if isinstance(one.removal, EndProcess)}
+    held = (
+        listed(_by_gpu(numbers, gpus), _SHOWN)
+        or f"{in_bytes(sum(one.size or 0 for one in left.found))} of memory"
+    )
     many = len(left.found) > 1
     return Finding(
         f"{counted(len(left.found), 'process', 'processes')} of jobs that have ended still run{'' if many else 's'}, and "
-        f"hold{'' if many else 's'} {in_bytes(held)} of {'GPU memory' if on_gpus else 'memory'}: "
-        + listed((one.name for one in _largest(left)), _SHOWN),
+        f"hold{'' if many else 's'} {held}: " + listed((one.name for one in _largest(left)), _SHOWN),
         Evidence(
             found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
             wanted="nothing of a job that has ended",
@@ -100,6 +109,14 @@ def _left_over(left: LeftProcesses) -> Finding:
         ),
         remedy="verl-doctor clean shows them with what proves it, and ends them with --apply",
     )
+
+
+def _by_gpu(numbers: Collection[int], gpus: Gpus | Unknown) -> Iterator[str]:
+    """What processes of these numbers hold of each GPU."""
+    for device in () if isinstance(gpus, Unknown) else gpus.devices:
+        held = sum(holder.memory or 0 for holder in device.holders if holder.pid in numbers)
+        if held:
+            yield f"{gib(held)} of GPU {device.index}"
 
 
 def _largest(left: LeftProcesses) -> list[Leftover]:
