@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from verl_doctor.checks._configuration import GPUS, NODES, WORKERS, asked, number_of
 from verl_doctor.checks._hidden_groups import hidden_groups
@@ -104,8 +105,14 @@ def memory_too_small(
             f" + {number} GPUs x {in_bytes(_A_GPU)} + {workers} workers x {in_bytes(_A_WORKER)}",
             read_from=f"{size.folder}, {configuration.name}",
         ),
-        remedy=_remedy(size, number * nodes, parts, resources),
+        remedy=_remedy(size, number * nodes, parts, resources, _fewer_workers(configuration, need - left)),
     )
+
+
+def _fewer_workers(configuration: Configuration, lacking: float) -> str:
+    """The number of agent workers with which the job would fit; "" where not even one does it."""
+    left = number_of(configuration, WORKERS) - ceil(lacking / _A_WORKER)
+    return f"{WORKERS}={left}" if left >= 1 else ""
 
 
 def _bytes_a_parameter(there: Configuration) -> Iterator[tuple[int, str]]:
@@ -125,7 +132,9 @@ def _bytes_a_parameter(there: Configuration) -> Iterator[tuple[int, str]]:
         yield 4, "reference"
 
 
-def _remedy(size: ModelSize, everywhere: int, parts: list[tuple[int, str]], resources: Resources) -> str:
+def _remedy(
+    size: ModelSize, everywhere: int, parts: list[tuple[int, str]], resources: Resources, fewer: str
+) -> str:
     smallest = min((gpu.memory for gpu in resources.gpus or ()), default=0) << 20
     on_each = 16 * size.parameters / everywhere if everywhere else 0.0
     if parts and on_each < _OF_A_GPU * smallest:
@@ -133,4 +142,6 @@ def _remedy(size: ModelSize, everywhere: int, parts: list[tuple[int, str]], reso
             f"the GPUs would hold it: {in_bytes(on_each)} on each without offload;"
             f" set {_ACTOR}.optimizer_offload=False first, then param_offload"
         )
-    return "use more nodes, which share it, or fewer agent workers, or raise the limit"
+    if fewer:
+        return f"set {fewer}: each agent worker takes about {in_bytes(_A_WORKER)}; or use more nodes, or raise the limit"
+    return "use more nodes, which share it, or raise the limit: fewer agent workers alone do not help"

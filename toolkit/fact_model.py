@@ -40,7 +40,8 @@ class Model:
 
     `named_by` is the option or key that names it. Numbers are 0 and texts empty when the configuration does not say. Of a
     model with several parts they are those of its language model. `head_size` is the size of one attention head as vLLM
-    computes it. `mla`: it has multi-head latent attention (a `kv_lora_rank`). `own_code`: it brings Python code of its own
+    computes it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
+    does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`). `own_code`: it brings Python code of its own
     (`auto_map`). `without_weights`: the folder holds no weights at all.
     """
 
@@ -54,6 +55,8 @@ class Model:
     has_vision: bool = False
     dtype: str = ""
     without_weights: bool = False
+    layers: int = 0
+    kv_heads: int = 0
     bad_files: tuple[BadFile, ...] = ()
 
 
@@ -141,6 +144,8 @@ def read_model(folder: Path, named_by: str) -> Model:
         has_vision=any(key in config for key in ("vision_config", "visual", "vision_tower")),
         dtype=_text(language, "torch_dtype") or _text(language, "dtype") or _text(config, "torch_dtype"),
         without_weights=without_weights,
+        layers=_number(language, "num_hidden_layers") if _keeps_every_token(language) else 0,
+        kv_heads=_kv_heads(language) if _keeps_every_token(language) else 0,
         bad_files=bad,
     )
 
@@ -202,6 +207,18 @@ def _head_size(config: Mapping[str, Any]) -> int:
     """`head_dim`, or the hidden size divided among the heads (vllm ModelConfig.get_head_size)."""
     heads = _number(config, "num_attention_heads")
     return _number(config, "head_dim") or (_number(config, "hidden_size") // heads if heads else 0)
+
+
+def _kv_heads(config: Mapping[str, Any]) -> int:
+    """As many as there are heads where the configuration does not say (vllm ModelConfig.get_total_num_kv_heads)."""
+    return _number(config, "num_key_value_heads") or _number(config, "num_attention_heads")
+
+
+def _keeps_every_token(config: Mapping[str, Any]) -> bool:
+    """Whether every layer attends to all tokens: none slides a window, is linear, or keeps something else than keys and values."""
+    kinds = {str(kind) for key in ("layer_types", "layers_block_type") for kind in _list(config, key)}
+    slides = _number(config, "sliding_window") and config.get("use_sliding_window", True)
+    return not slides and not _number(config, "kv_lora_rank") and kinds <= {"full_attention", "attention"}
 
 
 def _part(config: dict[str, Any], *keys: str) -> dict[str, Any]:
