@@ -19,6 +19,7 @@ from verl_doctor.toolkit.text import listed
 
 _UTILISATION = "actor_rollout_ref.rollout.gpu_memory_utilization"
 _SHOWN = 4
+_WORTH_A_TRY = 0.2  # of the memory: less has hardly room for weights and a cache
 _ALL = VisibleDevices(tuple(range(8)))
 _ENGINE = Holder(4711, 130_000, "engine", "VLLM::EngineCore", mine=True, parent=1)
 _LEFT = LeftProcesses((Leftover("process", "VLLM::EngineCore (process 4711)", (), EndProcess(4711, 1)),))
@@ -143,9 +144,14 @@ def _state(device: Device) -> str:
 def _remedy(held: list[Device], proven: Collection[int], *, remainder: bool) -> str:
     if any(holder.pid in proven for device in held for holder in device.holders):
         return "verl-doctor clean shows what is left over and what proves it, and ends it with --apply"
+    free = min((device.memory.free / device.memory.usable for device in held if device.memory), default=0.0)
+    fits = f"{_UTILISATION}={floor(free * 100) / 100:g}"
     if remainder:
-        fits = min(device.memory.free / device.memory.usable for device in held if device.memory)
-        return f"nothing is left over; ask for less: {_UTILISATION}={floor(fits * 100) / 100:g}"
+        return f"nothing is left over; ask for less: {fits}"
+    beside = f", or ask for what is free: {fits}" if free > _WORTH_A_TRY else ""
     if any(device.holders for device in held):
-        return "wait for that to end, or choose other GPUs with CUDA_VISIBLE_DEVICES"
-    return "it belongs to another container or to the host: ask its owner, or choose other GPUs with CUDA_VISIBLE_DEVICES"
+        return f"wait for that to end, or choose other GPUs with CUDA_VISIBLE_DEVICES{beside}"
+    return (
+        "it belongs to another container or to the host: ask its owner, or choose other GPUs with"
+        f" CUDA_VISIBLE_DEVICES{beside}"
+    )

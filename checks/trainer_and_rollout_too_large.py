@@ -29,7 +29,7 @@ from verl_doctor.toolkit.fact_model_size import ModelSize
 from verl_doctor.toolkit.fact_resources import Gpu, Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
-from verl_doctor.toolkit.text import in_bytes
+from verl_doctor.toolkit.text import counted, in_bytes
 
 _GIB = 1 << 30
 # An estimate of what cannot be computed: the contexts of a trainer and an engine, CUDA graphs, fragments.
@@ -117,7 +117,7 @@ def trainer_and_rollout_too_large(
         yield Finding(
             f"training needs at least {in_bytes(trainer.training)} on each GPU, and it has {in_bytes(whole)}",
             Evidence(
-                found=f"{in_bytes(whole)} on each of {number} GPUs",
+                found=f"{counted(number, 'GPU')} a node with {in_bytes(whole)} each",
                 wanted=f"{size.parameters / 1e9:.1f} billion parameters: weights {in_bytes(trainer.weights)}, gradients"
                 f" {in_bytes(trainer.weights)}, optimizer {in_bytes(trainer.states)} on each; offload does not help while a step is made",
                 read_from=read_from,
