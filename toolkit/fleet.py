@@ -16,10 +16,12 @@ from verl_doctor.toolkit import factsfile
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Config
 from verl_doctor.toolkit.fact_fleet import Fleet
+from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_plugins import PluginProblems
+from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.fleet_compare import Comparison
-from verl_doctor.toolkit.fleet_facts import FactStore
+from verl_doctor.toolkit.fleet_facts import FactStore, NodeFacts
 from verl_doctor.toolkit.fleet_fold import folded, without_repeated
 from verl_doctor.toolkit.fleet_judge import NodeJudge, worst
 from verl_doctor.toolkit.fleet_names import expand
@@ -27,9 +29,11 @@ from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Report, status_of
 from verl_doctor.toolkit.rule import Evidence, Finding
-from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.session import Session, describe
 from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import counted, listed
+
+_ENVIRONMENT = (Interpreter, VerlTrees, VllmTree)
 
 Watch = Callable[[str], None]
 
@@ -50,6 +54,8 @@ class Gathering:
         self._addresses: list[str] = []
         self._answered: set[str] = set()
         self._missing: dict[str, str] = {}
+        self._environments: Counter[tuple[int, ...]] = Counter()
+        self._one_with: dict[tuple[int, ...], NodeFacts] = {}
 
     def add(self, answer: NodeAnswer) -> None:
         """Judge one node. Of a node that is asked again the first answer counts."""
@@ -64,6 +70,9 @@ class Gathering:
         self._names.append(answer.node)
         self._addresses.append(answer.address)
         facts = self._store.facts_of(answer)
+        environment = tuple(facts.numbers.get(fact, 0) for fact in _ENVIRONMENT)
+        self._environments[environment] += 1
+        self._one_with.setdefault(environment, facts)
         self._judge.judge(facts)
         self._comparison.add(number, facts)
 
@@ -92,6 +101,14 @@ class Gathering:
             missing=tuple(
                 NodeGroup(one.message, len(expand(one.node or "")), one.node or "") for one in missing
             ),
+        )
+
+    def usual(self) -> NodeFacts:
+        """The facts of a node with the environment that most have."""
+        most = max(self._environments.values(), default=0)
+        usual = (self._one_with[key] for key, count in self._environments.items() if count == most)
+        return min(
+            usual, key=lambda facts: repr([facts.get(one) for one in _ENVIRONMENT]), default=NodeFacts({}, {})
         )
 
     def results(self) -> tuple[CheckResult, ...]:
@@ -137,9 +154,10 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
     about_all = tuple(check for check in session.registry.checks if check.cost == "cluster")
     comparing = replace(session.at_cost("cluster"), registry=replace(session.registry, checks=about_all))
     here = comparing.check(Collection((), {**given, Fleet: fleet}))
+    asked = {"python": "", "chosen_by": chosen_by, "passed_over": "", "arguments": []}
     return replace(
         here,
-        target={**here.target, "python": "", "chosen_by": chosen_by, "arguments": []},
+        target={**describe(session.target, gathering.usual(), None), **asked},
         results=tuple(sorted((*here.results, *gathering.results()), key=lambda result: result.code)),
         nodes=gathering.nodes(fleet),
     )

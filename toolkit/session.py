@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import factsfile, registry
-from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.collect import Collection, Facts
 from verl_doctor.toolkit.config import Config, load
 from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.fact_plugins import PluginProblems
@@ -138,7 +138,7 @@ def version() -> str:
         return "(not installed)"
 
 
-def describe(target: Target, collection: Collection, facts_file: Path | None) -> Mapping[str, Any]:
+def describe(target: Target, collection: Facts, facts_file: Path | None) -> Mapping[str, Any]:
     """What was examined, for the head of every report."""
     interpreter, verl, vllm = collection.get(Interpreter), collection.get(VerlTrees), collection.get(VllmTree)
     said: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_by}

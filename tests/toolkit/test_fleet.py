@@ -350,7 +350,8 @@ def test_a_folder_stands_for_the_facts_files_in_it(tmp_path: Path) -> None:
     report = fleet.judge_files([tmp_path], SESSION)
     assert report.nodes is not None
     assert report.nodes.answered == 3
-    assert report.target["chosen_by"] == "3 facts files"
+    assert (report.target["chosen_by"], report.target["python_version"]) == ("3 facts files", "3.12.3")
+    assert report.target["vllm"]["version"] == "0.24.0"
     assert report.target["arguments"] == ["--facts", str(tmp_path)]
 
 
