@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from verl_doctor.toolkit import journal, lock, removal_record
 from verl_doctor.toolkit.leftover import Leftover, Outcome
-from verl_doctor.toolkit.refused import Refused, said_by
+from verl_doctor.toolkit.refused import said_by
 
 _PATIENCE = 10.0  # seconds for another doctor to come to its end
 
@@ -23,18 +23,14 @@ def recorded(home: Path, leftovers: Sequence[Leftover], problems: list[str]) -> 
     a sentence. Raises Refused when another doctor is at work.
     """
     entry = None
-    try:
-        journal.open_home(home)
-    except OSError as error:
-        problems.append(said_by(error))
-        yield lambda _index, _outcome: None
-        return
-    with lock.exclusive(home, _PATIENCE):
+    with ExitStack() as held:
         try:
+            journal.open_home(home)
+            held.enter_context(lock.exclusive(home, _PATIENCE))
             journal.tidy(home)
             entry = removal_record.begin(home, leftovers)
-        except (OSError, Refused) as error:
-            problems.append(said_by(error) if isinstance(error, OSError) else str(error))
+        except OSError as error:
+            problems.append(said_by(error))
 
         def note(index: int, outcome: Outcome) -> None:
             try:

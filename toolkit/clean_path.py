@@ -7,6 +7,7 @@ link and leaves no mount.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -15,6 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 
 from verl_doctor.toolkit.fact_left_files import LeftFile, LeftFiles, look
 from verl_doctor.toolkit.left_contents import contents_of
@@ -30,6 +32,7 @@ _NO_REPLACE = 1  # RENAME_NOREPLACE of renameat2(2)
 _LONGEST_NAME = 255
 _FOLDERS = frozenset({"session folder", "spill folder"})
 _TOGETHER = 100
+_LATEST = "session_latest"
 
 
 class _Stays(Exception):  # noqa: N818 - it is an answer, not a defect
@@ -100,6 +103,7 @@ def _remove_aside(place: Place, seen: LeftFile, folder: int, machine: Machine) -
     failed: list[str] = []
     _erase(aside, folder, about, mount_of(folder), failed)
     if not failed:
+        _erase_link_to(place.name, folder)
         return ""
     more = f" and {counted(len(failed) - 1, 'more entry', 'more entries')}" if len(failed) > 1 else ""
     return f"{failed[0]}{more} could not be removed; what is left lies at {place.folder}/{aside}"
@@ -150,6 +154,25 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
         return
     except OSError as error:
         failed.append(said_by(error) if error.filename else f"{name}: {error.strerror}")
+
+
+def _erase_link_to(session: str, folder: int) -> None:
+    """Remove Ray's link to its last session when it leads to this one. A Ray that starts makes its own anew, under the same name."""
+    aside = f"{BEING_REMOVED}{secrets.token_hex(8)}-{_LATEST}"
+    with contextlib.suppress(OSError):
+        if _leads_to(_LATEST, folder) != session:
+            return
+        _rename(_LATEST, aside, folder)
+        if _leads_to(aside, folder) == session:
+            os.unlink(aside, dir_fd=folder)
+        else:
+            _rename(aside, _LATEST, folder)
+
+
+def _leads_to(link: str, folder: int) -> str:
+    """The name of what a link of this user's leads to. Raises OSError when it is none."""
+    owner = os.stat(link, dir_fd=folder, follow_symlinks=False).st_uid
+    return Path(os.readlink(link, dir_fd=folder)).name if owner == os.geteuid() else ""
 
 
 def _put_back(aside: str, place: Place, folder: int, cause: BaseException) -> None:

@@ -87,7 +87,12 @@ def _meant(found: History, identifier: str | None, *, everything: bool) -> list[
 
 def _hint(found: History) -> str:
     """How to name the last repair of another target."""
-    others = [r for r in found.elsewhere if r.transaction.state not in {"undone", "failed"}]
+    others = [
+        recorded
+        for recorded in found.elsewhere
+        if recorded.transaction.state not in {"undone", "failed"}
+        and any(change.paths for change in recorded.transaction.changes)
+    ]
     if not others:
         return ""
     last = others[-1]

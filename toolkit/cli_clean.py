@@ -11,9 +11,10 @@ import click
 from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
 from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.refused import Refused
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
-from verl_doctor.toolkit.target import Options, journal_homes
+from verl_doctor.toolkit.target import Options, UsageError, journal_homes
 from verl_doctor.toolkit.view import FORMS, as_view, show
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -110,11 +111,11 @@ def clean(
         def look() -> Found:
             return chosen(find(run.registry.collectors, run.look()), wanted, older_than)
 
-        cleaned = (
-            remove_all(look, run.machine, journal_homes(run.target)[1], progress.say)
-            if apply_them
-            else Cleaned(look())
-        )
+        home = journal_homes(run.target)[1]
+        try:
+            cleaned = remove_all(look, run.machine, home, progress.say) if apply_them else Cleaned(look())
+        except Refused as error:
+            raise UsageError(str(error)) from None
     view = as_view(
         lambda: clean_document.document(cleaned),
         lambda: render_clean.markdown_lines(cleaned),

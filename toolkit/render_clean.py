@@ -30,8 +30,11 @@ def text_lines(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterato
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
     yield from map(Text, rest)
     outcomes = {(one.leftover.kind, one.leftover.name): one for one in cleaned.outcomes or ()}
-    for kind in dict.fromkeys(one.kind for one in cleaned.found.leftovers):
-        same = [one for one in cleaned.found.leftovers if one.kind == kind]
+    kinds = {
+        one.kind: [other for other in cleaned.found.leftovers if other.kind == one.kind]
+        for one in cleaned.found.leftovers
+    }
+    for same in sorted(kinds.values(), key=lambda some: -sum(one.size or 0 for one in some)):
         yield from _of_kind(same, outcomes, width, verbose=verbose)
     yield from _kept(cleaned, width, verbose=verbose)
     for fact, why in cleaned.found.unknown:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tests.left_behind import dead_socket, machine, session
+from tests.left_behind import dead_socket, leftovers, machine, session
 from tests.running import inside
 
-from verl_doctor.toolkit import apply, cli_clean
+from verl_doctor.toolkit import apply, clean_path, cli_clean, lock
+from verl_doctor.toolkit import clean as clean_command
 from verl_doctor.toolkit.clean import Cleaned, Found
 from verl_doctor.toolkit.clean_document import document, headline
 from verl_doctor.toolkit.cli_docs import schema_text
@@ -156,6 +157,36 @@ def test_a_journal_that_cannot_be_written_keeps_nothing(clean, machine, tmp_path
     assert done.returncode == 0
     assert "the journal has no record of it" in done.stdout
     assert not folder.exists()
+
+
+def test_a_clean_up_that_was_killed_is_no_riddle(clean, machine, tmp_path, monkeypatch):
+    session(machine)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clean_path, "_erase", killed)
+    with pytest.raises(KeyboardInterrupt):
+        clean_command.remove_all(
+            lambda: Found(leftovers(machine).found), machine, tmp_path / "journal", print
+        )
+    (transaction,) = apply.history(tmp_path / "journal")
+    assert transaction.state == "interrupted"
+    assert transaction.changes[0].description.endswith(": its removal was not completed")
+    apply.recover(tmp_path / "journal")
+    assert [one.state for one in apply.history(tmp_path / "journal")] == ["failed"]
+
+
+def test_two_clean_ups_at_once_are_one_too_many(clean, machine, tmp_path, monkeypatch):
+    folder = session(machine)
+    home = tmp_path / "state" / "verl-doctor" / "journal"
+    home.mkdir(parents=True)
+    monkeypatch.setattr("verl_doctor.toolkit.clean_journal._PATIENCE", 0.0)
+    with lock.exclusive(home, 0.0):
+        done = clean("--apply")
+    assert done.returncode == 2
+    assert "in use" in done.stderr
+    assert folder.exists()
 
 
 def test_only_some_kinds_and_only_old_ones(clean, machine):

@@ -157,6 +157,16 @@ def test_what_a_killed_doctor_had_begun_to_remove_is_found_again(machine):
     assert names(folder.parent) == []
 
 
+def test_the_link_to_the_last_session_goes_with_it_alone(machine):
+    folder, other = session(machine), session(machine, 3_999_999)
+    latest = folder.with_name("session_latest")
+    latest.symlink_to(other)
+    assert removed(machine, folder.name).state == "removed"
+    assert latest.resolve() == other
+    assert removed(machine, other.name).state == "removed"
+    assert names(folder.parent) == []
+
+
 def test_the_other_name_of_a_file_keeps_its_content(machine, tmp_path):
     folder = session(machine)
     os.link(folder / "logs" / "raylet.out", tmp_path / "saved")

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,9 +20,11 @@ from tests.left_behind import (
     dead_socket,
     leftovers,
     machine,
+    machine_in,
     running,
     session,
     show,
+    two_minutes_later,
     verdict,
 )
 
@@ -264,6 +267,19 @@ def judged_in(namespace: list[str], machine: Machine, *, nobody: bool = False) -
     return {Path(name).name: said for name, said in json.loads(done.stdout).items()}
 
 
+@pytest.fixture
+def public() -> Iterator[Machine]:
+    """A machine in a folder that every user may enter: pytest's own are closed."""
+    with tempfile.TemporaryDirectory(prefix="vd-") as folder, two_minutes_later():
+        Path(folder).chmod(0o755)
+        yield machine_in(Path(folder))
+
+
+def give_to_nobody(*paths: Path) -> None:
+    for path in paths:
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+
+
 def all_of_proc(machine: Machine) -> None:
     """See what /proc shows, whatever that is where somebody looks."""
     for entry in machine.at("/proc").iterdir():
@@ -342,23 +358,31 @@ def test_files_of_other_users_stay(machine):
 
 @needs_root
 @pytest.mark.slow
-def test_a_user_who_cannot_see_what_root_has_open(machine, tmp_path):
+def test_a_user_who_cannot_see_what_root_has_open(public):
     """Neither /proc nor the owner tells it, but the kernel does."""
-    all_of_proc(machine)
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o755)
-    folder, locked = session(machine), session(machine, 3_999_999)
-    free = machine.at("/dev/shm") / "psm_0123abcd"
+    all_of_proc(public)
+    folder, locked = session(public), session(public, 3_999_999)
+    free = public.at("/dev/shm") / "psm_0123abcd"
     free.write_bytes(b"x")
     (locked / "logs" / "roots").mkdir(mode=0o700)
-    for path in (folder, *folder.rglob("*"), locked, locked / "logs", free):
-        os.chown(path, 65534, 65534, follow_symlinks=False)
+    give_to_nobody(folder, *folder.rglob("*"), locked, locked / "logs", free)
     with (folder / "logs" / "raylet.out").open():
-        said = judged_in([], machine, nobody=True)
+        said = judged_in([], public, nobody=True)
     assert said[folder.name] == "logs/raylet.out is in use by a process that cannot be seen from here"
     assert "another user" in said[locked.name] or "cannot be looked into" in said[locked.name]
     assert said[free.name] == ""
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_maker_that_proc_hides_runs(public):
+    all_of_proc(public)
+    live, dead = spill(public, f"verl_spill_{os.getpid()}"), spill(public, f"verl_spill_{NOBODY}")
+    give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.iterdir())))
+    hidden = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
+    said = judged_in(hidden, public, nobody=True)
+    assert said[live.name] == f"process {os.getpid()}, which its name tells, runs, and /proc hides it"
+    assert said[dead.name] == ""
 
 
 @contextlib.contextmanager
