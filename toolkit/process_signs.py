@@ -128,17 +128,18 @@ def mapped_name(device: int, inode: int) -> str:
 
 
 class _Names:
-    """Names to look for in texts of any length."""
+    """Names to look for in texts of any length: thousands of names cost no more than one."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._words = {name.encode("ascii"): name for name in names if _WORD.fullmatch(name)}
-        self._parts = [name for name in names if not _WORD.fullmatch(name)]
+        self._by_word: dict[bytes, list[str]] = defaultdict(list)
+        for name in names:
+            self._by_word[_WORD.findall(name)[-1].encode("ascii")].append(name)
 
     def within(self, text: str) -> list[str]:
-        """Those that a text holds, the words among them as whole words."""
+        """Those that a text holds: as whole words, or as far as they are no words, as they are."""
         words = set(text.encode("utf-8", "replace").translate(_BETWEEN_WORDS).split())
-        parts = [name for name in self._parts if name in text]
-        return [self._words[word] for word in words & self._words.keys()] + parts
+        found = (name for word in words & self._by_word.keys() for name in self._by_word[word])
+        return [name for name in found if _WORD.fullmatch(name) or name in text]
 
 
 def _sockets(machine: Machine) -> dict[str, str]:

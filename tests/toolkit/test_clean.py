@@ -165,7 +165,7 @@ def test_a_clean_up_that_was_killed_is_no_riddle(clean, machine, tmp_path, monke
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(clean_path, "_erase", killed)
+    monkeypatch.setattr(clean_path, "erase", killed)
     with pytest.raises(KeyboardInterrupt):
         clean_command.remove_all(
             lambda: Found(leftovers(machine).found), machine, tmp_path / "journal", print

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.left_behind import bound, leftovers, machine, running, session, verdict
 
-from verl_doctor.toolkit import clean_path
+from verl_doctor.toolkit import clean_path, erase
 from verl_doctor.toolkit.leftover import Kept, Leftover, Outcome
 from verl_doctor.toolkit.machine import Machine
 
@@ -96,15 +96,15 @@ def test_a_link_that_is_planted_above_a_session_leads_nowhere(machine):
 def test_what_is_swapped_between_the_proof_and_the_removal_gets_its_name_back(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
-    rename = clean_path._rename
+    rename = clean_path.rename
 
     def swapped_first(old: str, new: str, inside: int) -> None:
-        monkeypatch.setattr(clean_path, "_rename", rename)
+        monkeypatch.setattr(clean_path, "rename", rename)
         folder.rename(folder.with_name("aside"))
         session(machine)
         rename(old, new, inside)
 
-    monkeypatch.setattr(clean_path, "_rename", swapped_first)
+    monkeypatch.setattr(clean_path, "rename", swapped_first)
     assert only(left, machine).why == "something else was put there"
     assert names(folder.parent) == ["aside", folder.name]
     assert (folder / "logs" / "raylet.out").exists()
@@ -113,14 +113,14 @@ def test_what_is_swapped_between_the_proof_and_the_removal_gets_its_name_back(ma
 def test_who_comes_between_the_proof_and_the_removal_keeps_it(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
-    rename, opened = clean_path._rename, []
+    rename, opened = clean_path.rename, []
 
     def used_first(old: str, new: str, inside: int) -> None:
         if not opened:
             opened.append((folder / "logs" / "raylet.out").open())
         rename(old, new, inside)
 
-    monkeypatch.setattr(clean_path, "_rename", used_first)
+    monkeypatch.setattr(clean_path, "rename", used_first)
     outcome = only(left, machine)
     opened[0].close()
     assert outcome.state == "kept"
@@ -132,7 +132,7 @@ def test_who_comes_between_the_proof_and_the_removal_keeps_it(machine, monkeypat
 def test_a_name_that_was_taken_meanwhile_is_not_taken_back(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
-    rename, opened = clean_path._rename, []
+    rename, opened = clean_path.rename, []
 
     def a_job_starts(old: str, new: str, inside: int) -> None:
         if not opened:
@@ -142,7 +142,7 @@ def test_a_name_that_was_taken_meanwhile_is_not_taken_back(machine, monkeypatch)
             return
         rename(old, new, inside)
 
-    monkeypatch.setattr(clean_path, "_rename", a_job_starts)
+    monkeypatch.setattr(clean_path, "rename", a_job_starts)
     outcome = only(left, machine)
     opened[0].close()
     assert outcome.state == "kept"
@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_removed_is_named_and_the_rest_goes(machine, monke
             raise PermissionError(1, "Operation not permitted", name)
         unlink(name, dir_fd=dir_fd)
 
-    monkeypatch.setattr(clean_path.os, "unlink", refused)
+    monkeypatch.setattr(erase.os, "unlink", refused)
     outcome = only(left, machine)
     assert outcome.state == "partly removed"
     assert outcome.why.startswith(
@@ -202,7 +202,7 @@ def test_what_others_put_in_the_place_of_a_folder_while_it_is_removed_stays(mach
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "model").write_text("weights")
-    seen = clean_path.entries
+    seen = erase.entries
 
     def swapped(inner: int):
         found = list(seen(inner))
@@ -212,7 +212,7 @@ def test_what_others_put_in_the_place_of_a_folder_while_it_is_removed_stays(mach
                 os.rename(precious, "logs", dst_dir_fd=inner)
         return iter(found)
 
-    monkeypatch.setattr(clean_path, "entries", swapped)
+    monkeypatch.setattr(erase, "entries", swapped)
     outcome = only(left, machine)
     assert outcome.state == "partly removed"
     assert "logs: something else was put there" in outcome.why
