@@ -19,7 +19,7 @@ _ASLEEP = SleepingEngine(
     2_600,
     EngineLog(asleep=True, freed=118.3, in_use=15.95, weights=14.25, cache=101.5, graphs=1.5),
     "/tmp/run.log",
-    (_TRAINER,),
+    others=(_TRAINER,),
 )
 
 
@@ -39,11 +39,15 @@ def held_awake(engine: SleepingEngine) -> float:
 
 
 def kept_back(engine: SleepingEngine) -> float:
-    """GiB of weights and KV cache that its sleep did not give back; 0 where its log does not say what it had."""
+    """GiB of weights and KV cache that its last sleep did not give back; 0 where that cannot be told.
+
+    An engine that had been woken in part gives back less, and does not hold the rest.
+    """
     log = engine.log
     if log.weights is None or log.cache is None or log.freed is None:
         return 0.0
-    return max(0.0, held_awake(engine) - log.freed)
+    stayed = held_awake(engine) - log.freed
+    return stayed if 0.0 < stayed <= held(engine) else 0.0
 
 
 def unexplained(engine: SleepingEngine) -> float:

@@ -29,6 +29,7 @@ _SILENT = replace(asleep().log, graphs=None)
             "cannot be told apart); 11.7 GiB ray::WorkerDict (process 12)",
         ),
         Example("alone, without graphs", (SleepingEngines((asleep(others=(), log=_SILENT),)),), "(a context, NCCL and"),
+        Example("in a worker", (SleepingEngines((asleep(alone=False),)),), "in which an engine sleeps beside the trainer"),
         Example("beside another container", (SleepingEngines((asleep(nobody=2048),)),), "2.0 GiB no process that is seen"),
     ],
 )  # fmt: skip
@@ -60,8 +61,9 @@ def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
 
 def _shares(engine: SleepingEngine) -> Iterator[str]:
     graphs = f"CUDA graphs {engine.log.graphs:.1f} GiB, the rest " if engine.log.graphs else ""
+    whose = "which sleeps" if engine.alone else "in which an engine sleeps beside the trainer"
     yield (
-        f"{held(engine):.1f} GiB of GPU {engine.gpu} are {engine.title}'s, which sleeps ({graphs}a context, NCCL and what "
+        f"{held(engine):.1f} GiB of GPU {engine.gpu} are {engine.title}'s, {whose} ({graphs}a context, NCCL and what "
         "cannot be told apart)"
     )
     if engine.others:

@@ -20,6 +20,12 @@ _LOG = asleep().log
     examples=[
         Example("no engine sleeps", (SleepingEngines(),)),
         Example("it holds its graphs and a context", (SleepingEngines((asleep(),)),)),
+        Example("it lives in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
+        Example(
+            "it had been woken in part",
+            (SleepingEngines((asleep(held=8_000, log=replace(_LOG, freed=14.25)),)),),
+            "5.3 GiB are neither CUDA graphs nor a context",
+        ),
         Example(
             "nothing was given back",
             (SleepingEngines((asleep(held=120_000, log=replace(_LOG, freed=0.0)),)),),
@@ -59,7 +65,7 @@ def sleeping_engine_holds_memory(sleeping: SleepingEngines) -> Iterator[Finding]
     `Worker.sleep` in vllm/v1/worker/gpu_worker.py
     """
     for engine in sleeping.engines:
-        if unexplained(engine) > _MUCH:
+        if engine.alone and unexplained(engine) > _MUCH:
             yield Finding(
                 f"{engine.title} (process {engine.pid}) sleeps and holds {gib(engine.held)} of GPU {engine.gpu}: {_what(engine)}",
                 Evidence(

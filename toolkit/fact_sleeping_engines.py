@@ -43,8 +43,9 @@ class EngineLog:
 class SleepingEngine:
     """One engine process that sleeps, as its log `path` says, and what it and others hold of a GPU now.
 
-    `held` is in MiB and is the whole of this process, `others` are the other processes on the GPU, `nobody` is what no process
-    that is seen holds, in MiB.
+    `held` is in MiB and is the whole of this process. `alone` says that the engine has the process to itself; before verl 0.7 it
+    may live in a worker of the trainer. `others` are the other processes on the GPU, `nobody` is what no process that is seen
+    holds, in MiB.
     """
 
     pid: int
@@ -53,6 +54,7 @@ class SleepingEngine:
     held: int
     log: EngineLog
     path: str
+    alone: bool = True
     others: tuple[Holder, ...] = ()
     nobody: int = 0
 
@@ -94,6 +96,7 @@ def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
                     holder.memory or 0,
                     log,
                     path,
+                    holder.role == "engine",
                     others,
                     device.unattributed,
                 )
