@@ -203,8 +203,8 @@ class Survey:
         """How far a node's clock is ahead of this one's, in seconds, and how wrong that may be; None when it was too slow."""
         best = None
         for _ in range(_PINGS):
-            reference = self._pinned(self._hello, node).remote()
             sent, begun = time.time(), time.monotonic()
+            reference = self._pinned(self._hello, node).remote()
             try:
                 there = self._ray.get(reference, timeout=_PING)
             except Exception:  # noqa: BLE001 - then the clock is not compared

@@ -35,10 +35,11 @@ def serve(token: str) -> None:
     """Read the order and the parcel, and answer in one line."""
     order = json.loads(_line())
     parcel = _exactly(order["parcel"])
-    if order["detached"] and os.fork():
-        os._exit(
-            0
-        )  # A Ray worker kills its children when it is killed. This one must live on, to clear away.
+    if order["detached"]:
+        # Ray kills a worker's children and its process group with it. What clears away must be neither.
+        if os.fork():
+            os._exit(0)
+        os.setsid()
     try:
         answer = _carried_out(order, parcel)
     except Exception as error:  # noqa: BLE001 - it is what this node has to say

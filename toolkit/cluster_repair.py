@@ -56,7 +56,7 @@ def environments(way: Way, run: Session, collection: Collection, watch: Watch) -
     mine = "" if isinstance(here, Unknown) else here.files
     groups: dict[str, list[NodeAnswer]] = {mine: []}
     shared, untold = set(), []
-    with contextlib.closing(way.ask(place_parcel(run.target, run.config.marker), watch=watch)) as answers:
+    with contextlib.closing(way.ask(place_parcel(run), watch=watch)) as answers:
         for answer in answers:
             place = json.loads(answer.facts.get(EnvironmentPlace.__name__, "{}")).get("is")
             if place is None or not mine:
@@ -122,7 +122,7 @@ def _repaired(
     way: Way, run: Session, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
 ) -> tuple[list[Repair], list[NodeAnswer]]:
     """Have these nodes repair their environments; besides, those that did not tell."""
-    parcel = repair_parcel(run.target, run.config.marker, run.selection, unsafe=unsafe)
+    parcel = repair_parcel(run, unsafe=unsafe)
     told: dict[Repair, list[str]] = {}
     unheard = []
     with contextlib.closing(way.ask(parcel, turn, watch, _LONGEST)) as answers:

@@ -40,7 +40,7 @@ def answers(
     way: Way, run: Session, collection: Collection, watch: Watch
 ) -> Generator[NodeAnswer, None, None]:
     """The facts of every node, as soon as it answers or it is known that it does not."""
-    return way.ask(parcel_for(run.registry, collection, run.target, run.config.marker), watch=watch)
+    return way.ask(parcel_for(run, collection), watch=watch)
 
 
 def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:

@@ -7,7 +7,7 @@ import functools
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
 from verl_doctor.toolkit.facts import Collector
-from verl_doctor.toolkit.judge import Selection, beyond
+from verl_doctor.toolkit.judge import beyond
 from verl_doctor.toolkit.registry import Registry
-from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.session import Session
 
 _PACKAGE = "verl_doctor.toolkit"
 _PROGRAM, _REPAIR = "node_program", "node_repair"
@@ -56,40 +56,34 @@ class Parcel:
         return json.dumps(head).encode("ascii") + b"\n" + self.content
 
 
-def parcel_for(registry: Registry, collection: Collection, target: Target, marker: str) -> Parcel:
+def parcel_for(run: Session, collection: Collection) -> Parcel:
     """Ask for all that says something about a node. The launch files are read here, and count for all nodes."""
-    wanted = node_collectors(registry)
-    collectors = list(_with_needs(wanted, registry.collectors))
+    wanted = node_collectors(run.registry)
+    collectors = list(_with_needs(wanted, run.registry.collectors))
     modules = list(dict.fromkeys(collector.collect.__module__ for collector in collectors))
     given: dict[type, Any] = {fact: collection.get(fact) for fact in (Launch, Configuration)}
     request = {
         "modules": modules,
         "facts": [collector.name for collector in wanted],
-        "target": _said(target),
-        "marker": marker,
-        "given": factsfile.entries(given, registry.collectors),
+        "given": factsfile.entries(given, run.registry.collectors),
+        **_said(run),
     }
     return Parcel(packed(modules), request)
 
 
-def place_parcel(target: Target, marker: str) -> Parcel:
+def place_parcel(run: Session) -> Parcel:
     """Ask for nothing but where the environment lies."""
     modules = [environment_place.collect.__module__]
-    request = {
-        "modules": modules,
-        "facts": [environment_place.name],
-        "target": _said(target),
-        "marker": marker,
-    }
-    return Parcel(packed(modules), {**request, "given": {}})
+    request = {"modules": modules, "facts": [environment_place.name], "given": {}, **_said(run)}
+    return Parcel(packed(modules), request)
 
 
-def repair_parcel(target: Target, marker: str, selection: Selection, *, unsafe: bool) -> Parcel:
+def repair_parcel(run: Session, *, unsafe: bool) -> Parcel:
     """Ask for the repairs that these rules want. The job's own files are repaired here alone."""
-    wanted = {"select": selection.select, "ignore": (*selection.ignore, *selection.ignores), "unsafe": unsafe}
-    here_alone: dict[str, Any] = {"files": [], "words": [], "data": []}
-    request = {"repair": wanted, "target": {**_said(target), **here_alone}, "marker": marker}
-    return Parcel(_whole_doctor(), request)
+    chosen = run.selection
+    wanted = {"select": chosen.select, "ignore": (*chosen.ignore, *chosen.ignores), "unsafe": unsafe}
+    without_job = replace(run, target=replace(run.target, files=(), words=(), data=()))
+    return Parcel(_whole_doctor(), {"repair": wanted, **_said(without_job)})
 
 
 @functools.cache
@@ -185,9 +179,10 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(top.parent.parent)), path.read_text("utf-8")
 
 
-def _said(target: Target) -> dict[str, Any]:
-    """The target's paths as JSON has them."""
-    return {
+def _said(run: Session) -> dict[str, Any]:
+    """What of this run counts on the nodes too, as JSON has it."""
+    target = run.target
+    paths = {
         "verl": str(target.verl or ""),
         "vllm": str(target.vllm or ""),
         "model": str(target.model or ""),
@@ -196,3 +191,4 @@ def _said(target: Target) -> dict[str, Any]:
         "words": list(target.words),
         "data": [str(file) for file in target.data],
     }
+    return {"target": paths, "cwd": str(run.machine.cwd), "marker": run.config.marker}

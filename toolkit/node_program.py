@@ -33,7 +33,7 @@ def main(asked: str, told: str) -> None:
     """Answer one request."""
     request = json.loads(Path(asked).read_text("ascii"))
     _lend_psutil()
-    machine = Machine(cwd=Path("/"))
+    machine = Machine(cwd=Path(request["cwd"]))
     os.environ["XDG_CACHE_HOME"] = str(
         Path(told).with_name("cache")
     )  # what is remembered goes with the folder

@@ -36,7 +36,7 @@ def looked(running: Cluster) -> dict[str, float]:
     """One look: the figures of it, in seconds and bytes."""
     begun = time.monotonic()
     session = open_session(Options(python=running.python))
-    parcel = parcel_for(session.registry, session.look(), session.target, "verl-doctor")
+    parcel = parcel_for(session, session.look())
     packed = time.monotonic()
     driver = RayDriver(str(running.python), running.address, {"RAY_AUTH_MODE": "disabled"})
     first, said, missing, answers = 0.0, 0, 0, 0

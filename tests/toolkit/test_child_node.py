@@ -124,7 +124,7 @@ def test_the_program_is_one_that_old_pythons_read() -> None:
 
 
 def test_a_killed_worker_takes_nothing_along_that_would_stay(tmp_path: Path) -> None:
-    """Ray kills a worker's children with it. What clears away is none of them any more."""
+    """Ray kills a worker's children and process group with it. What clears away is none of them any more."""
     worker = (
         "import subprocess, sys, time\n"
         "process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)\n"
@@ -137,6 +137,7 @@ def test_a_killed_worker_takes_nothing_along_that_would_stay(tmp_path: Path) -> 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path)},
+        start_new_session=True,
     ) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(order).encode() + b"\n" + parcel)
@@ -145,7 +146,7 @@ def test_a_killed_worker_takes_nothing_along_that_would_stay(tmp_path: Path) -> 
             time.sleep(0.02)
         for child in psutil.Process(process.pid).children():
             child.kill()
-        process.send_signal(signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
         wait_until_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
     deadline = time.monotonic() + 20
     while [path.name for path in tmp_path.iterdir()] != ["pids"]:

@@ -49,6 +49,7 @@ PARCEL = Parcel(
             "data": [],
         },
         "marker": "verl-doctor",
+        "cwd": "/",
         "given": {},
     },
 )

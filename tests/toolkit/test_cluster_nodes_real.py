@@ -45,21 +45,22 @@ def python() -> Path:
 
 @pytest.fixture(scope="module")
 def nodes_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The temporary folder of the second node, in which the doctor's program works."""
+    """The temporary folder of all nodes, in which the doctor's program works."""
     return tmp_path_factory.mktemp("node")
 
 
 @pytest.fixture(scope="module")
 def made(python: Path, nodes_folder: Path) -> Iterator[Cluster]:
-    second = {"NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "6,7", "TMPDIR": str(nodes_folder)}
-    with cluster(python, 3, each=({}, second)) as running:
+    temporary = {"TMPDIR": str(nodes_folder)}
+    second = {"NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "6,7", **temporary}
+    with cluster(python, 3, each=(temporary, second, temporary)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def parcel(python: Path) -> Parcel:
     session = open_session(Options(python=python))
-    return parcel_for(session.registry, session.look(), session.target, "verl-doctor")
+    return parcel_for(session, session.look())
 
 
 def asked(made: Cluster, parcel: Parcel, budget: float = 60) -> list[NodeAnswer]:
@@ -91,7 +92,7 @@ def left(folder: Path) -> list[str]:
         with contextlib.suppress(psutil.Error):
             if any("verl-doctor-node-" in word for word in one.cmdline()):
                 programs.append(" ".join(one.cmdline())[:100])
-    return programs + [path.name for path in folder.iterdir()]
+    return programs + [path.name for path in folder.glob("verl-doctor-*")]
 
 
 def settles(condition: object, seconds: float = 20) -> bool:
@@ -154,7 +155,7 @@ def test_the_driver_is_killed_and_the_nodes_clear_away(
     heard: list[str] = []
 
     def kill_the_driver() -> None:
-        assert settles(lambda: any(nodes_folder.iterdir()), 60)
+        assert settles(lambda: any(nodes_folder.glob("verl-doctor-*")), 60)
         for one in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
                 if one.cmdline()[1:3] == ["-c", Path(child_cluster.__file__).read_text("utf-8")]:
@@ -203,7 +204,7 @@ def test_control_c_ends_the_check_and_what_runs_on_the_nodes(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert settles(lambda: any(nodes_folder.iterdir()), 60)
+        assert settles(lambda: any(nodes_folder.glob("verl-doctor-*")), 60)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=40)
     assert process.returncode == 130

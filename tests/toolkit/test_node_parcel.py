@@ -26,7 +26,7 @@ from verl_doctor.toolkit.target import Options
 @pytest.fixture(scope="module")
 def parcel() -> Parcel:
     session = open_session(Options(python=Path(sys.executable)))
-    return parcel_for(session.registry, session.look(), session.target, "verl-doctor")
+    return parcel_for(session, session.look())
 
 
 def test_what_is_asked_says_something_about_a_node() -> None:
