@@ -117,7 +117,9 @@ def _adrift(rows: Mapping[int, Row], alive: Collection[int] = ()) -> set[int]:
     helpers = {pid for pid, row in rows.items() if is_helper(row)} - {_FIRST}
 
     def is_lost(pid: int) -> bool:
-        while pid in helpers and pid not in alive:
+        for _ in rows:  # a table that was read while numbers changed hands may have a circle in it
+            if pid not in helpers or pid in alive:
+                break
             pid = rows[pid].parent
         return pid not in alive and (pid == _FIRST or pid not in rows or not _may_start_helpers(rows[pid]))
 

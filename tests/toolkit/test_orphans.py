@@ -105,7 +105,11 @@ def test_the_job_may_be_the_first_process_of_a_container() -> None:
     assert kept(found) == {}
 
 
-def test_the_doctor_that_is_the_first_process_names_no_job() -> None:
+def test_numbers_that_changed_hands_while_the_table_was_read() -> None:
+    assert left(judged(row(21, 22, "VLLM::EngineCore"), row(22, 21, "VLLM::Worker"))) == []
+
+
+def test_the_first_process_is_no_orphan() -> None:
     assert judged(row(1, 0, "VLLM::EngineCore")) == Orphans()
 
 
