@@ -1,4 +1,4 @@
-"""The `ray start` commands in the launch files, and what they tell Ray instead of letting it count.
+"""The `ray start` and `ray job submit` commands in the launch files, and what they tell Ray instead of letting it find out.
 
 They are found in the text, wherever they run: behind `srun` or `ssh` too. `Launch.ray_starts` are only those that the script itself
 runs here, as the shell hands over their words.
@@ -14,13 +14,14 @@ from verl_doctor.toolkit.fact_launch import Launch, load_text
 from verl_doctor.toolkit.facts import Absent, collector
 
 # To the end of the command; a `#` begins a comment only behind a blank.
-_COMMAND = re.compile(r"(?<![\w/.#-])(?:\S*/)?ray\s+start\b((?:(?!\s#)[^\n;&|])*)")
+_COMMAND = r"(?<![\w/.#-])(?:\S*/)?ray\s+{}\b((?:(?!\s#)[^\n;&|])*)"
+_START, _SUBMIT = (re.compile(_COMMAND.format(verb)) for verb in ("start", r"job\s+submit"))
 _OPTION = re.compile(r"--([a-z][a-z-]+)(?:=|\s+(?!-))?(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"')]*)")
 
 
 @dataclass(frozen=True)
 class RayStart:
-    """One `ray start`. `options` are as they are written, by name: "num-cpus": "$SLURM_CPUS_PER_TASK"."""
+    """One `ray start`, or `ray job submit`. `options` are as they are written, by name: "num-cpus": "$SLURM_CPUS_PER_TASK"."""
 
     path: str
     line: int
@@ -29,9 +30,10 @@ class RayStart:
 
 @dataclass(frozen=True)
 class RayStarts:
-    """Every `ray start` in the launch files."""
+    """Every `ray start` in the launch files, and every `ray job submit` with its own options, not those of the job."""
 
     commands: tuple[RayStart, ...] = ()
+    submits: tuple[RayStart, ...] = ()
 
     def gives(self, option: str) -> bool:
         """Whether one of them has this option."""
@@ -41,14 +43,19 @@ class RayStarts:
 @collector()
 def ray_starts(launch: Launch) -> RayStarts | Absent:
     """Look for the commands in the text: also in one that is handed to `srun` or `ssh`."""
-    return RayStarts(tuple(start for path, _ in launch.files for start in _starts(path)))
+    starts, submits = (
+        tuple(found for path, _ in launch.files for found in _commands(path, command))
+        for command in (_START, _SUBMIT)
+    )
+    return RayStarts(starts, submits)
 
 
-def _starts(path: str) -> Iterator[RayStart]:
+def _commands(path: str, command: re.Pattern[str]) -> Iterator[RayStart]:
     text = load_text(path) or ""
     # A continued line becomes one of the same length, so that places still count.
-    for match in _COMMAND.finditer(text.replace("\\\n", " \v")):
+    for match in command.finditer(text.replace("\\\n", " \v")):
         start = text.rfind("\n", 0, match.start()) + 1
         if not text[start : match.start()].lstrip().startswith("#"):
-            options = {name: value.strip("\"'") for name, value in _OPTION.findall(match[1])}
+            own = re.split(r"\s--\s", match[1])[0]
+            options = {name: value.strip("\"'") for name, value in _OPTION.findall(own)}
             yield RayStart(path, text.count("\n", 0, match.start()) + 1, options)
