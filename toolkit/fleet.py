@@ -24,7 +24,7 @@ from verl_doctor.toolkit.fleet_compare import Comparison
 from verl_doctor.toolkit.fleet_facts import FactStore, NodeFacts
 from verl_doctor.toolkit.fleet_fold import folded, without_repeated
 from verl_doctor.toolkit.fleet_judge import NodeJudge, worst
-from verl_doctor.toolkit.fleet_names import expand
+from verl_doctor.toolkit.fleet_names import expand, plain
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Report, status_of
@@ -59,15 +59,16 @@ class Gathering:
 
     def add(self, answer: NodeAnswer) -> None:
         """Judge one node. Of a node that is asked again the first answer counts."""
-        if answer.node in self._answered:
+        node = plain(answer.node)
+        if node in self._answered:
             return
         if answer.missing or not answer.facts:
-            self._missing[answer.node] = answer.missing or "it answered without any fact"
+            self._missing[node] = answer.missing or "it answered without any fact"
             return
-        self._missing.pop(answer.node, None)
-        self._answered.add(answer.node)
+        self._missing.pop(node, None)
+        self._answered.add(node)
         number = len(self._names)
-        self._names.append(answer.node)
+        self._names.append(node)
         self._addresses.append(answer.address)
         facts = self._store.facts_of(answer)
         environment = tuple(facts.numbers.get(fact, 0) for fact in _ENVIRONMENT)

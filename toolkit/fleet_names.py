@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import islice, product
 
 _NUMBER = re.compile(r"([0-9]+)")
 _OF_ANOTHER_KIND = re.compile(r"[\[\],\s]|:.*:")  # what brackets could not hold, and IPv6 addresses
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 _ITEMS = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
+
+_MEANT = re.compile(r"[\[\],\s]")
+_MOST = 100_000
+"""Names in a list: ten times as many nodes as any cluster of Ray's has."""
 
 _LINE = 120
 """Characters of a list of nodes that a line of text shows."""
@@ -32,8 +36,19 @@ def fold(names: Iterable[str]) -> str:
 
 
 def expand(folded: str) -> list[str]:
-    """The names of a list that `fold` wrote, or a person in the same syntax. Raises ValueError when a range is none."""
-    return [name for item in _ITEMS.findall(folded) for name in _names(item)]
+    """The names of a list that `fold` wrote, or a person in the same syntax.
+
+    Raises ValueError when a range is none, or when it is one of so many names that somebody has slipped.
+    """
+    names = list(islice((name for item in _ITEMS.findall(folded) for name in _names(item)), _MOST + 1))
+    if len(names) > _MOST:
+        raise ValueError(f"{folded:.60} stands for more than {_MOST:,} names")
+    return names
+
+
+def plain(name: str) -> str:
+    """A name that a list can hold: what has a meaning there becomes `_`."""
+    return _MEANT.sub("_", name) or "_"
 
 
 def shortened(folded: str, count: int) -> str:
@@ -111,5 +126,7 @@ def _numbers(ranges: str) -> Iterator[str]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"[{ranges}] is no list of numbers and ranges")
+        if int(last or first) - int(first) > _MOST:
+            raise ValueError(f"[{ranges}] stands for more than {_MOST:,} names")
         for number in range(int(first), int(last or first) + 1):
             yield str(number).zfill(len(first))

@@ -103,6 +103,22 @@ def test_a_failure_outweighs_a_node_that_did_not_answer() -> None:
     assert report.exit_code() == 1
 
 
+@pytest.mark.parametrize("name", ["", "a,b", "a b", "x[1-9]", "\x1b[31mred", "\n"])
+def test_a_name_that_no_list_can_hold_is_one_node_all_the_same(name: str) -> None:
+    report = judged([*HEALTHY[:2], dead(name)])
+    assert report.nodes is not None
+    assert report.nodes.lost == 1
+    assert "\x1b" not in text(report)
+
+
+@pytest.mark.parametrize("entry", ["", "{", "[]", '{"is": {}}', '{"what": 1}', "[" * 9999, "null"])
+def test_no_entry_however_damaged_ends_the_judgement(entry: str) -> None:
+    hurt = replace(HEALTHY[2], facts=dict.fromkeys(HEALTHY[2].facts, entry))
+    report = judged([*HEALTHY[:2], hurt])
+    assert report.nodes is not None
+    assert report.nodes.answered == 3
+
+
 def test_no_answer_at_all_is_no_verdict() -> None:
     assert judged([]).exit_code() == 3
     assert judged([dead("node1")]).exit_code() == 3

@@ -72,6 +72,12 @@ def test_what_is_no_range_is_refused(text: str) -> None:
         expand(text)
 
 
+@pytest.mark.parametrize("text", ["node[1-9999999999]", "a[1-1000]b[1-1000]", "a[1-60000],b[1-60000]"])
+def test_a_list_of_more_names_than_any_cluster_has_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="more than 100,000 names"):
+        expand(text)
+
+
 def test_a_long_list_is_cut_for_a_line_and_counted() -> None:
     names = [f"worker-{word}" for word in ("abc", "bcd", "cde") * 30]
     names = [f"{name}x{'y' * index}" for index, name in enumerate(names)]
