@@ -1,0 +1,99 @@
+"""Who lives where: the processes on each GPU of this machine, joined with the actors of the Ray clusters that are known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.fact_gpu_holders import Holder
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_processes import Processes
+from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.fact_raylets import Raylets
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.ray_state import RayActor
+from verl_doctor.toolkit.worker_groups import Member, WorkerGroup, worker_groups
+
+_DEEPEST = 16  # parents that are looked through: server, engine and its workers are three
+
+
+@dataclass(frozen=True)
+class Seat:
+    """An actor in its cluster, and the worker group that it is a rank of."""
+
+    cluster: RayCluster
+    actor: RayActor
+    group: WorkerGroup | None = None
+    member: Member | None = None
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """A process that has memory of a GPU. `seat` is the actor that it runs, or below which it was started; `own` says which."""
+
+    holder: Holder
+    seat: Seat | None = None
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What is known: of the GPUs here, of the clusters, and where one of them is not, why."""
+
+    occupants: tuple[tuple[Device, tuple[Occupant, ...]], ...] = ()
+    clusters: tuple[RayCluster, ...] = ()
+    no_gpus: Unknown | None = None
+    no_ray: Unknown | None = None
+
+
+def placement(
+    clusters: RayClusters | Unknown,
+    gpus: Gpus | Unknown,
+    processes: Processes | Unknown,
+    raylets: Raylets | Unknown,
+) -> Placement:
+    """Join what NVML, the table of processes and the GCS tell."""
+    known = () if isinstance(clusters, Unknown) else clusters.clusters
+    seats = _seats_here(known, raylets)
+    parents = {} if isinstance(processes, Unknown) else {one.pid: one.parent for one in processes.running}
+    devices = () if isinstance(gpus, Unknown) else gpus.devices
+    return Placement(
+        tuple((one, tuple(_occupant(holder, parents, seats) for holder in one.holders)) for one in devices),
+        known,
+        gpus if isinstance(gpus, Unknown) else Unknown(gpus.refused) if gpus.refused else None,
+        clusters if isinstance(clusters, Unknown) else None,
+    )
+
+
+def _seats_here(clusters: tuple[RayCluster, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
+    """The actors on this machine by the number of their process. Other nodes have processes of the same numbers."""
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    here = {(one.session, one.address) for one in running}
+    return {
+        seat.actor.pid: seat
+        for cluster in clusters
+        for seat in seats(cluster)
+        if (cluster.session, seat.actor.address) in here
+    }
+
+
+def seats(cluster: RayCluster) -> Iterator[Seat]:
+    """The actors of a cluster that have a process."""
+    ranks = {one.actor.actor: (group, one) for group in worker_groups(cluster) for one in group.members}
+    for actor in cluster.actors:
+        if actor.pid and actor.state != "DEAD":
+            yield Seat(cluster, actor, *ranks.get(actor.actor, (None, None)))
+
+
+def _occupant(holder: Holder, parents: Mapping[int, int], seats: Mapping[int, Seat]) -> Occupant:
+    """Who a process is: an actor, or started below one. A number that is not seen from here may be another machine's."""
+    if not holder.seen:
+        return Occupant(holder)
+    pid = holder.pid
+    for depth in range(_DEEPEST):
+        if pid in seats:
+            return Occupant(holder, seats[pid], own=depth == 0)
+        pid = holder.parent if depth == 0 else parents.get(pid, 0)
+        if pid <= 1:
+            break
+    return Occupant(holder)
