@@ -108,7 +108,7 @@ def cli() -> None:
     verl-doctor undo          take the last repair back
     verl-doctor environment   what the workers will see of each variable
     verl-doctor matrix        which vLLM releases this verl runs on
-    verl-doctor actors        who lives on which GPU, and each worker group's ranks
+    verl-doctor actors        who lives on which GPU; which ranks are alive
     verl-doctor clean         what dead jobs have left behind; --apply removes it
     verl-doctor watch         what will run out first while a job runs, and when
     verl-doctor demo          all of that on a miniature, in seconds
