@@ -56,7 +56,8 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
             return "REMOVED", f"{kinds_of(gone)}{takes(gone, ', which took ')}"
         return "NOT ALL", f"{counted(len(gone), 'leftover')} removed, {len(cleaned.still_there)} still there"
     if found.leftovers:
-        return "LEFT OVER", f"{kinds_of(found.leftovers)}{takes(found.leftovers, ', which take ')}"
+        verb = "takes" if len(found.leftovers) == 1 else "take"
+        return "LEFT OVER", f"{kinds_of(found.leftovers)}{takes(found.leftovers, f', which {verb} ')}"
     if found.unknown:
         return "NOT TOLD", "nothing is known to be left over, but not everything could be looked at"
     kept = f"; {counted(len(found.kept), 'thing')} looked at and kept" if found.kept else ""

@@ -93,17 +93,9 @@ def _unseen(one: LeftFile, among: LeftFiles) -> Iterator[str]:
 
 
 def _proof(one: LeftFile, among: LeftFiles) -> Iterator[str]:
-    yield (
-        "no process has it open, works in it or names it"
-        if one.type == "folder"
-        else "no process has it open or names it"
-    )
-    if one.sockets:
-        yield (
-            "nobody is bound to it"
-            if one.type == "socket"
-            else f"nobody is bound to its {counted(one.sockets, 'socket')}"
-        )
+    if used := " or ".join(_uses(one)):
+        yield f"nobody, in any container, {used}: the kernel counts that"
+    yield "no process works in it or names it" if one.type == "folder" else "no process names it"
     if one.maker == "ended":
         yield f"process {one.pid}, which its name tells, has ended"
     if one.maker == "started later":
@@ -111,6 +103,15 @@ def _proof(one: LeftFile, among: LeftFiles) -> Iterator[str]:
     if one.answer == "refused":
         yield f"{one.address}, which it names, refuses connections"
     yield f"it was changed last {_ago(among.now - one.latest)} ago"
+
+
+def _uses(one: LeftFile) -> Iterator[str]:
+    """What the kernel was asked about it."""
+    is_folder = one.type == "folder"
+    if one.files:
+        yield f"has {'anything in it' if is_folder else 'it'} open or mapped"
+    if one.sockets:
+        yield f"is bound to {'its ' + counted(one.sockets, 'socket') if is_folder else 'it'}"
 
 
 def _within(entry: str) -> str:

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from verl_doctor.toolkit.fact_processes import role_of
 from verl_doctor.toolkit.machine import Machine
@@ -68,6 +69,7 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
     """
     sockets = _sockets(machine)
     wanted = _Names(names)
+    own = _own_number()
     uses: dict[str, list[Use]] = defaultdict(list)
     started: dict[int, list[float]] = defaultdict(list)
     closed, nodeless = [], []
@@ -81,7 +83,7 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
         inner = _NUMBERS.search(status)
         for number in {pid, *map(int, inner[1].split() if inner else ())} if _MEMORY.search(status) else ():
             started[number].append((int(booted[1]) if booted else 0) + since)
-        if pid == os.getpid():
+        if pid == own:
             continue
         command = command_of(pid, machine)
         title = command.partition(" ")[0][-_LONGEST:]
@@ -102,6 +104,14 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
         tuple(nodeless),
         _link(machine, "/proc/self/ns/pid") == _FIRST_NAMESPACE,
     )
+
+
+def _own_number() -> int:
+    """The number under which /proc shows this process. It has another one itself where /proc is that of the host."""
+    try:
+        return int(Path("/proc/self").readlink().name)
+    except (OSError, ValueError):
+        return os.getpid()
 
 
 def _processes(machine: Machine) -> list[int]:

@@ -91,11 +91,11 @@ def test_each_sign_of_life_keeps_it(changes, among, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "no process has it open, works in it or names it"),
-        ({"sockets": 3}, "nobody is bound to its 3 sockets"),
+        ({}, "no process works in it or names it"),
+        ({"files": 9, "sockets": 3}, "nobody, in any container, has anything in it open or mapped or is bound to its 3 sockets: the kernel counts that"),
         ({"pid": 9, "maker": "ended"}, "process 9, which its name tells, has ended"),
         ({"pid": 9, "maker": "started later"}, "the process that has the number 9 now started after its last change"),
-        ({"kind": "shared memory", "type": "file", "seen": "this namespace"}, "no process has it open or names it"),
+        ({"kind": "shared memory", "type": "file", "files": 1, "seen": "this namespace"}, "nobody, in any container, has it open or mapped: the kernel counts that"),
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "refused"}, "a:1, which it names, refuses connections"),
     ],
 )  # fmt: skip
