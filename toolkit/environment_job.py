@@ -26,7 +26,7 @@ _EXECUTOR = "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_b
 
 @dataclass(frozen=True)
 class Parties:
-    """What a job is put together from."""
+    """What a job is put together from. `ray_address` is that of the cluster which --ray-address names, "" without it."""
 
     machine: Machine
     launch: Launch | Unknown
@@ -36,6 +36,7 @@ class Parties:
     libraries: LibraryTrees | Unknown
     raylets: Raylets | Unknown
     gpus: Gpus | Unknown
+    ray_address: str = ""
 
     @property
     def settings(self) -> tuple[Setting, ...]:

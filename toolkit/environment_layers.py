@@ -99,12 +99,14 @@ def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> T
 
 def bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[Base], str]:
     """What workers inherit from, and the address of the cluster that the job joins; "" when it starts its own."""
-    if parties.starts_ray and begun.uses_ray:
+    if parties.starts_ray and begun.uses_ray and not parties.ray_address:
         given = [one for one in parties.settings if one.by_raylet]
         return [Base(overlaid(parties.machine.environ, given), "the raylet")], ""
     at = "auto"  # a driver that the cluster starts is told its address
     if not begun.uses_ray:
         at = ""
+    elif parties.ray_address:
+        at = parties.ray_address
     elif not parties.submitted:
         at = address(begun.address, texts(begun.environ or shell), parties.machine)
     if not at:

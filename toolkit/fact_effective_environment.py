@@ -13,6 +13,7 @@ from verl_doctor.toolkit.fact_trees import LibraryTrees, TorchTree, VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.secret import BLANKED
+from verl_doctor.toolkit.target import Target
 
 Decider = Literal["the driver", "the raylet", "verl", "the runtime_env", "Ray", "nobody"]
 WITHHELD = "it may be a secret"
@@ -160,6 +161,7 @@ def _common(values: tuple[Value, ...]) -> Value:
 
 @collector(timeout=20)
 def effective_environment(
+    target: Target,
     machine: Machine,
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
@@ -173,4 +175,5 @@ def effective_environment(
     from verl_doctor.toolkit.effective_environment import told  # noqa: PLC0415 - it reads verl's sources
     from verl_doctor.toolkit.environment_job import Parties  # noqa: PLC0415 - see above
 
-    return told(Parties(machine, launch, configuration, trees, torch, libraries, raylets, gpus))
+    parties = (machine, launch, configuration, trees, torch, libraries, raylets, gpus)
+    return told(Parties(*parties, ray_address=target.ray_address))

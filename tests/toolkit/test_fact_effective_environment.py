@@ -266,6 +266,15 @@ def test_which_cluster_is_joined(asked: str | None, environ: dict[str, str], sta
     assert told(job.parties).standing == standing
 
 
+def test_the_cluster_that_is_named_is_joined(job: Job) -> None:
+    """--ray-address goes before RAY_ADDRESS, and before a head that the script starts."""
+    job.script("export RAY_ADDRESS=10.0.0.9:1\nray start --head\npython -m verl.trainer.main_ppo\n")
+    job.raylet(NCCL_IB_HCA="x")
+    job.parties = replace(job.parties, ray_address="10.0.0.1:6379")
+    assert told(job.parties).standing == "10.0.0.1:6379"
+    assert job.row("NCCL_IB_HCA").worker == Value("x")
+
+
 def test_a_cluster_elsewhere_is_not_guessed(job: Job) -> None:
     job.shell(RAY_ADDRESS="10.0.0.9:6379", NCCL_IB_HCA="x")
     row = job.row("NCCL_IB_HCA")
