@@ -195,7 +195,7 @@ def test_what_never_gets_its_place(busy: tuple[ray_head.Head, Driver], tmp_path:
     found = said(at, tmp_path, RAY_ADDRESS=at.address)
     assert f"placement group queue of job {one.job} is never placed" in found["RAY115"]
     assert "actor wide (Worker) asks for 64 CPU, which no node has" in found["RAY116"]
-    assert set(found) <= {"RAY115", "RAY116"}
+    assert not {code for code in found if code < "RAY115"}
 
 
 def test_another_release_of_ray(busy: tuple[ray_head.Head, Driver], tmp_path: Path) -> None:

@@ -178,8 +178,8 @@ def _restored(address: str, told: Mapping[str, Any]) -> RayCluster:
 
 
 def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, ...]:
-    """The entries as facts. The child tells the fields by their names; lists become tuples."""
-    names = {one.name for one in fields(kind)}
+    """The entries as facts, by their identity: a GCS tells them in any order. The child gives the fields by name; lists become tuples."""
+    names = [one.name for one in fields(kind)]
     return tuple(
         kind(
             **{
@@ -188,7 +188,7 @@ def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, 
                 if key in names
             }
         )
-        for entry in entries or ()
+        for entry in sorted(entries or (), key=lambda entry: str(entry[names[0]]))
     )
 
 
