@@ -37,7 +37,7 @@ _NOT_TOLD = 3
     "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
 )
 def actors(*, options: Options, every: bool, facts: Path | None, form: str, file: Path | None) -> int:
-    """Show which process and role lives on which GPU, and each worker group's actors.
+    """Show who lives on which GPU, and which ranks are alive.
 
     The GPUs are those of this machine. Ray is read through its control store (GCS), without joining it, on all its nodes.
     """
