@@ -127,7 +127,7 @@ class Stage:
     def unused(self) -> int:
         """A number that no process has."""
         self.number += 1
-        return 4_200_000 + self.number
+        return 4_100_000 + self.number
 
     def keeper(self) -> Keeper:
         """Any one that is not going to come somewhere later."""
@@ -249,7 +249,7 @@ def _spilled(stage: Stage) -> Thing:
         way, str(stage.unused())
     )
     folder = stage.machine.at(f"/tmp/verl_spill_{stage.hexadecimal(4)}_{number}")
-    _objects(folder, stage)
+    _objects(folder if way is _nameless else folder / f"ray_spilled_objects_{stage.hexadecimal(56)}", stage)
     return _thing(stage, folder, way)
 
 
@@ -262,7 +262,7 @@ def _of_a_node(stage: Stage) -> Thing:
 def _objects(folder: Path, stage: Stage) -> None:
     folder.mkdir(parents=True)
     for number in range(stage.dice.randint(1, 5)):
-        (folder / f"object-{number}").write_text("x" * stage.dice.randint(1, 5000))
+        (folder / f"{stage.hexadecimal(32)}-multi-{number}").write_text("x" * stage.dice.randint(1, 5000))
 
 
 def _segment(stage: Stage) -> Thing:
@@ -399,8 +399,8 @@ def _named(stage: Stage, path: Path) -> bool:
 
 
 def _with_a_link(stage: Stage, path: Path) -> bool:
-    (path / "logs").mkdir(exist_ok=True)
-    (path / "logs" / "link").symlink_to(stage.precious)
+    folder = next(one for one in sorted(path.iterdir()) if one.is_dir())
+    (folder / "link").symlink_to(stage.precious)
     return False
 
 

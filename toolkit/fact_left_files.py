@@ -22,7 +22,7 @@ from verl_doctor.toolkit.left_places import Place, places
 from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.open_folder import reached
-from verl_doctor.toolkit.process_signs import Signs, mapped_name, signs_of
+from verl_doctor.toolkit.process_signs import Signs, Use, mapped_name, signs_of
 
 Seen = Literal["all", "this namespace", "this machine"]
 """Whose processes are seen of all who can reach a file: all; only those of this container; only those of this machine."""
@@ -33,11 +33,8 @@ _TYPES = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFSOCK: "socket",
 _SPILL_SETTINGS = ("RAY_object_spilling_directory",)
 _ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
 _PATIENCE = 0.5  # seconds
+_TRACKED = re.compile(r"psm_|sem\.mp-|verl_weights_")  # by multiprocessing/resource_tracker.py
 _ROUNDING = 2.0  # seconds between the clock of processes and that of files
-# What Ray itself puts into a session, of any release (ray/_private/node.py, services.py; ray/dashboard).
-_RAYS_OWN = re.compile(
-    r"logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\.(?:json|lock|pid)(?:\.lock)?"
-)
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,11 @@ def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
         about.st_uid == os.geteuid() and not contents.used and answers.get(place) != "connected"
         for place, about, contents in seen
     )
-    names = {name for place, about, _ in seen for name in _names(place, about, addresses.get(place, ""))}
+    names = {
+        name
+        for place, about, contents in seen
+        for name in _names(place, about, contents, addresses.get(place, ""))
+    }
     signs = signs_of(names, machine) if asked else Signs()
     return LeftFiles(
         tuple(
@@ -151,7 +152,7 @@ def _contents(place: Place, machine: Machine) -> tuple[os.stat_result, Contents]
             if place.kind == "socket" and not stat.S_ISSOCK(about.st_mode):
                 return None  # what has such a name and is no socket is something else
             mine = about.st_uid == os.geteuid()
-            return about, contents_of(place.entry, folder) if mine else Contents()
+            return about, contents_of(place.entry, folder, place.expected) if mine else Contents()
     except OSError:
         return None
 
@@ -167,10 +168,6 @@ def _seen_at(
 ) -> LeftFile:
     latest = contents.latest / 10**9
     mount = file_system_of(machine, place.folder)
-    is_session = place.name.startswith("session_")
-    strange = (
-        f"{place.entry}/{name}" for name in contents.top if is_session and not _RAYS_OWN.fullmatch(name)
-    )
     return LeftFile(
         place.kind,
         place.path,
@@ -184,18 +181,18 @@ def _seen_at(
         size=None if contents.used else contents.size,
         files=contents.files,
         sockets=contents.sockets,
-        uses=tuple(str(use) for use in signs.of(*_names(place, about, address))),
+        uses=tuple(map(str, _uses(place, about, contents, address, signs))),
         used=contents.used,
         untold=contents.untold,
         pid=place.pid,
         maker=_maker(place.pid, latest, machine, signs) if place.pid and not contents.used else "",
-        node=place.node,
+        node=place.node or min(contents.nodes, default=""),
         address=address,
         answer=answer,
         foreign=contents.foreign,
         mounted=contents.mounted or _mounted_below(place, machine),
         closed=contents.closed,
-        written=contents.written or next(strange, ""),
+        written=contents.written or contents.strange,
         seen=_seen(mount, signs),
         lies_on=mount.kind if mount else "",
     )
@@ -209,10 +206,23 @@ def _mounted_below(place: Place, machine: Machine) -> str:
     return next((path.removeprefix(above) for path in mounts if path.startswith(below)), "")
 
 
-def _names(place: Place, about: os.stat_result, address: str) -> tuple[str, ...]:
-    """The words by which a process may speak of it."""
+def _uses(
+    place: Place, about: os.stat_result, contents: Contents, address: str, signs: Signs
+) -> tuple[Use, ...]:
+    """Who has to do with it. A job's named memory may be open nowhere for a while: its tracker still takes it away in the end."""
+    counted = tuple(
+        use
+        for use, started in signs.trackers
+        if _TRACKED.match(place.name) and started < contents.latest / 10**9 + _ROUNDING
+    )
+    return signs.of(*_names(place, about, contents, address)) or counted
+
+
+def _names(place: Place, about: os.stat_result, contents: Contents, address: str) -> tuple[str, ...]:
+    """The words by which a process may speak of it: a raylet that knows it by another path tells at least its node."""
     mapped = mapped_name(about.st_dev, about.st_ino) if place.kind == "shared memory" else ""
-    return tuple(filter(None, dict.fromkeys((place.name, place.entry, place.node, address, mapped))))
+    names = (place.name, place.entry, place.node, *sorted(contents.nodes), address, mapped)
+    return tuple(filter(None, dict.fromkeys(names)))
 
 
 def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:

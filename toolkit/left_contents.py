@@ -15,6 +15,7 @@ _DEEPEST = 200  # folders within folders; each is one open descriptor
 # What a job runs in, when it was given to Ray as `working_dir` or `py_modules`: Ray unpacks it there in one go.
 _UNPACKED = re.compile(r"(?:^|/)runtime_resources/(?:working_dir|py_modules)_files/[^/]+/(?!.*__pycache__).")
 _WHILE_UNPACKED = 60 * 10**9  # nanoseconds
+_NODE = re.compile(r"ray_spilled_objects_([0-9a-f]{16,})")
 
 
 @dataclass
@@ -23,7 +24,8 @@ class Contents:
 
     `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the epoch.
     `used` is open somewhere or has somebody bound to it, `untold` cannot be told about. `foreign` belongs to another user, `mounted` is
-    on another mount, and `closed` cannot be looked into. `top` are the names in a folder.
+    on another mount, and `closed` cannot be looked into. `strange` has no name of those that are expected in it. `nodes` are
+    the nodes of Ray whose spilled objects are in it.
     """
 
     size: int = 0
@@ -35,7 +37,8 @@ class Contents:
     foreign: str = ""
     mounted: str = ""
     closed: str = ""
-    top: list[str] = field(default_factory=list)
+    strange: str = ""
+    nodes: set[str] = field(default_factory=set)
     _unpacked: list[tuple[int, str]] = field(default_factory=list)
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
@@ -70,22 +73,37 @@ class Contents:
         return path if last - first > _WHILE_UNPACKED else ""
 
 
-def contents_of(name: str, folder: int) -> Contents:
-    """Look through what has this name in an open folder, until something in it is in use. Raises OSError when nothing has."""
+def contents_of(name: str, folder: int, expected: re.Pattern[str] | None = None) -> Contents:
+    """Look through what has this name in an open folder, until something in it is in use. Raises OSError when nothing has.
+
+    `expected` fits all paths within it that are not strange; None when nothing is.
+    """
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     found = Contents()
-    _look(name, name, folder, about, found, depth=0)
+    _look(name, name, folder, about, found, expected, depth=0)
     return found
 
 
-def _look(path: str, name: str, folder: int, about: os.stat_result, found: Contents, depth: int) -> None:
+def _look(
+    path: str,
+    name: str,
+    folder: int,
+    about: os.stat_result,
+    found: Contents,
+    expected: re.Pattern[str] | None,
+    depth: int,
+) -> None:
     found.count(path, about)
+    if depth and expected and not expected.fullmatch(path.partition("/")[2]):
+        found.strange = found.strange or path
     if stat.S_ISREG(about.st_mode):
         found.ask(path, open_anywhere(name, folder))
     elif stat.S_ISSOCK(about.st_mode):
         found.sockets += 1
         found.ask(path, bound_anywhere(name, folder))
     elif stat.S_ISDIR(about.st_mode):
+        if node := _NODE.fullmatch(name):
+            found.nodes.add(node[1])
         if depth == _DEEPEST:
             found.closed = found.closed or path
             return
@@ -97,8 +115,6 @@ def _look(path: str, name: str, folder: int, about: os.stat_result, found: Conte
                 for entry, its in entries(inner):
                     if found.used:
                         return
-                    if not depth:
-                        found.top.append(entry)
-                    _look(f"{path}/{entry}", entry, inner, its, found, depth + 1)
+                    _look(f"{path}/{entry}", entry, inner, its, found, expected, depth + 1)
         except OSError:
             found.closed = found.closed or path

@@ -13,6 +13,8 @@ from verl_doctor.toolkit.machine import Machine
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is looked at
 _TEMPORARY = "/tmp"  # noqa: S108 - it is looked at
 _MOST = 20_000  # entries of one folder
+_MOST_LINKS = 10  # on the way to one
+_LARGEST = 4_194_304  # what the number of a process stays below: PID_MAX_LIMIT of include/linux/threads.h
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 BEING_REMOVED = ".verl-doctor-removes-"
@@ -32,6 +34,19 @@ _TEMPORARIES: tuple[tuple[Kind, str], ...] = (
     ("socket", r"verl_vllm_zmq_(?P<pid>\d+)(?:_[\w.-]+)?\.ipc"),
     ("socket", _UUID),
 )
+# What Ray itself puts into a session, of any release (ray/_private/node.py, services.py; ray/dashboard), and what lies beside sessions.
+_IN_SESSION = (
+    r"(?:logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\.(?:json|lock|pid)(?:\.lock)?)"
+    r"(?:/.*)?"
+)
+_BESIDE_SESSIONS = rf"ray_current_cluster|session_latest|\w+\.lock|prom_metrics_service_discovery\.json|session_[\d_-]+(?:/{_IN_SESSION})?"
+_SPILLED_OBJECTS = r"ray_spilled_objects\w*(?:/.*)?|[0-9a-f]{28,}(?:-multi-\d+)?"
+# By how the name of a folder begins. Such a name alone does not tell that it holds nothing of the user's own.
+_EXPECTED = {
+    "session_": re.compile(_IN_SESSION, re.DOTALL),
+    "verl_ray_": re.compile(rf"ray|(?:ray/)?(?:{_BESIDE_SESSIONS})", re.DOTALL),
+    "verl_spill_": re.compile(_SPILLED_OBJECTS, re.DOTALL),
+}
 # ray/_private/external_storage.py; the number is the node's.
 _SPILLED: tuple[tuple[Kind, str], ...] = (
     ("spill folder", r"ray_spilled_objects(?:_(?P<node>[0-9a-f]{16,}))?"),
@@ -63,6 +78,11 @@ class Place:
         """Where it is."""
         return f"{self.folder.rstrip('/')}/{self.entry}"
 
+    @property
+    def expected(self) -> re.Pattern[str] | None:
+        """What fits all paths within it that Ray makes; None when anything may be in it."""
+        return next((known for begin, known in _EXPECTED.items() if self.name.startswith(begin)), None)
+
 
 def places(
     machine: Machine, ray: Iterable[str], temporary: Iterable[str], spill: Iterable[str]
@@ -88,7 +108,26 @@ def place_at(path: str) -> Place | None:
 
 
 def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(machine.real(path) for path in paths if path.startswith("/")))
+    own = (path for path in paths if path.startswith("/") and not _is_led_by_others(path, machine))
+    return list(dict.fromkeys(map(machine.real, own)))
+
+
+def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
+    """Whether a link of another user's is on the way to a path: he would say where something is looked for and removed."""
+    way = "/"
+    for step in filter(None, path.split("/")):
+        way = os.path.normpath(f"{way}/{step}")
+        try:
+            owner = os.lstat(machine.at(way)).st_uid
+            target = os.readlink(machine.at(way))  # noqa: PTH115 - text, not a path to be followed
+        except OSError:
+            continue  # no link
+        if owner not in (0, os.geteuid()) or not most:
+            return True
+        way = target if target.startswith("/") else os.path.normpath(f"{way}/../{target}")
+        if _is_led_by_others(way, machine, most - 1):
+            return True
+    return False
 
 
 def _rays_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
@@ -110,9 +149,9 @@ def _named(folder: str, entry: str, known: Iterable[tuple[Kind, str]]) -> Iterat
     for kind, pattern in known:
         if match := re.fullmatch(pattern, name, re.ASCII):
             said = match.groupdict()
-            yield Place(
-                kind, folder, entry, name, int((said.get("pid") or "0")[-10:]), said.get("node") or ""
-            )
+            number = (said.get("pid") or "0").lstrip("0")
+            pid = int(number) if 0 < len(number) < 8 and int(number) < _LARGEST else 0  # else it is a date
+            yield Place(kind, folder, entry, name, pid, said.get("node") or "")
             return
 
 

@@ -24,6 +24,7 @@ _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
 _ZOMBIE = re.compile(r"^State:\s+[ZX]", re.MULTILINE)
 _MEMORY = re.compile(r"^VmSize:", re.MULTILINE)  # a thread of the kernel's has none
+_TRACKER = re.compile(r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.resource_tracker import .*")
 _NUMBERS = re.compile(r"^NSpid:\s+(.*)$", re.MULTILINE)
 _STARTED = 22  # field of /proc/PID/stat
 _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
@@ -48,13 +49,15 @@ class Signs:
 
     `uses` are by name. `started` are the times, in seconds since the epoch, at which the processes that have a number in some
     namespace started. `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not
-    tell which node they are. `all_seen` says that no process of this machine can be outside of what is seen here.
+    tell which node they are. `trackers` keep count of this user's named shared memory, also of what nobody has open: who, and when it
+    started. `all_seen` says that no process of this machine can be outside of what is seen here.
     """
 
     uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
     started: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     closed: tuple[Use, ...] = ()
     nodeless: tuple[Use, ...] = ()
+    trackers: tuple[tuple[Use, float], ...] = ()
     all_seen: bool = False
 
     def of(self, *names: str) -> tuple[Use, ...]:
@@ -72,7 +75,7 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
     own = _own_number()
     uses: dict[str, list[Use]] = defaultdict(list)
     started: dict[int, list[float]] = defaultdict(list)
-    closed, nodeless = [], []
+    closed, nodeless, trackers, mounts = [], [], [], set[str]()
     booted = _BOOTED.search(machine.read("/proc/stat") or "")
     for pid in _processes(machine):
         status = machine.read(f"/proc/{pid}/status") or ""
@@ -87,12 +90,14 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
             continue
         command = command_of(pid, machine)
         title = command.partition(" ")[0][-_LONGEST:]
-        looked = _look(pid, machine, sockets)
+        looked = _look(pid, machine, sockets, mounts)
         user = _USER.search(status)
         if looked is None and user and int(user[1]) == os.geteuid() and role_of(command):
             closed.append(Use(pid, title, "may not be looked into"))
         if role_of(command) == "raylet" and not _NODE.search(command):
             nodeless.append(Use(pid, title, ", which does not tell its node"))
+        if user and int(user[1]) == os.geteuid() and _TRACKER.match(command):
+            trackers.append((Use(pid, title, "may keep count of it for its job"), started[pid][-1]))
         for how, text in (("names it in its command line", command), *(looked or ())):
             for name in wanted.within(text) if text else ():
                 if not any(use.pid == pid for use in uses[name]):
@@ -102,6 +107,7 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
         {number: tuple(found) for number, found in started.items()},
         tuple(closed),
         tuple(nodeless),
+        tuple(trackers),
         _link(machine, "/proc/self/ns/pid") == _FIRST_NAMESPACE,
     )
 
@@ -158,8 +164,13 @@ def _sockets(machine: Machine) -> dict[str, str]:
     return {f"socket:[{inode}]": path for inode, path in listed}
 
 
-def _look(pid: int, machine: Machine, sockets: Mapping[str, str]) -> list[tuple[str, str]] | None:
-    """What a process uses, each with how; None when it may not be looked into. The first that fits is what is said."""
+def _look(
+    pid: int, machine: Machine, sockets: Mapping[str, str], mounts: set[str]
+) -> list[tuple[str, str]] | None:
+    """What a process uses, each with how; None when it may not be looked into. The first that fits is what is said.
+
+    `mounts` are the namespaces of mounts that were looked at: a folder of this container may have another name in another.
+    """
     try:
         links = list(_links(machine, f"/proc/{pid}/fd"))
     except FileNotFoundError:
@@ -173,7 +184,17 @@ def _look(pid: int, machine: Machine, sockets: Mapping[str, str]) -> list[tuple[
         ("works in it", _link(machine, f"/proc/{pid}/cwd")),
         ("has it as its root", _link(machine, f"/proc/{pid}/root")),
         ("names it in its environment", machine.read(f"/proc/{pid}/environ") or ""),
+        ("lives where it is mounted", _mounts(pid, machine, mounts)),
     ]
+
+
+def _mounts(pid: int, machine: Machine, known: set[str]) -> str:
+    """What is mounted where a process lives, "" when that is known already."""
+    namespace = _link(machine, f"/proc/{pid}/ns/mnt")
+    if namespace in known:
+        return ""
+    known.add(namespace)
+    return machine.read(f"/proc/{pid}/mountinfo") or ""
 
 
 def _links(machine: Machine, folder: str) -> Iterator[str]:

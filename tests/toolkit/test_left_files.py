@@ -50,8 +50,9 @@ def why(machine: Machine, name: str) -> str:
 
 def spill(machine: Machine, name: str) -> Path:
     folder = machine.at("/tmp") / name
-    folder.mkdir()
-    (folder / "object").write_text("x" * 100)
+    node = folder / "ray_spilled_objects_00112233445566778899"
+    node.mkdir(parents=True)
+    (node / "object").write_text("x" * 100)
     return folder
 
 
@@ -189,6 +190,57 @@ def test_what_is_none_of_rays_in_a_session_is_not_lost(machine):
     folder = session(machine)
     (folder / "checkpoints").mkdir()
     assert why(machine, folder.name).startswith("checkpoints was put there by the job")
+
+
+@pytest.mark.parametrize("name", [f"verl_ray_{NOBODY}", "verl_ray_results", f"verl_spill_{NOBODY}"])
+def test_what_is_none_of_rays_in_a_folder_with_a_trainers_name_is_not_lost(machine, name):
+    folder = machine.at("/tmp") / name
+    folder.mkdir()
+    (folder / "model.safetensors").write_text("weights")
+    assert why(machine, name).startswith("model.safetensors was put there by the job")
+
+
+def test_a_date_in_a_name_is_no_process(machine):
+    (machine.at("/tmp") / "verl_spill_20251120").mkdir()
+    assert why(machine, "verl_spill_20251120") == "its name does not tell whose it is"
+
+
+def test_a_raylet_that_knows_a_folder_by_another_path_tells_its_node(machine):
+    folder = spill(machine, f"verl_spill_{NOBODY}")
+    with running(machine, "", "--node_id=00112233445566778899"):
+        assert why(machine, folder.name).endswith("names it in its command line")
+    assert isinstance(verdict(machine, folder.name), Leftover)
+
+
+def test_memory_that_nobody_has_open_is_its_jobs_while_its_tracker_runs(machine):
+    """Whoever is to open it next may still be busy with the one before."""
+    makes = (
+        "import sys; from multiprocessing import resource_tracker as t, shared_memory as s\n"
+        "t.ensure_running(); print(t._resource_tracker._pid, flush=True)"
+    )
+    path = machine.at("/dev/shm") / "psm_0123abcd"
+    with subprocess.Popen(
+        [sys.executable, "-c", makes + "; sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout is not None
+        show(machine, int(job.stdout.readline()))
+        path.write_bytes(b"x")
+        assert why(machine, path.name).endswith("may keep count of it for its job")
+        job.communicate("")
+    assert isinstance(verdict(machine, path.name), Leftover)
+
+
+@needs_root
+def test_where_another_users_link_leads_nothing_is_looked_for(machine):
+    folder = session(machine, ray="/home/saved")
+    link = machine.at("/tmp/ray")
+    link.symlink_to("/home/saved")
+    assert verdict(machine, folder.name).name == f"/home/saved/{folder.name}"
+    os.chown(link, 12345, 12345, follow_symlinks=False)
+    assert leftovers(machine).found == leftovers(machine).kept == ()
 
 
 def test_what_a_sockets_name_has_and_is_none_is_nothing_of_ours(machine):
