@@ -20,7 +20,12 @@ _NAMELESS = re.compile(
     r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.(?:spawn|forkserver|resource_tracker|semaphore_tracker) import .*"
     r"|\S*python\S* (?:-\S+ )*\S*/torch/_inductor/compile_worker/__main__\.py .*"
 )
-# What may have started a helper: a program of Python's or of Ray's. Anything else that is a helper's parent has taken it over.
+# What takes over who has lost its parent, beside the first process: it has asked for that (PR_SET_CHILD_SUBREAPER, prctl(2)),
+# which /proc does not tell. Whatever else is a helper's parent has started it, whatever it calls itself.
+_TAKES_OVER = re.compile(
+    r"systemd|init|tini(?:-static)?|dumb-init|docker-init|catatonit|conmon|containerd-shim\S*|slurmstepd:?|s6-\S+|runsv\w*|sinit|appinit"
+)
+# A program of Python's or of Ray's: what reads the log or the terminal is none.
 _STARTS_HELPERS = re.compile(
     r"(?:python|pypy|ray|vllm|sglang|verl|torchrun|accelerate|deepspeed)", re.IGNORECASE
 )
@@ -121,9 +126,13 @@ def _adrift(rows: Mapping[int, Row], alive: Collection[int] = ()) -> set[int]:
             if pid not in helpers or pid in alive:
                 break
             pid = rows[pid].parent
-        return pid not in alive and (pid == _FIRST or pid not in rows or not _may_start_helpers(rows[pid]))
+        return pid not in alive and (pid == _FIRST or pid not in rows or _takes_over(rows[pid]))
 
     return {pid for pid in helpers if is_lost(pid)}
+
+
+def _takes_over(row: Row) -> bool:
+    return _TAKES_OVER.fullmatch(row.title.rpartition("/")[2]) is not None
 
 
 def _may_start_helpers(row: Row) -> bool:

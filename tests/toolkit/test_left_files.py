@@ -430,7 +430,7 @@ def test_a_user_who_cannot_see_what_root_has_open(public):
 def test_a_maker_that_proc_hides_runs(public):
     all_of_proc(public)
     live, dead = spill(public, f"verl_spill_{os.getpid()}"), spill(public, f"verl_spill_{NOBODY}")
-    give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.iterdir())))
+    give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.rglob("*"))))
     hidden = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
     said = judged_in(hidden, public, nobody=True)
     assert said[live.name] == f"process {os.getpid()}, which its name tells, runs, and /proc hides it"

@@ -87,6 +87,19 @@ def test_of_others_nothing_is_left_over(table: list[Row]) -> None:
     assert left(judged(*table)) == []
 
 
+@pytest.mark.parametrize("title", ["my-trainer --fast", "tmux: server", "bash run.sh", "(sd-pam)"])
+def test_a_parent_that_takes_nobody_over_has_started_it(title: str) -> None:
+    assert judged(row(20, 1, title), row(21, 20, "VLLM::EngineCore")) == Orphans()
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["/usr/lib/systemd/systemd --user", "slurmstepd: [77.0]", "/usr/bin/containerd-shim-runc-v2 -id x"],
+)
+def test_one_that_was_taken_over_is_left_over(title: str) -> None:
+    assert left(judged(row(20, 1, title), row(21, 20, "VLLM::EngineCore"))) == [21]
+
+
 def test_the_job_may_be_the_first_process_of_a_container() -> None:
     job = Row(1, 0, 1, "S", mine=True, command=TRAINER)
     engine, agent = row(21, 1, "VLLM::EngineCore"), row(30, 1, "VLLM::EngineCore")
