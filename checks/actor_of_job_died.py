@@ -14,6 +14,7 @@ from verl_doctor.toolkit.text import counted, listed
 from verl_doctor.toolkit.worker_groups import REGISTER_CENTRE, has_ended, is_member
 
 _MOST = 4
+_INTENDED = "INTENDED_"  # common.proto, WorkerExitType: INTENDED_USER_EXIT, INTENDED_SYSTEM_EXIT
 _UNEXPECTED = frozenset({"WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY"})
 
 
@@ -34,6 +35,7 @@ def _server(state: str = "DEAD", **changes: Any) -> RayActor:
         Example("another has its name now", (runs(_server(end="WORKER_DIED"), _server("ALIVE", actor="s1")),)),
         Example("it had no name", (runs(_server(end="WORKER_DIED", name="")),)),
         Example("the engine's server was killed", (runs(_server(end="WORKER_DIED", died="Worker exit type: SYSTEM_ERROR")),), "1 actor of job 01000000 has died: vllm_server_0_0 (vLLMHttpServer)"),
+        Example("it ended itself, as the supervisor of a submitted job does", (runs(_server(end="WORKER_DIED", died="Worker exit type: INTENDED_USER_EXIT Worker exit detail: User requested to exit the actor.")),)),
         Example("for memory", (runs(_server(end="OUT_OF_MEMORY")),), "has died"),
     ],
 )  # fmt: skip
@@ -80,6 +82,7 @@ def _is_missed(actor: RayActor, cluster: RayCluster) -> bool:
     return (
         actor.state == "DEAD"
         and actor.end in _UNEXPECTED
+        and _INTENDED not in actor.died
         and bool(actor.name)
         and not is_member(actor)
         and not actor.name.endswith(REGISTER_CENTRE)

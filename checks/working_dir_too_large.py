@@ -46,7 +46,8 @@ def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Findi
     ## Why it matters
 
     `ray job submit` packs the `working_dir` without compressing it and sends it through the dashboard, whose limit is lower
-    than that of the store behind it: `HTTPRequestEntityTooLarge`, `Package size ... exceeds the maximum size`. In verl's own
+    than that of the store behind it: `Maximum request body size 104857600 exceeded`, `HTTPRequestEntityTooLarge`, `Package size
+    ... exceeds the maximum size`. In verl's own
     `runtime_env.yaml` it is the whole checkout, less `/.git/`: checkpoints, outputs and data of former runs go along. Before
     that Ray reads every file twice.
 

@@ -52,7 +52,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]  # generic only in newer c
         return (
             int(found[1]) * _UNITS[found[2]]
             if found
-            else self.fail(f"'{value}' is no age; for instance 30m, 12h or 2d", param, ctx)
+            else self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
         )
 
 

@@ -146,7 +146,6 @@ def node_options(command: Command) -> Command:
     @click.option(
         "--nodes",
         "hosts",
-        default="",
         metavar="HOSTS",
         help="Ask these hosts, without Ray: node[001-004,007].",
     )
@@ -158,18 +157,21 @@ def node_options(command: Command) -> Command:
         help=f"How long the nodes have to answer.  [default: {BUDGET:.0f}]",
     )
     @functools.wraps(command)
-    def with_nodes(*, cluster: bool, hosts: str, via: Via | None, budget: float | None, **others: Any) -> Any:
-        if cluster and hosts:
+    def with_nodes(
+        *, cluster: bool, hosts: str | None, via: Via | None, budget: float | None, **others: Any
+    ) -> Any:
+        named = () if hosts is None else _hosts(hosts)
+        if cluster and named:
             raise UsageError(
                 "--cluster asks the nodes that Ray knows, --nodes those that you name: choose one"
             )
-        if via and not hosts:
+        if via and not named:
             raise UsageError("--via says how --nodes are reached: name them with --nodes HOSTS")
-        if not cluster and not hosts:
+        if not cluster and not named:
             if budget is not None:
                 raise UsageError("--budget is for other nodes: ask them with --cluster, or --nodes HOSTS")
             return command(nodes=None, **others)
-        return command(nodes=AskedNodes(_hosts(hosts), via or VIA[0], budget or BUDGET), **others)
+        return command(nodes=AskedNodes(named, via or VIA[0], budget or BUDGET), **others)
 
     return with_nodes
 
@@ -182,6 +184,8 @@ def _hosts(text: str) -> tuple[str, ...]:
         hosts = tuple(dict.fromkeys(expand(text)))
     except ValueError as error:
         raise UsageError(f"--nodes {text}: {error}; write it as in node[001-004,007]") from None
+    if not hosts:
+        raise UsageError("--nodes names no host; write some as in node[001-004,007]")
     if strange := next((host for host in hosts if not _HOST.fullmatch(host)), None):
         raise UsageError(f"--nodes {text}: '{strange}' is no host name; write it as in node[001-004,007]")
     return hosts

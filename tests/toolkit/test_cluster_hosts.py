@@ -151,6 +151,8 @@ def test_check_judges_the_hosts(here: Doctor, tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (("--cluster", "--nodes", "n1"), "choose one"),
+        (("--nodes", ""), "names no host"),
+        (("--nodes", ",", "--via", "srun"), "names no host"),
         (("--nodes", "-oProxyCommand=x"), "'-oProxyCommand=x' is no host name"),
         (("--nodes", "n[1-x]"), "write it as in node[001-004,007]"),
         (("--via", "ssh"), "name them with --nodes HOSTS"),

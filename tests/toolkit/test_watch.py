@@ -172,8 +172,8 @@ def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--every", "soon"), "is no age"),
-        (("--for", "-5"), "is no age"),
+        (("--every", "soon"), "is no time"),
+        (("--for", "-5"), "is no time"),
         (("--path", ""), "it is empty"),
     ],
 )
