@@ -27,7 +27,7 @@ _NO_GPU = {
     ),
     f"nothing is compiled for GPUs here: {_NVML}": "CUDA133 CUDA135 CUDA136 ENV117",
     "FlashInfer is not installed in this environment": "CUDA130 CUDA131 CUDA132 CUDA134",
-    "this machine has no GPU that is seen, so the job runs elsewhere": "HOST110",
+    "this machine has no GPU that is seen, so the job runs elsewhere": "CUDA157 HOST110",
     "no engine of this job is Megatron": "ENV114",
     "no variable names a proxy": "NET113",
 }
@@ -35,6 +35,7 @@ _NO_GPU = {
 _NOT_JUDGED = {
     "h200-with-job": {
         "a collective needs two GPUs, and the job sees 1 of 1": "NET130 NET131 NET132",
+        "the configuration of its model was not recorded": "CUDA157",
         "no engine of this job is Megatron": "ENV114",
         "no variable names a proxy": "NET113",
         "no address of a head is named with its port": "NET116",
@@ -53,7 +54,7 @@ _NOT_JUDGED = {
         "FlashInfer is not installed in this environment": "CUDA130 CUDA131 CUDA132 CUDA134",
         "vLLM is not installed in this environment": "CUDA137 ENV106 ENV115 NET133",
         "a collective needs two GPUs, and the job sees 1 of 1": "NET130 NET131 NET132",
-        "no launch script was named: verl-doctor check LAUNCH_SCRIPT reads one": "ENV114 ENV118 HOST110 HOST116",
+        "no launch script was named: verl-doctor check LAUNCH_SCRIPT reads one": "CUDA157 ENV114 ENV118 HOST110 HOST116",
         "no variable names a proxy": "NET113",
         "no address of a head is named with its port": "NET116",
         "the kernel's log may not be read": "CUDA143",
