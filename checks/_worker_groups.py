@@ -10,7 +10,7 @@ from verl_doctor.checks._ray import a_cluster, a_node, joins
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.ray_state import RayActor, RayJob
 from verl_doctor.toolkit.text import ranges
-from verl_doctor.toolkit.worker_groups import WorkerGroup, has_ended, worker_groups
+from verl_doctor.toolkit.worker_groups import WorkerGroup, ended_jobs, worker_groups
 
 JOB = RayJob("01000000", "train", "10.0.0.5", 500, worker="driver")
 
@@ -46,8 +46,9 @@ def running_groups(clusters: RayClusters) -> Iterator[tuple[RayCluster, WorkerGr
     """The groups of jobs that run, of which something is there."""
     for cluster in clusters.clusters:
         if cluster.knows("actors") and cluster.knows("jobs"):
+            ended = ended_jobs(cluster)
             for group in worker_groups(cluster):
-                if not group.over and not has_ended(group.job, cluster):
+                if not group.over and group.job not in ended:
                     yield cluster, group
 
 

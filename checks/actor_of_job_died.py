@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from verl_doctor.checks._worker_groups import JOB, runs, why_dead
-from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.ray_state import RayActor
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import counted, listed
-from verl_doctor.toolkit.worker_groups import REGISTER_CENTRE, has_ended, is_member
+from verl_doctor.toolkit.worker_groups import REGISTER_CENTRE, is_member
 
 _MOST = 4
 _INTENDED = "INTENDED_"  # common.proto, WorkerExitType: INTENDED_USER_EXIT, INTENDED_SYSTEM_EXIT
@@ -56,10 +56,11 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
         if not cluster.knows("actors") or not cluster.knows("jobs"):
             continue
         there = {(one.namespace, one.name) for one in cluster.actors if one.state != "DEAD"}
+        running = {one.job for one in cluster.jobs if not one.finished}
         dead = [
             one
             for one in cluster.actors
-            if _is_missed(one, cluster) and (one.namespace, one.name) not in there
+            if one.job in running and _is_missed(one) and (one.namespace, one.name) not in there
         ]
         for job, number in Counter(one.job for one in dead).items():
             mine = [one for one in dead if one.job == job]
@@ -77,8 +78,8 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
             )
 
 
-def _is_missed(actor: RayActor, cluster: RayCluster) -> bool:
-    """Whether an actor with a name, and no rank of a worker group, has died and its job has not."""
+def _is_missed(actor: RayActor) -> bool:
+    """Whether an actor with a name, and no rank of a worker group, has died."""
     return (
         actor.state == "DEAD"
         and actor.end in _UNEXPECTED
@@ -86,6 +87,4 @@ def _is_missed(actor: RayActor, cluster: RayCluster) -> bool:
         and bool(actor.name)
         and not is_member(actor)
         and not actor.name.endswith(REGISTER_CENTRE)
-        and cluster.job(actor.job) is not None
-        and not has_ended(actor.job, cluster)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.checks._ray import a_cluster, a_node, joins, short, told
@@ -13,8 +13,11 @@ from verl_doctor.checks._worker_groups import JOB, a_rank, named, ranks, running
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.ray_state import RayActor, RayGroup
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
-from verl_doctor.toolkit.worker_groups import WorkerGroup, has_ended
+from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.worker_groups import Member, WorkerGroup, ended_jobs
 
+_MOST = 4
+_ROUNDING = 1e-3  # Ray counts in ten-thousandths
 _POOL = RayGroup(
     "pg1", "CREATED", "global_poolverl_group_2:0", "train", JOB.job, bundles=({"GPU": 1.0, "CPU": 1.0},) * 2, nodes=("n1", "n1")
 )  # fmt: skip
@@ -67,8 +70,9 @@ def worker_group_waits(clusters: RayClusters) -> Iterator[Finding]:
     """
     for cluster in clusters.clusters:
         if all(map(cluster.knows, ("nodes", "jobs", "groups", "actors"))):
+            ended = ended_jobs(cluster)
             for group in cluster.groups:
-                if group.state == "PENDING" and not has_ended(group.job, cluster):
+                if group.state == "PENDING" and group.job not in ended:
                     yield from _unplaced(group, cluster)
     for cluster, members in running_groups(clusters):
         if cluster.knows("groups"):
@@ -107,48 +111,55 @@ def _unplaced(group: RayGroup, cluster: RayCluster) -> Iterator[Finding]:
 
 
 def _crowded(group: WorkerGroup, cluster: RayCluster) -> Iterator[Finding]:
-    waiting = [one for one in group.of("waiting") if _is_full(one.actor, cluster)]
-    if not waiting:
+    waiting = group.of("waiting")
+    rooms = {name: _Room(pool, cluster) for name, pool in _pools(waiting, cluster).items()}
+    full = [one for one in waiting if one.actor.group in rooms and rooms[one.actor.group].lacks(one.actor)]
+    if not full:
         return
-    actor = waiting[0].actor
-    neighbours = [
+    first = full[0].actor
+    room = rooms[first.group]
+    kinds = {name.partition("_group_")[0] for one in full for name in rooms[one.actor.group].lacks(one.actor)}
+    neighbours = (
         f"{one.name or one.class_name}: {told(_own(one.needs))}"
-        for one in cluster.actors
-        if one.state == "ALIVE" and one.group == actor.group and _full_of(actor, cluster) & one.needs.keys()
-    ]
-    kinds = sorted({name.partition("_group_")[0] for one in waiting for name in _full_of(one.actor, cluster)})
-    verb, their = ("waits", "its") if len(waiting) == 1 else ("wait", "their")
+        for one in room.inside
+        if room.lacks(first) & one.needs.keys()
+    )
+    verb, their = ("waits", "its") if len(full) == 1 else ("wait", "their")
     yield Finding(
-        f"{ranks((one.rank for one in waiting), group.world_size)} of {named(group)} {verb} for {' and '.join(kinds)} "
-        f"that other actors of {their} placement group have",
-        Evidence("; ".join(neighbours), told(_own(actor.needs)), f"the GCS at {cluster.address}"),
+        f"{ranks((one.rank for one in full), group.world_size)} of {named(group)} {verb} for "
+        f"{' and '.join(sorted(kinds))} that other actors of {their} placement group have",
+        Evidence(listed(neighbours, _MOST), told(_own(first.needs)), f"the GCS at {cluster.address}"),
         remedy="let both groups share one process, or give the resource pool a larger max_colocate_count",
     )
 
 
-def _is_full(actor: RayActor, cluster: RayCluster) -> bool:
-    return bool(_full_of(actor, cluster))
+def _pools(waiting: Iterable[Member], cluster: RayCluster) -> dict[str, RayGroup]:
+    """The placement groups of these members that have their place."""
+    wanted = {one.actor.group for one in waiting}
+    return {one.group: one for one in cluster.groups if one.group in wanted and one.state == "CREATED"}
 
 
-def _full_of(actor: RayActor, cluster: RayCluster) -> set[str]:
-    """Which of the parts of its placement group that an actor asks for are taken by actors that are alive."""
-    group = next((one for one in cluster.groups if one.group == actor.group and one.state == "CREATED"), None)
-    if group is None:
-        return set()
-    has = {
-        f"{name}_group_{number}_{group.group}": amount
-        for number, bundle in enumerate(group.bundles)
-        for name, amount in bundle.items()
-    }
-    taken: Counter[str] = Counter()
-    for one in cluster.actors:
-        if one.state == "ALIVE" and one.group == actor.group:
-            taken.update(one.needs)
-    return {
-        name
-        for name, amount in actor.needs.items()
-        if name in has and taken[name] + amount > has[name] + 1e-3
-    }
+class _Room:
+    """What a placement group has in its parts, and what actors that are alive have taken of it."""
+
+    def __init__(self, group: RayGroup, cluster: RayCluster) -> None:
+        self.inside = [one for one in cluster.actors if one.state == "ALIVE" and one.group == group.group]
+        self._has = {
+            f"{name}_group_{number}_{group.group}": amount
+            for number, bundle in enumerate(group.bundles)
+            for name, amount in bundle.items()
+        }
+        self._taken: Counter[str] = Counter()
+        for one in self.inside:
+            self._taken.update(one.needs)
+
+    def lacks(self, actor: RayActor) -> set[str]:
+        """What an actor asks for of one part and does not find there."""
+        return {
+            name
+            for name, amount in actor.needs.items()
+            if name in self._has and self._taken[name] + amount > self._has[name] + _ROUNDING
+        }
 
 
 def _own(needs: Mapping[str, float]) -> Mapping[str, float]:

@@ -11,18 +11,36 @@ from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.ray_state import RayActor
-from verl_doctor.toolkit.worker_groups import Member, WorkerGroup, worker_groups
+from verl_doctor.toolkit.ray_state import RayActor, RayJob
+from verl_doctor.toolkit.worker_groups import (
+    Member,
+    WorkerGroup,
+    ended_jobs,
+    makers,
+    others,
+    worker_groups,
+)
 
 _DEEPEST = 16  # parents that are looked through: server, engine and its workers are three
 
 
 @dataclass(frozen=True)
-class Seat:
-    """An actor in its cluster, and the worker group that it is a rank of."""
+class ClusterView:
+    """A cluster, and what is put together of it once: its worker groups, its other actors, the jobs that ended, who makes actors."""
 
     cluster: RayCluster
+    groups: tuple[WorkerGroup, ...]
+    others: tuple[RayActor, ...]
+    ended: frozenset[str]
+    makers: Mapping[str, RayActor | RayJob]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """An actor that has a process, whether its job has ended, and the worker group that it is a rank of."""
+
     actor: RayActor
+    job_ended: bool
     group: WorkerGroup | None = None
     member: Member | None = None
 
@@ -41,7 +59,7 @@ class Placement:
     """What is known: of the GPUs here, of the clusters, and where one of them is not, why."""
 
     occupants: tuple[tuple[Device, tuple[Occupant, ...]], ...] = ()
-    clusters: tuple[RayCluster, ...] = ()
+    clusters: tuple[ClusterView, ...] = ()
     no_gpus: Unknown | None = None
     no_ray: Unknown | None = None
 
@@ -53,7 +71,7 @@ def placement(
     raylets: Raylets | Unknown,
 ) -> Placement:
     """Join what NVML, the table of processes and the GCS tell."""
-    known = () if isinstance(clusters, Unknown) else clusters.clusters
+    known = () if isinstance(clusters, Unknown) else tuple(map(_view, clusters.clusters))
     seats = _seats_here(known, raylets)
     parents = {} if isinstance(processes, Unknown) else {one.pid: one.parent for one in processes.running}
     devices = () if isinstance(gpus, Unknown) else gpus.devices
@@ -65,24 +83,29 @@ def placement(
     )
 
 
-def _seats_here(clusters: tuple[RayCluster, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
+def _view(cluster: RayCluster) -> ClusterView:
+    return ClusterView(cluster, worker_groups(cluster), others(cluster), ended_jobs(cluster), makers(cluster))
+
+
+def _seats_here(views: tuple[ClusterView, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
     """The actors on this machine by the number of their process. Other nodes have processes of the same numbers."""
     running = () if isinstance(raylets, Unknown) else raylets.running
     here = {(one.session, one.address) for one in running}
     return {
         seat.actor.pid: seat
-        for cluster in clusters
-        for seat in seats(cluster)
-        if (cluster.session, seat.actor.address) in here
+        for view in views
+        for seat in _seats(view)
+        if (view.cluster.session, seat.actor.address) in here
     }
 
 
-def seats(cluster: RayCluster) -> Iterator[Seat]:
-    """The actors of a cluster that have a process."""
-    ranks = {one.actor.actor: (group, one) for group in worker_groups(cluster) for one in group.members}
-    for actor in cluster.actors:
-        if actor.pid and actor.state != "DEAD":
-            yield Seat(cluster, actor, *ranks.get(actor.actor, (None, None)))
+def _seats(view: ClusterView) -> Iterator[Seat]:
+    for group in view.groups:
+        for one in group.of("alive", "starting", "left behind"):
+            yield Seat(one.actor, one.actor.job in view.ended, group, one)
+    for actor in view.others:
+        if actor.pid:
+            yield Seat(actor, actor.job in view.ended)
 
 
 def _occupant(holder: Holder, parents: Mapping[int, int], seats: Mapping[int, Seat]) -> Occupant:

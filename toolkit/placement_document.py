@@ -6,21 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from verl_doctor.toolkit.fact_ray_clusters import RayCluster
 from verl_doctor.toolkit.facts import Absent
-from verl_doctor.toolkit.placement import Occupant, Placement, Seat
+from verl_doctor.toolkit.placement import ClusterView, Occupant, Placement, Seat
 from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayJob
 from verl_doctor.toolkit.text import counted, ranges
 from verl_doctor.toolkit.worker_groups import (
     Member,
     State,
     WorkerGroup,
-    has_ended,
-    maker,
-    others,
     short_class,
     state_of,
-    worker_groups,
 )
 
 SCHEMA_VERSION = 1
@@ -65,11 +60,12 @@ def _process(one: Occupant) -> dict[str, Any]:
         "actor": seat.actor.actor if seat else None,
         "is_the_actor": one.own,
         "job": seat.actor.job if seat else None,
-        "job_ended": has_ended(seat.actor.job, seat.cluster) if seat else None,
+        "job_ended": seat.job_ended if seat else None,
     }
 
 
-def _cluster(cluster: RayCluster) -> dict[str, Any]:
+def _cluster(view: ClusterView) -> dict[str, Any]:
+    cluster = view.cluster
     return {
         "address": cluster.address,
         "session": cluster.session,
@@ -91,28 +87,28 @@ def _cluster(cluster: RayCluster) -> dict[str, Any]:
                 "roles": list(group.roles),
                 "namespace": group.namespace,
                 "job": group.job,
-                "job_ended": has_ended(group.job, cluster),
+                "job_ended": group.job in view.ended,
                 "world_size": group.world_size or None,
-                "ranks": [{"rank": one.rank, **_actor(one.actor, cluster)} for one in group.members],
+                "ranks": [{"rank": one.rank, **_actor(one.actor, view)} for one in group.members],
                 "absent": list(group.absent),
             }
-            for group in worker_groups(cluster)
+            for group in view.groups
         ],
-        "others": [_actor(one, cluster) for one in others(cluster)],
+        "others": [_actor(one, view) for one in view.others],
         "waiting": [
             {"group": one.group, "name": one.name, "job": one.job, "bundles": [dict(bundle) for bundle in one.bundles], "waits_for": one.waits_for}
-            for one in waiting(cluster)
+            for one in waiting(view)
         ],
     }  # fmt: skip
 
 
-def _actor(actor: RayActor, cluster: RayCluster) -> dict[str, Any]:
+def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
     return {
         "actor": actor.actor,
         "name": actor.name,
         "class_name": short_class(actor),
         "namespace": actor.namespace,
-        "state": state_of(actor, cluster),
+        "state": state_of(actor, view.ended),
         "died": actor.died or None,
         "detached": actor.detached,
         "job": actor.job,
@@ -120,7 +116,7 @@ def _actor(actor: RayActor, cluster: RayCluster) -> dict[str, Any]:
         "address": actor.address or None,
         "pid": actor.pid or None,
         "gpus": list(actor.gpus),
-        "made_by": made_by(actor, cluster) or None,
+        "made_by": made_by(actor, view) or None,
     }
 
 
@@ -130,8 +126,8 @@ def headline(found: Placement) -> tuple[str, str]:
         reasons = (found.no_gpus, found.no_ray)
         word = "NOTHING" if all(isinstance(one, Absent) for one in reasons) else "NOT TOLD"
         return word, "; ".join(one.reason for one in reasons if one)
-    states = Counter(one.state for _, group in shown(found) for one in group.members)
-    lost = sum(len(group.lost) for _, group in shown(found))
+    states = Counter(one.state for group in shown(found) for one in group.members)
+    lost = sum(len(group.lost) for group in shown(found))
     said = counted(len(list(shown(found))), "worker group")
     if states["dead"] or lost:
         return "BROKEN", f"{counted(states['dead'] + lost, 'rank')} of {said} dead"
@@ -139,7 +135,7 @@ def headline(found: Placement) -> tuple[str, str]:
         return "LEFT BEHIND", f"{counted(states['left behind'], 'rank')} of jobs that have ended"
     if late := states["waiting"] + states["starting"] + states["restarting"]:
         return "WAITING", f"{counted(late, 'rank')} of {said} not there yet"
-    if unplaced := sum(len(list(waiting(cluster))) for cluster in found.clusters):
+    if unplaced := sum(len(list(waiting(view))) for view in found.clusters):
         return "WAITING", f"{counted(unplaced, 'placement group')} without a place yet"
     if states["alive"]:
         return "WHOLE", f"all {counted(states['alive'], 'rank')} of {said} alive"
@@ -150,12 +146,12 @@ def headline(found: Placement) -> tuple[str, str]:
     )
 
 
-def shown(found: Placement) -> Iterator[tuple[RayCluster, WorkerGroup]]:
+def shown(found: Placement) -> Iterator[WorkerGroup]:
     """The groups of which something is there, and those of jobs that run."""
-    for cluster in found.clusters:
-        for group in worker_groups(cluster):
-            if not group.over or not has_ended(group.job, cluster):
-                yield cluster, group
+    for view in found.clusters:
+        for group in view.groups:
+            if not group.over or group.job not in view.ended:
+                yield group
 
 
 def summary(group: WorkerGroup) -> str:
@@ -198,22 +194,23 @@ def name(actor: RayActor) -> str:
     )
 
 
-def made_by(actor: RayActor, cluster: RayCluster) -> str:
+def made_by(actor: RayActor, view: ClusterView) -> str:
     """Who made an actor, and keeps it unless it is detached; "" when that one is not there."""
-    found = maker(actor, cluster)
+    found = view.makers.get(actor.owner)
     if isinstance(found, RayJob):
         return f"the driver of job {found.job}"
     return name(found) if found else ""
 
 
-def kept_by(group: WorkerGroup, cluster: RayCluster) -> str:
+def kept_by(group: WorkerGroup, view: ClusterView) -> str:
     """What keeps a group's actors alive, as far as the GCS tells."""
     alive = [one.actor for one in group.of("alive", "left behind")]
     if not alive:
         return ""
-    who_made = made_by(alive[0], cluster)
+    who_made = made_by(alive[0], view)
     if all(one.detached for one in alive):
-        return f"detached: nothing but their names leads to them{'' if has_ended(group.job, cluster) else ', as far as the GCS tells'}"
+        told = "" if group.job in view.ended else ", as far as the GCS tells"
+        return f"detached: nothing but their names leads to them{told}"
     return f"made by {who_made}" if who_made else "made by a task of the job"
 
 
@@ -257,18 +254,18 @@ def on_nodes(group: WorkerGroup) -> Iterator[str]:
         yield f"{address}: {_ranks(one.rank for one in members)}{on}"
 
 
-def other_actors(cluster: RayCluster, job: str) -> str:
+def other_actors(view: ClusterView, job: str) -> str:
     """A job's actors that are in no group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
-    kinds = Counter((short_class(one), state_of(one, cluster)) for one in others(cluster) if one.job == job)
+    kinds = Counter((short_class(one), state_of(one, view.ended)) for one in view.others if one.job == job)
     return ", ".join(
         f"{number} {kind}{'' if state == 'alive' else f' ({state})'}"
         for (kind, state), number in sorted(kinds.items())
     )
 
 
-def waiting(cluster: RayCluster) -> Iterator[RayGroup]:
+def waiting(view: ClusterView) -> Iterator[RayGroup]:
     """The placement groups that have no place yet, of jobs that run."""
-    return (one for one in cluster.groups if one.state == "PENDING" and not has_ended(one.job, cluster))
+    return (one for one in view.cluster.groups if one.state == "PENDING" and one.job not in view.ended)
 
 
 def bundles(group: RayGroup) -> str:
@@ -280,8 +277,9 @@ def bundles(group: RayGroup) -> str:
     return " and ".join(f"{number} times {what}" for what, number in kinds.items())
 
 
-def jobs(cluster: RayCluster) -> Iterator[RayJob]:
+def jobs(view: ClusterView) -> Iterator[RayJob]:
     """The jobs that run, and those that have ended, or that the GCS does not know, of which actors are there."""
+    cluster = view.cluster
     used = {one.job for one in cluster.actors if one.state != "DEAD"}
     yield from (one for one in cluster.jobs if not one.finished or one.job in used)
     yield from (RayJob(job) for job in sorted(used - {one.job for one in cluster.jobs}))

@@ -9,12 +9,11 @@ from rich.text import Text
 
 from verl_doctor.toolkit import placement_document as words
 from verl_doctor.toolkit.fact_gpus import Device
-from verl_doctor.toolkit.fact_ray_clusters import RayCluster
-from verl_doctor.toolkit.placement import Occupant, Placement
+from verl_doctor.toolkit.placement import ClusterView, Occupant, Placement
 from verl_doctor.toolkit.ray_state import RayJob
 from verl_doctor.toolkit.render_markdown import escaped
 from verl_doctor.toolkit.text import harmless, in_bytes, in_time, wrapped
-from verl_doctor.toolkit.worker_groups import WorkerGroup, has_ended, worker_groups
+from verl_doctor.toolkit.worker_groups import WorkerGroup
 
 _STYLES = {
     "WHOLE": "bold green",
@@ -55,8 +54,8 @@ def markdown_lines(found: Placement, *, every: bool) -> Iterator[str]:
 def _lines(found: Placement, *, every: bool) -> Iterator[_Line]:
     if not found.clusters and not found.occupants:
         return
-    for cluster in found.clusters:
-        yield from _of_cluster(cluster, every=every)
+    for view in found.clusters:
+        yield from _of_cluster(view, every=every)
     if found.no_ray:
         yield 1, f"Ray: {found.no_ray.reason}"
     for device, occupants in found.occupants:
@@ -65,7 +64,8 @@ def _lines(found: Placement, *, every: bool) -> Iterator[_Line]:
         yield 1, f"GPUs: {found.no_gpus.reason}"
 
 
-def _of_cluster(cluster: RayCluster, *, every: bool) -> Iterator[_Line]:
+def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
+    cluster = view.cluster
     if cluster.refused:
         yield 1, f"the Ray at {cluster.address} does not tell: {cluster.refused}"
         return
@@ -74,21 +74,23 @@ def _of_cluster(cluster: RayCluster, *, every: bool) -> Iterator[_Line]:
         f"the Ray at {cluster.address}"
         + (f"; not read: {', '.join(cluster.unread)}" if cluster.unread else ""),
     )
-    groups, jobs = worker_groups(cluster), list(words.jobs(cluster))
+    jobs = list(words.jobs(view))
     if not jobs:
         yield 2, "no job is connected, and there is no actor"
     for job in jobs:
         yield 2, _job(job)
-        mine = [one for one in groups if one.job == job.job and (every or not (one.over and job.finished))]
+        mine = [
+            one for one in view.groups if one.job == job.job and (every or not (one.over and job.finished))
+        ]
         for group in mine:
-            yield from _of_group(group, cluster, every=every)
-        for unplaced in words.waiting(cluster):
+            yield from _of_group(group, view, every=every)
+        for unplaced in words.waiting(view):
             if unplaced.job == job.job:
                 yield (
                     3,
                     f"waiting: placement group {unplaced.name or unplaced.group}, {words.bundles(unplaced)}",
                 )
-        if rest := words.other_actors(cluster, job.job):
+        if rest := words.other_actors(view, job.job):
             yield 3, f"{'other actors' if mine else 'actors'}: {rest}"
     if any(one.detached and one.state != "DEAD" for one in cluster.actors):
         yield 2, words.NOT_TOLD
@@ -102,7 +104,7 @@ def _job(job: RayJob) -> str:
     return f"job {job.job}{ended if job.finished else since}: driver {job.pid} on {job.address}"
 
 
-def _of_group(group: WorkerGroup, cluster: RayCluster, *, every: bool) -> Iterator[_Line]:
+def _of_group(group: WorkerGroup, view: ClusterView, *, every: bool) -> Iterator[_Line]:
     yield 3, f"{group.name}: {words.roles(group)}; {words.summary(group)}"
     for numbers, story in words.troubled(group):
         yield 4, f"{numbers} {story}"
@@ -112,7 +114,7 @@ def _of_group(group: WorkerGroup, cluster: RayCluster, *, every: bool) -> Iterat
         yield 4, place
     if len(places) > len(shown):
         yield 4, f"and on {len(places) - len(shown)} more nodes: --all shows them"
-    if kept := words.kept_by(group, cluster):
+    if kept := words.kept_by(group, view):
         yield 4, kept
 
 
@@ -131,4 +133,4 @@ def _job_of(one: Occupant) -> str:
     if one.seat is None:
         return ""
     job = one.seat.actor.job
-    return f", job {job}" + (", which has ended" if has_ended(job, one.seat.cluster) else "")
+    return f", job {job}" + (", which has ended" if one.seat.job_ended else "")

@@ -8,7 +8,7 @@ PREFIX is random, or says what a group is for ("rollout_standalone_0").
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,15 +89,16 @@ def worker_groups(cluster: RayCluster) -> tuple[WorkerGroup, ...]:
             prefix, group, number = place
             key = actor.namespace, actor.job, prefix, short_class(actor)
             found.setdefault(key, []).append((group, number, actor))
-    made = (_group(key, places, cluster) for key, places in found.items())
+    ended = ended_jobs(cluster)
+    made = (_group(key, places, ended) for key, places in found.items())
     return tuple(sorted(made, key=lambda one: (one.over, one.job, one.prefix)))
 
 
-def state_of(actor: RayActor, cluster: RayCluster) -> State:
-    """What has become of an actor."""
+def state_of(actor: RayActor, ended: Collection[str]) -> State:
+    """What has become of an actor, where these jobs have ended."""
     if actor.state == "DEAD":
         return "dead"
-    if has_ended(actor.job, cluster):
+    if actor.job in ended:
         return "left behind"
     if actor.state == "ALIVE":
         return "alive"
@@ -106,10 +107,9 @@ def state_of(actor: RayActor, cluster: RayCluster) -> State:
     return "starting" if actor.node else "waiting"
 
 
-def has_ended(job: str, cluster: RayCluster) -> bool:
-    """Whether a job is known to have ended."""
-    found = cluster.job(job)
-    return found is not None and found.finished
+def ended_jobs(cluster: RayCluster) -> frozenset[str]:
+    """The jobs that are known to have ended."""
+    return frozenset(one.job for one in cluster.jobs if one.finished)
 
 
 def short_class(actor: RayActor) -> str:
@@ -133,7 +133,7 @@ def _place(actor: RayActor) -> tuple[str, int, int] | None:
 
 
 def _group(
-    key: tuple[str, str, str, str], places: list[tuple[int, int, RayActor]], cluster: RayCluster
+    key: tuple[str, str, str, str], places: list[tuple[int, int, RayActor]], ended: Collection[str]
 ) -> WorkerGroup:
     namespace, job, prefix, cls = key
     size = 1 + max(number for _, number, _ in places)
@@ -148,7 +148,7 @@ def _group(
         cls,
         namespace,
         job,
-        tuple(Member(rank, actor, state_of(actor, cluster)) for rank, actor in sorted(last.items())),
+        tuple(Member(rank, actor, state_of(actor, ended)) for rank, actor in sorted(last.items())),
         roles,
         max((int(told) for told in sizes if told.isdecimal()), default=0),
     )
@@ -170,13 +170,11 @@ def others(cluster: RayCluster) -> tuple[RayActor, ...]:
     return tuple(one for one in cluster.actors if one.state != "DEAD" and not is_member(one))
 
 
-def maker(actor: RayActor, cluster: RayCluster) -> RayActor | RayJob | None:
-    """Who made an actor and, unless it is detached, keeps it alive: another actor or a driver; None when neither is there.
+def makers(cluster: RayCluster) -> Mapping[str, RayActor | RayJob]:
+    """Who may have made an actor, and keeps it unless it is detached: actors and drivers that are there, by Ray's number of the process.
 
-    The maker of one that is not detached may be a task: Ray ends the actor with it. Who else holds a handle the GCS does not know.
+    An `owner` that is not among them may be a task, with which Ray ends what it made. Who else holds a handle the GCS does not know.
     """
-    makers: tuple[RayActor | RayJob, ...] = (
-        *(one for one in cluster.actors if one.state != "DEAD"),
-        *(one for one in cluster.jobs if not one.finished),
-    )
-    return next((one for one in makers if one.worker and one.worker == actor.owner), None)
+    found: dict[str, RayActor | RayJob] = {one.worker: one for one in cluster.jobs if not one.finished}
+    found.update((one.worker, one) for one in cluster.actors if one.state != "DEAD")
+    return {worker: one for worker, one in found.items() if worker}

@@ -9,7 +9,7 @@ import pytest
 
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster
 from verl_doctor.toolkit.ray_state import RayActor, RayJob
-from verl_doctor.toolkit.worker_groups import maker, others, state_of, worker_groups
+from verl_doctor.toolkit.worker_groups import ended_jobs, makers, others, state_of, worker_groups
 
 DICT = "create_colocated_worker_cls.<locals>.WorkerDict"
 JOB = RayJob("01000000", worker="driver")
@@ -118,11 +118,11 @@ def test_groups_of_two_jobs_with_one_prefix() -> None:
 )
 def test_states(state: str, node: str, finished: bool, expected: str) -> None:
     one = actor("x", state, node=node)
-    assert state_of(one, cluster(one, jobs=(replace(JOB, finished=finished),))) == expected
+    assert state_of(one, ended_jobs(cluster(one, jobs=(replace(JOB, finished=finished),)))) == expected
 
 
 def test_an_actor_of_an_unknown_job_is_not_called_left_behind() -> None:
-    assert state_of(actor("x"), cluster(jobs=())) == "alive"
+    assert state_of(actor("x"), ended_jobs(cluster(jobs=()))) == "alive"
 
 
 def test_roles() -> None:
@@ -138,8 +138,9 @@ def test_who_made_an_actor() -> None:
     rank = actor("xWorkerDict_0:0", owner="w1", worker="w2")
     lone = actor("lone", owner="w9")
     found = cluster(runner, rank, lone)
-    assert maker(runner, found) == JOB
-    assert maker(rank, found) == runner
-    assert maker(lone, found) is None
-    assert maker(runner, replace(found, jobs=(replace(JOB, finished=True),))) is None
-    assert maker(actor("x", owner=""), replace(found, jobs=(RayJob("01000000"),))) is None
+    there = makers(found)
+    assert there.get(runner.owner) == JOB
+    assert there.get(rank.owner) == runner
+    assert there.get(lone.owner) is None
+    assert "driver" not in makers(replace(found, jobs=(replace(JOB, finished=True),)))
+    assert "" not in makers(cluster(actor("x"), jobs=(RayJob("01000000"),)))
