@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import get_args
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.cli_options import PATH, Duration, job_options, target_options
 from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import Refused
@@ -16,9 +15,6 @@ from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError, journal_homes
 from verl_doctor.toolkit.view import FORMS, as_view, show
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_AGE = re.compile(r"(\d{1,9})([smhd])")
 
 
 class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -41,21 +37,6 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         return words
 
 
-class Age(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
-    """A time in seconds, minutes, hours or days."""
-
-    name = "age"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """In seconds."""
-        found = _AGE.fullmatch(str(value))
-        return (
-            int(found[1]) * _UNITS[found[2]]
-            if found
-            else self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
-        )
-
-
 @click.command(
     epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not all could be looked at. "
     "With --apply: 0 all that was found is removed, 1 something is still there."
@@ -75,7 +56,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]  # generic only in newer c
 )
 @click.option(
     "--older-than",
-    type=Age(),
+    type=Duration(),
     default="0s",
     metavar="AGE",
     help="Only what nobody has changed for so long: 30m, 12h, 2d.",

@@ -18,6 +18,8 @@ from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
 
 Command = Callable[..., Any]
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(\d{1,9})([smhd])")
 _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*")
 
 
@@ -61,6 +63,21 @@ class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
             return value
         words = tuple(word.strip().upper() for word in value.split(",") if word.strip())
         return words or self.fail("it names no rule; for instance VLLM or PKG101,PY", param, ctx)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """A number of seconds, minutes, hours or days: 30m."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """In seconds."""
+        found = _DURATION.fullmatch(str(value))
+        return (
+            int(found[1]) * _UNITS[found[2]]
+            if found
+            else self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
+        )
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cli_clean import Age
-from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.cli_options import PATH, Duration, job_options, target_options
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options
@@ -54,12 +53,12 @@ class _Clock:
 @target_options
 @job_options
 @click.option(
-    "--every", type=Age(), default="5s", show_default=True, metavar="TIME", help="The time between two looks."
+    "--every", type=Duration(), default="5s", show_default=True, metavar="TIME", help="The time between two looks."
 )
 @click.option(
     "--for",
     "until",
-    type=Age(),
+    type=Duration(),
     default="10m",
     show_default=True,
     metavar="TIME",
@@ -67,7 +66,7 @@ class _Clock:
 )
 @click.option(
     "--within",
-    type=Age(),
+    type=Duration(),
     default="1d",
     show_default=True,
     metavar="TIME",
