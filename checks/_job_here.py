@@ -10,7 +10,6 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Severity
 
 HERE = JobHere("a GPU is here")
-PERHAPS_HERE = JobHere("run.sh would start it here", certain=False)
 
 
 def hint(here: JobHere) -> Severity | None:

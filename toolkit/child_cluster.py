@@ -110,7 +110,6 @@ class Survey:
         self._hello, self._look = ray.remote(hello), ray.remote(look)
         self._waiting: collections.deque[Visit] = collections.deque()
         self._running: dict[Any, Visit] = {}
-        self._table_seen = 0.0
         self._table_next = 0.0
 
     def run(self, deadline: float) -> None:

@@ -154,7 +154,6 @@ def _actor(one: Any) -> dict[str, Any]:
         "group": identity(getattr(one, "placement_group_id", b"")),
         "died": died(one),
         "end": end(one),
-        "restarts": one.num_restarts,
         "worker": identity(place.worker_id),
         "owner": identity(one.owner_address.worker_id),
         "gpus": gpus(one),

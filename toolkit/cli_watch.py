@@ -53,7 +53,12 @@ class _Clock:
 @target_options
 @job_options
 @click.option(
-    "--every", type=Duration(), default="5s", show_default=True, metavar="TIME", help="The time between two looks."
+    "--every",
+    type=Duration(),
+    default="5s",
+    show_default=True,
+    metavar="TIME",
+    help="The time between two looks.",
 )
 @click.option(
     "--for",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from verl_doctor.toolkit.leftover import EndProcess
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.process_table import Row, row_of
+from verl_doctor.toolkit.process_table import Row, own_number, row_of
 
 PATIENCE = 10.0  # seconds between asking a process to end and ending it
 _LAST = 2.0  # seconds for what was killed. A process that hangs in the kernel may never go
@@ -73,7 +73,7 @@ def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
 def _own_line(machine: Machine) -> frozenset[int]:
     """This process, those that it descends from, and the first one."""
     line = {1}
-    row: Row | None = row_of(os.getpid(), machine)
+    row: Row | None = row_of(own_number(), machine)
     while row is not None and row.pid not in line:
         line.add(row.pid)
         row = row_of(row.parent, machine)

@@ -17,7 +17,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover, Leftovers, Store
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.orphans import Around, is_called_helper, is_nameless, is_of_ray, orphans
-from verl_doctor.toolkit.process_table import Row, boot_time, commands, row_of, seconds_of
+from verl_doctor.toolkit.process_table import Row, boot_time, commands, open_files, row_of, seconds_of
 from verl_doctor.toolkit.process_ties import ties_of
 
 _MIB = 1024 * 1024
@@ -108,12 +108,10 @@ def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool |
 
 
 def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:
-    folder = machine.at(f"/proc/{pid}/fd")
     with contextlib.suppress(OSError):
-        for link in folder.iterdir():
-            with contextlib.suppress(OSError):  # closed meanwhile
-                if match := _SESSION.match(os.readlink(link)):  # noqa: PTH115 - text, not a path to be followed
-                    yield match[1]
+        for file in open_files(pid, machine):
+            if match := _SESSION.match(file):
+                yield match[1]
 
 
 def _answers(path: Path) -> bool:

@@ -8,26 +8,31 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from verl_doctor.toolkit.fact_processes import role_of
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.process_table import command_of
+from verl_doctor.toolkit.process_table import (
+    Row,
+    boot_time,
+    numbers,
+    open_files,
+    own_number,
+    row_of,
+    seconds_of,
+    sees_all,
+)
+from verl_doctor.toolkit.unix_sockets import unix_sockets
 
 _WORD = re.compile(r"[\w.-]+", re.ASCII)
 _BETWEEN_WORDS = bytes(code if _WORD.fullmatch(chr(code)) else ord(" ") for code in range(256))
-_BOUND = re.compile(r"^(?:\S+ +){6}(\d+) (/.*)$", re.MULTILINE)  # inode and path in /proc/net/unix
 _NODE = re.compile(r"--node_id=[0-9a-f]{16,}")
-_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
-_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
-_ZOMBIE = re.compile(r"^State:\s+[ZX]", re.MULTILINE)
 _MEMORY = re.compile(r"^VmSize:", re.MULTILINE)  # a thread of the kernel's has none
 _TRACKER = re.compile(r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.resource_tracker import .*")
 _NUMBERS = re.compile(r"^NSpid:\s+(.*)$", re.MULTILINE)
-_STARTED = 22  # field of /proc/PID/stat
-_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
+_ENDED = ("Z", "X")
 _LONGEST = 60
 
 
@@ -72,33 +77,30 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
     """
     sockets = _sockets(machine)
     wanted = _Names(names)
-    own = _own_number()
+    own = own_number()
     uses: dict[str, list[Use]] = defaultdict(list)
     started: dict[int, list[float]] = defaultdict(list)
     closed, nodeless, trackers, mounts = [], [], [], set[str]()
-    booted = _BOOTED.search(machine.read("/proc/stat") or "")
-    for pid in _processes(machine):
-        status = machine.read(f"/proc/{pid}/status") or ""
-        if _is_dead(pid, status, machine):
+    booted = boot_time(machine) or 0
+    listed = numbers(machine)
+    for pid in () if isinstance(listed, Unknown) else listed:
+        row = row_of(pid, machine)
+        if row is None or _is_dead(row, machine):
             continue
-        fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-        since = int(fields[_STARTED - 3]) / os.sysconf("SC_CLK_TCK") if len(fields) > _STARTED - 3 else 0.0
-        inner = _NUMBERS.search(status)
-        for number in {pid, *map(int, inner[1].split() if inner else ())} if _MEMORY.search(status) else ():
-            started[number].append((int(booted[1]) if booted else 0) + since)
+        since = booted + seconds_of(row.ticks)
+        for number in _numbers_of(pid, machine):
+            started[number].append(since)
         if pid == own:
             continue
-        command = command_of(pid, machine)
-        title = command.partition(" ")[0][-_LONGEST:]
+        title = row.title[-_LONGEST:]
         looked = _look(pid, machine, sockets, mounts)
-        user = _USER.search(status)
-        if looked is None and user and int(user[1]) == os.geteuid() and role_of(command):
+        if looked is None and row.mine and role_of(row.command):
             closed.append(Use(pid, title, "may not be looked into"))
-        if role_of(command) == "raylet" and not _NODE.search(command):
+        if role_of(row.command) == "raylet" and not _NODE.search(row.command):
             nodeless.append(Use(pid, title, ", which does not tell its node"))
-        if user and int(user[1]) == os.geteuid() and _TRACKER.match(command):
-            trackers.append((Use(pid, title, "may keep count of it for its job"), started[pid][-1]))
-        for how, text in (("names it in its command line", command), *(looked or ())):
+        if row.mine and _TRACKER.match(row.command):
+            trackers.append((Use(pid, title, "may keep count of it for its job"), since))
+        for how, text in (("names it in its command line", row.command), *(looked or ())):
             for name in wanted.within(text) if text else ():
                 if not any(use.pid == pid for use in uses[name]):
                     uses[name].append(Use(pid, title, how))
@@ -108,32 +110,23 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
         tuple(closed),
         tuple(nodeless),
         tuple(trackers),
-        _link(machine, "/proc/self/ns/pid") == _FIRST_NAMESPACE,
+        sees_all(machine),
     )
 
 
-def _own_number() -> int:
-    """The number under which /proc shows this process. It has another one itself where /proc is that of the host."""
-    try:
-        return int(Path("/proc/self").readlink().name)
-    except (OSError, ValueError):
-        return os.getpid()
+def _numbers_of(pid: int, machine: Machine) -> set[int]:
+    """Its numbers, here and in the namespaces within; none of a thread of the kernel's."""
+    status = machine.read(f"/proc/{pid}/status") or ""
+    inner = _NUMBERS.search(status)
+    return {pid, *map(int, inner[1].split() if inner else ())} if _MEMORY.search(status) else set()
 
 
-def _processes(machine: Machine) -> list[int]:
-    try:
-        names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
-    except OSError:
-        return []
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _is_dead(pid: int, status: str, machine: Machine) -> bool:
+def _is_dead(row: Row, machine: Machine) -> bool:
     """Whether it has ended and waits for its parent to notice. Its other threads may go on when the first one has ended."""
-    if not _ZOMBIE.search(status):
+    if row.state not in _ENDED:
         return False
     try:
-        return len(os.listdir(machine.at(f"/proc/{pid}/task"))) <= 1  # noqa: PTH208 - names alone
+        return len(os.listdir(machine.at(f"/proc/{row.pid}/task"))) <= 1  # noqa: PTH208 - names alone
     except OSError:
         return True
 
@@ -160,8 +153,7 @@ class _Names:
 
 def _sockets(machine: Machine) -> dict[str, str]:
     """The paths of bound sockets, by what a descriptor of one is called."""
-    listed = _BOUND.findall(machine.read("/proc/net/unix") or "")
-    return {f"socket:[{inode}]": path for inode, path in listed}
+    return {f"socket:[{one.inode}]": one.path for one in unix_sockets(machine) if one.path.startswith("/")}
 
 
 def _look(
@@ -172,7 +164,7 @@ def _look(
     `mounts` are the namespaces of mounts that were looked at: a folder of this container may have another name in another.
     """
     try:
-        links = list(_links(machine, f"/proc/{pid}/fd"))
+        links = list(open_files(pid, machine))
     except FileNotFoundError:
         return []
     except OSError:
@@ -195,11 +187,6 @@ def _mounts(pid: int, machine: Machine, known: set[str]) -> str:
         return ""
     known.add(namespace)
     return machine.read(f"/proc/{pid}/mountinfo") or ""
-
-
-def _links(machine: Machine, folder: str) -> Iterator[str]:
-    for name in os.listdir(machine.at(folder)):  # noqa: PTH208 - names alone
-        yield _link(machine, f"{folder}/{name}")
 
 
 def _link(machine: Machine, path: str) -> str:

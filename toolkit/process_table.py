@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -57,11 +60,27 @@ def numbers(machine: Machine) -> list[int] | Unknown:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
+def own_number() -> int:
+    """The number under which /proc shows this process. It has another one itself where /proc is that of the host."""
+    try:
+        return int(Path("/proc/self").readlink().name)
+    except (OSError, ValueError):
+        return os.getpid()
+
+
 def commands(machine: Machine) -> dict[int, str]:
     """The command lines of all processes that are seen from here, by number. The kernel's own have none and are left out."""
     listed = numbers(machine)
     found = ((pid, command_of(pid, machine)) for pid in (() if isinstance(listed, Unknown) else listed))
     return {pid: command for pid, command in found if command}
+
+
+def open_files(pid: int, machine: Machine) -> Iterator[str]:
+    """What the descriptors of a process lead to: a path, "socket:[4711]". Raises OSError when that may not be looked at."""
+    folder = machine.at(f"/proc/{pid}/fd")
+    for name in os.listdir(folder):  # noqa: PTH208 - names alone
+        with contextlib.suppress(OSError):  # closed meanwhile
+            yield os.readlink(f"{folder}/{name}")  # noqa: PTH115 - "socket:[4711]" is no path
 
 
 def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.process_table import numbers
+from verl_doctor.toolkit.process_table import numbers, own_number
 from verl_doctor.toolkit.tcp_connections import Connection, connections
-from verl_doctor.toolkit.unix_sockets import unix_peers
+from verl_doctor.toolkit.unix_sockets import unix_peers, unix_sockets
 
 _PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket):\[\d+\]")
 _STANDARD = 2  # the last of the descriptors for input, output and complaints
@@ -61,9 +61,9 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
     memory = {pid: _shared_memory(pid, machine) for pid in pids}
     holders: dict[str, list[tuple[int, _Descriptor]]] = defaultdict(list)
     sharers: dict[bytes, list[tuple[int, bool]]] = defaultdict(list)
-    listed = numbers(machine)
+    listed, myself = numbers(machine), own_number()
     for pid in () if isinstance(listed, Unknown) else listed:
-        if pid == os.getpid():
+        if pid == myself:
             continue
         for end in _descriptors(pid, machine, wanted) or ():
             holders[end.target].append((pid, end))
@@ -117,7 +117,7 @@ class _Sockets:
         self._peers = unix_peers()
         self._tcp: dict[int, Connection] = {}
         self._by_ends: dict[tuple[object, object], Connection] = {}
-        self._unix = _unix_inodes(machine)
+        self._unix = {one.inode for one in unix_sockets(machine) if one.connected}
         for connection in connections(machine):
             if connection.established:
                 self._by_ends[connection.local, connection.remote] = connection
@@ -146,12 +146,6 @@ class _Sockets:
 
 def _inode(target: str) -> int | None:
     return int(target[len("socket:[") : -1]) if target.startswith("socket:[") else None
-
-
-def _unix_inodes(machine: Machine) -> frozenset[int]:
-    """The Unix sockets that are connected: flags, type, state 03 and inode are the fourth column and on."""
-    lines = (machine.read("/proc/net/unix") or "").splitlines()[1:]
-    return frozenset(int(words[6]) for words in map(str.split, lines) if len(words) > 6 and words[5] == "03")
 
 
 def _descriptors(

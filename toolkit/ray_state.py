@@ -75,7 +75,6 @@ class RayActor:
     group: str = ""
     died: str = ""
     end: str = ""
-    restarts: int = 0
     worker: str = ""
     owner: str = ""
     gpus: tuple[int, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.machine import Machine
 
-_ESTABLISHED, _LISTENS = "01", "0A"
+_ESTABLISHED = "01"
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,12 @@ class End:
 
 @dataclass(frozen=True)
 class Connection:
-    """One socket. `inode` is 0 while no process holds it. Where it `listens`, the `remote` end means nothing."""
+    """One socket. `inode` is 0 while no process holds it."""
 
     inode: int
     local: End
     remote: End
     established: bool
-    listens: bool
 
 
 def connections(machine: Machine) -> Iterator[Connection]:
@@ -41,10 +40,7 @@ def connections(machine: Machine) -> Iterator[Connection]:
             if (
                 len(words) > 9
             ):  # number, local, remote, state, queues, timer, retransmitted, user, timeout, inode
-                state = words[3]
-                yield Connection(
-                    int(words[9]), _end(words[1]), _end(words[2]), state == _ESTABLISHED, state == _LISTENS
-                )
+                yield Connection(int(words[9]), _end(words[1]), _end(words[2]), words[3] == _ESTABLISHED)
 
 
 def _end(written: str) -> End:

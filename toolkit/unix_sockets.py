@@ -1,6 +1,6 @@
-"""Which Unix sockets are connected with which, asked of the kernel: /proc/net/unix does not say it.
+"""The Unix sockets of this network namespace: /proc/net/unix, and which are connected with which, asked of the kernel.
 
-The protocol is that of sock_diag(7), with `UDIAG_SHOW_PEER`. Any user may ask, and hears of all sockets of the network namespace.
+The protocol of that question is that of sock_diag(7), with `UDIAG_SHOW_PEER`. Any user may ask, and hears of all sockets of the network namespace.
 """
 
 from __future__ import annotations
@@ -8,6 +8,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.machine import Machine
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -23,6 +26,25 @@ _SHOW_PEER = 0x4
 _PEER = 2  # UNIX_DIAG_PEER
 _BUFFER = 1 << 20
 _PATIENCE = 2.0  # seconds without an answer
+_CONNECTED = "03"
+
+
+@dataclass(frozen=True)
+class UnixSocket:
+    """One line of /proc/net/unix. `path` is what it is bound to, "" when to nothing; an abstract one begins with "@"."""
+
+    inode: int
+    connected: bool
+    path: str = ""
+
+
+def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
+    """All of them."""
+    for line in (machine.read("/proc/net/unix") or "").split("\n")[1:]:
+        # Number, references, protocol, flags, type, state, inode and path, which may hold blanks.
+        words = line.split(None, 7)
+        if len(words) > 6:
+            yield UnixSocket(int(words[6]), words[5] == _CONNECTED, words[7] if len(words) > 7 else "")
 
 
 def unix_peers() -> dict[int, int] | None:
