@@ -34,6 +34,7 @@ from verl_doctor.toolkit.left_file_judgement import judged
 from verl_doctor.toolkit.leftover import Kept, Leftover
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_signs import signs_of
+from verl_doctor.toolkit.process_table import command_of
 
 __all__ = ["machine"]
 
@@ -226,7 +227,10 @@ def test_memory_that_nobody_has_open_is_its_jobs_while_its_tracker_runs(machine)
         text=True,
     ) as job:
         assert job.stdout is not None
-        show(machine, int(job.stdout.readline()))
+        tracker = int(job.stdout.readline())
+        while "resource_tracker" not in command_of(tracker, Machine()):  # it is still a copy of its parent
+            time.sleep(0.01)
+        show(machine, tracker)
         path.write_bytes(b"x")
         assert why(machine, path.name).endswith("may keep count of it for its job")
         job.communicate("")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from tests.running import doctor
+from running import Doctor
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group
 from verl_doctor.toolkit.cli_docs import schema_text
@@ -146,15 +146,15 @@ def test_what_ends_later_is_no_failure() -> None:
     jsonschema.validate(said, json.loads(schema_text("watch")))
 
 
-def test_the_command_tells_of_this_machine(tmp_path: Path) -> None:
-    done = doctor("watch", "--for", "0s", "--format", "json", "--path", tmp_path / "no/such", cwd=tmp_path)
+def test_the_command_tells_of_this_machine(here: Doctor, tmp_path: Path) -> None:
+    done = here("watch", "--for", "0s", "--format", "json", "--path", tmp_path / "no/such", cwd=tmp_path)
     said = json.loads(done.stdout)
     jsonschema.validate(said, json.loads(schema_text("watch")))
     assert {"memory", "threads", str(tmp_path / "no/such")} <= {gauge["name"] for gauge in said["gauges"]}
     assert said["looks"] == len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-m", "verl_doctor.toolkit", "watch", "--for", "1h", "--within", "0s"]
     with subprocess.Popen(
@@ -177,8 +177,8 @@ def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
         (("--path", ""), "it is empty"),
     ],
 )
-def test_wrong_words(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    done = doctor("watch", *words, cwd=tmp_path)
+def test_wrong_words(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    done = here("watch", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert why in done.stderr
     assert "Traceback" not in done.stderr
