@@ -51,5 +51,5 @@ def ask_child(
     _, found, rest = answer.stdout.rpartition(token)
     try:
         return answer, json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return answer, None

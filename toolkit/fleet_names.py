@@ -40,6 +40,8 @@ def expand(folded: str) -> list[str]:
 
     Raises ValueError when a range is none, or when it is one of so many names that somebody has slipped.
     """
+    if re.search(r"[\[\]]", _BRACKETS.sub("", folded)):
+        raise ValueError(f"{folded:.60} has a bracket without its other half")
     names = list(islice((name for item in _ITEMS.findall(folded) for name in _names(item)), _MOST + 1))
     if len(names) > _MOST:
         raise ValueError(f"{folded:.60} stands for more than {_MOST:,} names")

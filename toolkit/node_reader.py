@@ -19,7 +19,7 @@ def read(text: str) -> tuple[Mapping[str, str], str]:
         if "facts" not in answer:
             return {}, str(answer["missing"])
         return {name: _entry(packed) for name, packed in answer["facts"].items()}, ""
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
         return {}, "its answer was cut off or is damaged" if text else "its process ended without an answer"
 
 

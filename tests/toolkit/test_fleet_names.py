@@ -72,6 +72,12 @@ def test_what_is_no_range_is_refused(text: str) -> None:
         expand(text)
 
 
+@pytest.mark.parametrize("text", ["[1-", "gpu[1-3", "gpu1-3]", "a[1],b[[2]"])
+def test_half_a_bracket_names_no_other_hosts(text: str) -> None:
+    with pytest.raises(ValueError, match=r"without its other half|no list of numbers"):
+        expand(text)
+
+
 @pytest.mark.parametrize("text", ["node[1-9999999999]", "a[1-1000]b[1-1000]", "a[1-60000],b[1-60000]"])
 def test_a_list_of_more_names_than_any_cluster_has_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="more than 100,000 names"):

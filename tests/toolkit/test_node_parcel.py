@@ -71,7 +71,9 @@ def test_equal_entries_are_one_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"facts": {"Gpus": "%%%"}}', '{"facts"', "[]", '{"facts": {"Gpus": "0000"}}', "7"]
+    "text",
+    ['{"facts": {"Gpus": "%%%"}}', '{"facts"', "[]", '{"facts": {"Gpus": "0000"}}', "7", "[" * 100_000],
+    ids=range(6),
 )
 def test_a_damaged_answer_is_no_answer(text: str) -> None:
     assert node_reader.read(text) == ({}, "its answer was cut off or is damaged")
