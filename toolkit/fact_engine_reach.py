@@ -14,7 +14,7 @@ from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import parse_expression
-from verl_doctor.toolkit.ray_environment import address
+from verl_doctor.toolkit.ray_environment import address, address_file
 
 AUTO = "auto"
 _READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
@@ -105,8 +105,7 @@ def _left_to_ray(
     if environ.get("RAY_ADDRESS", AUTO) != AUTO:
         said_by = "RAY_ADDRESS of Ray's workers"
     elif joins:
-        folder = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108 - Ray's own default
-        said_by = f"{folder}/ray/ray_current_cluster"
+        said_by = address_file(environ)
         if AUTO in (asked, environ.get("RAY_ADDRESS")):
             joins, said_by = _any_here(joins, said_by, environment.standing, raylets)
     return replace(told, joins=joins, said_by=said_by)

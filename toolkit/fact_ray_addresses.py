@@ -30,6 +30,7 @@ from verl_doctor.toolkit.knock import Reply, knock
 from verl_doctor.toolkit.launch_values import given, launch_values
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_table import command_of
+from verl_doctor.toolkit.ray_environment import ADDRESS_FILE
 from verl_doctor.toolkit.secret import without_user
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.turns import TURNS
@@ -46,7 +47,6 @@ Source = Literal[
 
 _KEYS = ("ray_kwargs.ray_init.address", "ray_init.address")
 _TEMP_DIR = ("ray_kwargs.ray_init._temp_dir", "ray_init._temp_dir")
-_FILE = "ray_current_cluster"
 _PORT = "6379"  # of a head that is given none (ray/scripts/scripts.py)
 _OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
 _RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
@@ -199,9 +199,15 @@ def ray_addresses(
         places.append(_place("ray.init", asked.key, asked.text or UNTOLD, asked.path, asked.line))
     places += _variable(variables, launch)
     file = _file(machine, folder) if folder != UNTOLD else None
-    text = UNTOLD if folder == UNTOLD else (machine.read(f"{folder}/{_FILE}") or "").strip() if file else ""
+    text = (
+        UNTOLD
+        if folder == UNTOLD
+        else (machine.read(f"{folder}/{ADDRESS_FILE}") or "").strip()
+        if file
+        else ""
+    )
     if text:
-        places.append(_place("address file", f"{folder}/{_FILE}", text))
+        places.append(_place("address file", f"{folder}/{ADDRESS_FILE}", text))
     places += [
         _place("raylet", f"a raylet (process {one.raylets[0]})", one.address)
         for one in running
@@ -257,7 +263,7 @@ def _folder(machine: Machine, launch: Launch | Unknown) -> str:
 
 
 def _file(machine: Machine, folder: str) -> AddressFile | None:
-    path = f"{folder}/{_FILE}"
+    path = f"{folder}/{ADDRESS_FILE}"
     try:
         found = machine.at(path).stat()
     except (OSError, ValueError):

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.py_source import read
 from verl_doctor.toolkit.verl_environment import Given
 
 RAY = "Ray"
+ADDRESS_FILE = "ray_current_cluster"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 # Where Ray writes the environment of a worker that it has started. Paths below its package.
 _WRITERS = ("_private/worker.py", "_private/utils.py")
@@ -37,8 +38,13 @@ def address(asked: object, environ: Mapping[str, str], machine: Machine) -> str:
         return ""
     if named and named != "auto":
         return named.removeprefix("ray://")
+    return (machine.read(address_file(environ)) or "").strip() or named
+
+
+def address_file(environ: Mapping[str, str]) -> str:
+    """Where the start of a head writes its address (ray/_common/utils.py: get_default_ray_temp_dir)."""
     temporary = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108 - Ray's own default
-    return (machine.read(f"{temporary}/ray/ray_current_cluster") or "").strip() or named
+    return f"{temporary}/ray/{ADDRESS_FILE}"
 
 
 def joined(at: str, raylets: tuple[Raylet, ...]) -> tuple[Raylet, ...]:
