@@ -12,7 +12,6 @@ import pytest
 from recorded import recorded
 
 from verl_doctor.checks._folders import roomy
-from verl_doctor.checks._job_here import PERHAPS_HERE
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -21,6 +20,7 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_folders import Folders
 from verl_doctor.toolkit.fact_gpus import Device, Gpus
 from verl_doctor.toolkit.fact_gpus import Memory as GpuMemory
+from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_model_size import ModelSize
 from verl_doctor.toolkit.fact_processes import Process, Processes
@@ -33,6 +33,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.result import CheckResult
 
 GIB = 1 << 30
+PERHAPS_HERE = JobHere("run.sh would start it here", certain=False)
 LIMITS = """Limit                     Soft Limit           Hard Limit           Units
 Max processes             {processes}              {processes}              processes
 Max open files            {files}                20000                files
