@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.file_systems import FileSystem, file_system_of, file_systems
+from verl_doctor.toolkit.knock import knock
 from verl_doctor.toolkit.left_contents import Contents, contents_of
 from verl_doctor.toolkit.left_places import Place, places
 from verl_doctor.toolkit.leftover import Kind
@@ -33,6 +33,7 @@ _TYPES = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFSOCK: "socket",
 _SPILL_SETTINGS = ("RAY_object_spilling_directory",)
 _ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
 _PATIENCE = 0.5  # seconds
+_LAST_PORT = 65_535
 _TRACKED = re.compile(r"psm_|sem\.mp-|verl_weights_")  # by multiprocessing/resource_tracker.py
 _ROUNDING = 2.0  # seconds between the clock of processes and that of files
 
@@ -266,13 +267,8 @@ def _answer(address: str) -> Answer:
     if not address:
         return ""
     host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-    except ConnectionRefusedError:
-        return "refused"
-    except (OSError, ValueError, OverflowError):
-        return "silence"
-    return "connected"
+    reply = knock(host, int(port), _PATIENCE).reply if int(port) <= _LAST_PORT else "silence"
+    return reply if reply in ("connected", "refused") else "silence"
 
 
 def _spill_folders(
