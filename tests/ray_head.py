@@ -16,23 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from conftest import CACHE, cannot_run
 
 VERSION = "2.60.0"
 
 
-def environment(cache: Path, version: str = VERSION) -> Path:
-    """A virtual environment with Ray and nothing else, made once. Raises CalledProcessError when it cannot be had."""
-    folder = cache / "environments" / f"ray-{version}-{sys.version_info.major}.{sys.version_info.minor}"
+def environment(version: str = VERSION) -> Path:
+    """A virtual environment with Ray and nothing else, made once. Shared: read it, never change it."""
+    folder = CACHE / "environments" / f"ray-{version}-{sys.version_info.major}.{sys.version_info.minor}"
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
         try:
             pip = [str(folder / "bin" / "pip"), "install", "-q", f"ray=={version}"]
             subprocess.run(pip, check=True, capture_output=True, timeout=600)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             folder.rename(unfinished)
             shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+            cannot_run(f"an environment with Ray {version} could not be made: {error}")
     return folder
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 import ray_head
-from conftest import CACHE, cannot_run
 from tests.left_behind import two_minutes_later
 
 from verl_doctor.toolkit import clean, orphans
@@ -48,11 +47,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return ray_head.environment(CACHE) / "bin" / "python"
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        cannot_run(f"an environment with Ray could not be made: {error}")
-        raise
+    return ray_head.environment() / "bin" / "python"
 
 
 @pytest.fixture

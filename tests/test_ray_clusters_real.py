@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 import pytest
 import ray_head
-from conftest import CACHE, cannot_run
 from environments import interpreter
 from running import doctor
 
@@ -52,17 +51,9 @@ time.sleep(float(sys.argv[2]))
 """
 
 
-def environment(version: str = ray_head.VERSION) -> Path:
-    try:
-        return ray_head.environment(CACHE, version) / "bin" / "python"
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        cannot_run(f"an environment with Ray {version} could not be made: {error}")
-        raise
-
-
 @pytest.fixture(scope="module")
 def python() -> Path:
-    return environment()
+    return ray_head.environment() / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -166,7 +157,10 @@ def test_what_a_cluster_is_made_of(busy: tuple[ray_head.Head, Driver]) -> None:
 @pytest.mark.parametrize("version", OLDER)
 def test_an_older_ray_reads_the_same(busy: tuple[ray_head.Head, Driver], version: str) -> None:
     at, _ = busy
-    now, then = read(at.address, at.python), read(at.address, environment(version))
+    now, then = (
+        read(at.address, at.python),
+        read(at.address, ray_head.environment(version) / "bin" / "python"),
+    )
     assert then.refused == ""
     assert then.untold == ()
     assert steady(then) == steady(now)
@@ -206,7 +200,9 @@ def test_what_never_gets_its_place(busy: tuple[ray_head.Head, Driver], tmp_path:
 
 def test_another_release_of_ray(busy: tuple[ray_head.Head, Driver], tmp_path: Path) -> None:
     at, _ = busy
-    found = said(at, tmp_path, python=environment(OLDER[0]), RAY_ADDRESS=at.address)
+    found = said(
+        at, tmp_path, python=ray_head.environment(OLDER[0]) / "bin" / "python", RAY_ADDRESS=at.address
+    )
     assert f"runs Ray {ray_head.VERSION}, and this environment has {OLDER[0]}" in found["RAY104"]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import ray_head
-from conftest import CACHE, cannot_run
 from running import doctor
 from worker_group_stage import stage
 
@@ -104,11 +103,7 @@ def on_stage(
     wheel_tree: Callable[[str, str], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stage]:
-    try:
-        python = ray_head.environment(CACHE) / "bin" / "python"
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        cannot_run(f"an environment with Ray could not be made: {error}")
-        raise
+    python = ray_head.environment() / "bin" / "python"
     folder = stage(tmp_path_factory.mktemp("stage"), wheel_tree("verl", request.param) / "verl")
     with ray_head.head(python, f"export PYTHONPATH={folder};", "--num-cpus=8", "--num-gpus=4") as at:
         environ = {

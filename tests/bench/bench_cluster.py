@@ -19,7 +19,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import ray_head
-from conftest import CACHE
 from ray_cluster import Cluster, cluster
 
 from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
@@ -66,7 +65,7 @@ def main(sizes: list[int]) -> None:
         "| nodes | cluster up s | parcel kB | prepare s | first answer s | all answers s | missing | facts kB each |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    python = ray_head.environment(CACHE) / "bin" / "python"
+    python = ray_head.environment() / "bin" / "python"
     for nodes in sizes:
         begun = time.monotonic()
         with (

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import ray_head
 import training_driver
-from conftest import CACHE, cannot_run
 
 from verl_doctor.checks.servers_outlive_training import servers_outlive_training
 from verl_doctor.patches.servers_end_with_training import servers_end_with_training
@@ -41,11 +40,7 @@ _MANAGERS = {
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[ray_head.Head]:
-    try:
-        python = ray_head.environment(CACHE) / "bin" / "python"
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        cannot_run(f"an environment with Ray could not be made: {error}")
-        raise
+    python = ray_head.environment() / "bin" / "python"
     with ray_head.head(python, "", "--num-cpus=4") as at:
         yield at
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 import ray_head
-from conftest import CACHE, cannot_run
 from ray_cluster import Cluster, cluster
 from running import Doctor
 
@@ -36,11 +35,7 @@ WITHOUT_TOKEN = {"RAY_AUTH_MODE": "disabled"}
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    try:
-        return ray_head.environment(CACHE) / "bin" / "python"
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        cannot_run(f"Ray cannot be installed: {error}")
-        raise
+    return ray_head.environment() / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
