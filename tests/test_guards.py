@@ -29,10 +29,15 @@ VOCABULARY = {
 
 
 @functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@functools.cache
 def imported(path: Path) -> frozenset[str]:
     """Full names of everything that a file imports, at any depth."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -43,7 +48,7 @@ def imported(path: Path) -> frozenset[str]:
 
 def at_the_top(path: Path) -> frozenset[str]:
     """Full names of what is imported when a file is."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     deeper = {
         node
         for function in ast.walk(tree)
@@ -150,7 +155,7 @@ def test_a_folder_that_may_not_be_entered_ends_no_look() -> None:
     found = [
         f"{path.name}:{node.lineno}: say os.path.{_RAISES[node.func.attr]}"
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in _RAISES

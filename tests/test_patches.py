@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import doctor
 from source_trees import SERVER, verl, vllm
 
 from verl_doctor.toolkit.cli import cli
@@ -211,12 +210,12 @@ def test_what_cannot_be_carried_is_named(run, tmp_path):
     assert f"not carried: {SERVER}:9  Uky: what it replaces is not kept beside it" in said
 
 
-def test_bad_files_get_one_sentence_and_exit_code_2(tmp_path):
+def test_bad_files_get_one_sentence_and_exit_code_2(here, tmp_path):
     folder = verl(tmp_path / "one", SOURCE).folder
     (tmp_path / "other.json").write_text('{"schema_version": 7, "patches": []}')
     for command in ("verify", "apply"):
         for file, said in (("none.json", "cannot be read"), ("other.json", "has schema version 7")):
-            done = doctor("patches", command, "--verl", folder, file, cwd=tmp_path)
+            done = here("patches", command, "--verl", folder, file, cwd=tmp_path)
             assert done.returncode == 2, done.stderr
             assert said in done.stderr
             assert len(done.stderr.splitlines()) == 1

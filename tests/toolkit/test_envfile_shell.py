@@ -123,6 +123,7 @@ entries = st.one_of(
 )
 
 
+@settings(max_examples=cases(100), deadline=None)
 @given(st.lists(entries, max_size=4), texts)
 def test_any_entries_can_be_read_again(some: list[Entry], path: str) -> None:
     assert read(written(some, path)) == (path, tuple(some))
