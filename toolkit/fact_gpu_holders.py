@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_processes import role_of
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import open_files
 
 _MIB = 1024 * 1024
 _LONGEST = 60
@@ -84,13 +85,7 @@ def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:
 
     In a container NVML may give the numbers of the host, which here belong to other processes.
     """
-    folder = f"/proc/{pid}/fd"
     try:
-        names = os.listdir(folder)  # noqa: PTH208
+        return any(map(_A_GPU.fullmatch, open_files(pid, Machine())))
     except OSError:
         return unseen
-    for name in names:
-        with contextlib.suppress(OSError):  # closed meanwhile
-            if _A_GPU.fullmatch(os.readlink(f"{folder}/{name}")):  # noqa: PTH115
-                return True
-    return False
