@@ -1,9 +1,10 @@
 """A driver that trains with verl's own classes, taken out of its sources, on a real Ray: for tests of what training leaves behind.
 
-    python training_driver.py ADDRESS MANAGER_SOURCE MANAGER TRAINER_SOURCE HOW
+    python training_driver.py ADDRESS MANAGER_SOURCE MANAGER TRAINER_SOURCE HOW PATIENCE
 
 It runs in an environment that holds Ray alone, so what else the classes name is stood in for: an actor that starts a child process
-is the server with its engine. `fit` ends as HOW says while it validates: it "return"s, "raise"s, or "wait"s for a signal.
+is the server with its engine. `fit` ends as HOW says while it validates: it "return"s, "raise"s, or "wait"s for a signal. An actor that is killed takes its
+children with it a moment later: PATIENCE is how many seconds it may take until nothing is left.
 Each line that is printed is a JSON document: how many named actors, engines and scheduler threads there are.
 """
 
@@ -83,7 +84,7 @@ def classes(path, names, given):
     return scope
 
 
-def main(address, manager_source, manager_name, trainer_source, how):
+def main(address, manager_source, manager_name, trainer_source, how, patience):
     import ray
 
     ray.init(address=address, namespace="training", log_to_driver=False)
@@ -127,13 +128,15 @@ def main(address, manager_source, manager_name, trainer_source, how):
             time.sleep(60)
         return {"reward": 1.0}
 
+    def named():
+        return [one for one in ray.util.list_named_actors() if "register" not in one]
+
     def count(when):
-        named = [one for one in ray.util.list_named_actors() if "register" not in one]
         loop = getattr(trainer.async_rollout_manager, "chat_scheduler_loop", None)
         running = loop is not None and loop.is_running()
         said = {
             "when": when,
-            "actors": len(named),
+            "actors": len(named()),
             "engines": engines(os.environ["RAY_TMPDIR"]),
             "scheduler": running,
         }
@@ -148,7 +151,9 @@ def main(address, manager_source, manager_name, trainer_source, how):
     except (RuntimeError, KeyboardInterrupt, SystemExit) as error:
         ended = type(error).__name__
     ray.get(center.get_worker_info.remote())
-    time.sleep(2)  # an actor that is killed takes its children with it a moment later
+    deadline = time.monotonic() + float(patience)
+    while time.monotonic() < deadline and (engines(os.environ["RAY_TMPDIR"]) or named()):
+        time.sleep(0.2)
     count(ended)
 
 

@@ -69,7 +69,7 @@ def repaired(verl: Path) -> None:
 
 
 def trained(
-    head: ray_head.Head, verl: Path, release: str, how: str, number: int = 0
+    head: ray_head.Head, verl: Path, release: str, how: str, number: int = 0, patience: int = 30
 ) -> tuple[list[dict[str, Any]], int]:
     """What the driver counted before and after, and how many engines were left when it had ended."""
     source, manager = _MANAGERS[release]
@@ -80,7 +80,16 @@ def trained(
         "HOME": str(head.folder),
         "RAY_AUTH_MODE": "disabled",
     }
-    command = [head.python, training_driver.__file__, head.address, verl / source, manager, trainer, how]
+    command = [
+        head.python,
+        training_driver.__file__,
+        head.address,
+        verl / source,
+        manager,
+        trainer,
+        how,
+        patience,
+    ]
     complaints = verl.parent / "stderr"
     with complaints.open("w") as file:
         driver = subprocess.Popen(
@@ -119,7 +128,7 @@ def tree(tmp_path: Path, wheel_tree: Callable[[str, str], Path]) -> Callable[[st
 def test_as_released_servers_and_engines_stay_as_long_as_the_process(
     head: ray_head.Head, tree: Callable[[str], Path], release: str
 ) -> None:
-    (before, after), left = trained(head, tree(release), release, "return")
+    (before, after), left = trained(head, tree(release), release, "return", patience=2)
     assert (before["engines"], after["engines"]) == (2, 2)
     assert after["actors"] == before["actors"] > 0
     assert after["scheduler"] == (release == "0.4.0")
