@@ -66,7 +66,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
     finally:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(5)  # longer only with actors that nobody ends
         for one in [*below(folder)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
