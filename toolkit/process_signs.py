@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ _MEMORY = re.compile(r"^VmSize:", re.MULTILINE)  # a thread of the kernel's has 
 _TRACKER = re.compile(r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.resource_tracker import .*")
 _NUMBERS = re.compile(r"^NSpid:\s+(.*)$", re.MULTILINE)
 _ENDED = ("Z", "X")
+_TRIES, _MOMENT = 50, 0.002  # seconds
 _LONGEST = 60
 
 
@@ -84,7 +86,7 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
     booted = boot_time(machine) or 0
     listed = numbers(machine)
     for pid in () if isinstance(listed, Unknown) else listed:
-        row = row_of(pid, machine)
+        row = _row_of(pid, machine)
         if row is None or _is_dead(row, machine):
             continue
         since = booted + seconds_of(row.ticks)
@@ -112,6 +114,22 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
         tuple(trackers),
         sees_all(machine),
     )
+
+
+def _row_of(pid: int, machine: Machine) -> Row | None:
+    """A process as it is after execve(2), in the middle of which it has neither command line nor environment, and is waited for."""
+    row = row_of(pid, machine)
+    for _ in range(_TRIES):
+        if (
+            row is None
+            or row.command
+            or machine.read(f"/proc/{pid}/environ") != ""
+            or not _numbers_of(pid, machine)
+        ):
+            break
+        time.sleep(_MOMENT)
+        row = row_of(pid, machine)
+    return row
 
 
 def _numbers_of(pid: int, machine: Machine) -> set[int]:

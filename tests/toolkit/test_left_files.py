@@ -28,7 +28,7 @@ from tests.left_behind import (
     verdict,
 )
 
-from verl_doctor.toolkit import fact_left_files
+from verl_doctor.toolkit import fact_left_files, process_signs
 from verl_doctor.toolkit.fact_left_files import LeftFile, LeftFiles
 from verl_doctor.toolkit.left_file_judgement import judged
 from verl_doctor.toolkit.leftover import Kept, Leftover
@@ -237,6 +237,21 @@ def test_memory_that_nobody_has_open_is_its_jobs_while_its_tracker_runs(machine)
     assert isinstance(verdict(machine, path.name), Leftover)
 
 
+def test_a_process_in_the_middle_of_execve_is_waited_for(tmp_path, monkeypatch):
+    """It has memory, and neither command line nor environment: up to 20 ms after Popen has returned, on a busy machine."""
+    process = tmp_path / "proc" / "7"
+    process.mkdir(parents=True)
+    (process / "status").write_text(
+        f"State:\tR (running)\nUid:\t0\t{os.geteuid()}\t0\t0\nVmSize:\t 2576 kB\n"
+    )
+    (process / "stat").write_text("7 (sh) R 1 " + " ".join("0" * 40))
+    for name in ("cmdline", "environ"):
+        (process / name).touch()
+    command = process / "cmdline"
+    monkeypatch.setattr(process_signs.time, "sleep", lambda _: command.write_text("sh\0psm_0123abcd"))
+    assert signs_of(["psm_0123abcd"], Machine(root=tmp_path)).of("psm_0123abcd")
+
+
 @needs_root
 def test_where_another_users_link_leads_nothing_is_looked_for(machine):
     folder = session(machine, ray="/home/saved")
@@ -292,7 +307,7 @@ import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from pathlib import Path
 from tests.left_behind import leftovers
-from verl_doctor.toolkit import fact_left_files
+from verl_doctor.toolkit import fact_left_files, process_signs
 from verl_doctor.toolkit.machine import Machine
 now = fact_left_files.time.time
 fact_left_files.time.time = lambda: now() + 120
