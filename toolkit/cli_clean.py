@@ -7,14 +7,14 @@ from typing import get_args
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH, Duration, job_options, target_options
+from verl_doctor.toolkit.cli_options import Duration, answer_options, job_options, target_options
 from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import Refused
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError, journal_homes
-from verl_doctor.toolkit.view import FORMS, as_view, show
+from verl_doctor.toolkit.view import as_view, show
 
 
 class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -61,10 +61,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     metavar="AGE",
     help="Only what nobody has changed for so long: 30m, 12h, 2d.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(FORMS), default="text", show_default=True, help="How to say it."
-)
-@click.option("--output", "file", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+@answer_options
 @click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is kept.")
 def clean(
     *,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, job_options, target_options
+from verl_doctor.toolkit.cli_options import PATH, answer_options, job_options, target_options
 from verl_doctor.toolkit.fact_effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.progress import Progress
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options
 from verl_doctor.toolkit.text import harmless
-from verl_doctor.toolkit.view import FORMS, as_view, show
+from verl_doctor.toolkit.view import as_view, show
 
 _NOT_TOLD = 3
 
@@ -27,12 +27,7 @@ _NOT_TOLD = 3
 @click.option(
     "--facts", type=PATH, metavar="FILE", help="Show what was saved elsewhere (check --save-facts)."
 )
-@click.option(
-    "--format", "form", type=click.Choice(FORMS), default="text", show_default=True, help="How to say it."
-)
-@click.option(
-    "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
-)
+@answer_options
 def environment(*, options: Options, every: bool, facts: Path | None, form: str, file: Path | None) -> int:
     """Show what the workers will see of each variable, and why.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH
+from verl_doctor.toolkit.cli_options import PATH, answer_options
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.streams import nothing_on_stdout
@@ -47,17 +47,7 @@ _NOT_READ = 3
 @click.option("--find-links", metavar="DIR|URL", multiple=True, help="Look for wheels here only.")
 @click.option("--offline", is_flag=True, help="Use only what was read before.")
 @click.option("--no-download", is_flag=True, help="Never download a whole wheel.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json", "markdown")),
-    default="text",
-    show_default=True,
-    help="How to say it.",
-)
-@click.option(
-    "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
-)
+@answer_options
 def matrix(*, form: str, file: Path | None, no_download: bool, **asked: Any) -> int:
     """Show which vLLM releases this verl runs on, from sources.
 

@@ -252,3 +252,26 @@ def view_options(command: Command) -> Command:
         return command(view=View(form, output, verbose), **others)
 
     return with_view
+
+
+def answer_options(command: Command) -> Command:
+    """Options of a command whose answer has the three forms of `view`; the command gets `form` and `file`."""
+    for option in (
+        click.option(
+            "--output",
+            "file",
+            type=FILE_TO_WRITE,
+            metavar="FILE",
+            help="Write to this file instead of stdout.",
+        ),
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(("text", "json", "markdown")),
+            default="text",
+            show_default=True,
+            help="How to say it.",
+        ),
+    ):
+        command = option(command)
+    return command

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH, Duration, job_options, target_options
+from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_options, target_options
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options
-from verl_doctor.toolkit.view import FORMS, as_view, show
+from verl_doctor.toolkit.view import as_view, show
 
 _SHORTEST = 0.5  # seconds between two looks: one takes about a tenth
 
@@ -85,10 +85,7 @@ class _Clock:
     multiple=True,
     help="Watch this folder's disk too, for instance that of the checkpoints.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(FORMS), default="text", show_default=True, help="How to say it."
-)
-@click.option("--output", "file", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
+@answer_options
 def watch(
     *,
     options: Options,

@@ -14,8 +14,6 @@ from rich.text import Text
 from verl_doctor.toolkit import output
 from verl_doctor.toolkit.render import console_for, width_of
 
-FORMS = ("text", "json", "markdown")
-
 View = Callable[[str, TextIO], None]
 """Writes an answer in one of the forms."""
 
