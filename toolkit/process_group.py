@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ _PIECE = 1024 * 1024  # bytes that are read at once
 _PAUSE = 0.01
 # How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
 _DYING = 2.0
+_STARTED = 22  # the field of /proc/PID/stat, counted in proc(5) from 1
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _GET_CHILD_SUBREAPER = 37
 
@@ -73,10 +74,18 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
 
 @contextlib.contextmanager
 def started(
-    argv: Sequence[str], environ: Mapping[str, str], folder: str, stdin: int = subprocess.DEVNULL
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    folder: str,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.PIPE,
+    kin: Collection[tuple[int, int]] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A child in `folder` whose output is piped. On the way out it is killed with all that it started, and reaped.
 
+    `kin` are processes that were seen below it, by number and start (`process_table.below`): the caller may add to them while
+    it runs. They are ended too when they have left the group and changed their environment, as titles of Ray's workers do.
     Raises OSError when it cannot be started.
     """
     token = secrets.token_hex(16)
@@ -88,7 +97,7 @@ def started(
             cwd=folder,
             stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             start_new_session=True,
         )
         try:
@@ -100,7 +109,7 @@ def started(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_DYING)
                 _reap(-process.pid)
-            _end_escaped(token, adopted=adopted)
+            _end_escaped(token, kin, adopted=adopted)
 
 
 class _Stream:
@@ -231,14 +240,15 @@ def _become_subreaper(value: int) -> bool:
         return False
 
 
-def _end_escaped(token: str, *, adopted: bool) -> None:
-    """Kill and reap what left the process group, and nothing that does not carry the token.
+def _end_escaped(token: str, kin: Collection[tuple[int, int]], *, adopted: bool) -> None:
+    """Kill and reap what left the process group, and nothing that neither carries the token nor is known kin.
 
     When one is killed its own children come to us, so this goes on until none is left.
     """
     deadline = time.monotonic() + _DYING
     while time.monotonic() < deadline:
-        killed = [pid for pid in _suspects(adopted=adopted) if _killed(pid, token)]
+        suspects = {*_suspects(adopted=adopted), *(pid for pid, _ in kin)}
+        killed = [pid for pid in suspects if _killed(pid, token, kin)]
         if not killed:
             return
         for pid in killed:
@@ -260,15 +270,15 @@ def _suspects(*, adopted: bool) -> Iterable[int]:
         return []
 
 
-def _killed(pid: int, token: str) -> bool:
-    """Kill this process if its environment proves that it comes from our child."""
+def _killed(pid: int, token: str, kin: Collection[tuple[int, int]]) -> bool:
+    """Kill this process if its environment, or when it started, proves that it comes from our child."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return False
     try:
         # Opened before it is read: if the number changes hands in between, the signal goes to the dead.
-        if f"{_MARK}={token}".encode() not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        if not _carries(pid, token) and not _is_among(pid, kin):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
@@ -277,6 +287,16 @@ def _killed(pid: int, token: str) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+def _carries(pid: int, token: str) -> bool:
+    return f"{_MARK}={token}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
+def _is_among(pid: int, kin: Collection[tuple[int, int]]) -> bool:
+    """Whether the process that has this number now is one of them, and has not ended."""
+    state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return state not in (b"Z", b"X") and (pid, int(fields[_STARTED - 4])) in kin
 
 
 def _reap(number: int) -> None:

@@ -100,6 +100,25 @@ def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None
     )
 
 
+def below(pid: int, machine: Machine) -> frozenset[tuple[int, int]]:
+    """The processes that this one has started, and those that they have, by number and start (`Row.ticks`).
+
+    Nothing where the kernel does not list children (CONFIG_PROC_CHILDREN).
+    """
+    found: dict[int, int] = {}
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        for path in machine.at(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                for word in path.read_text(encoding="ascii").split():
+                    row = row_of(int(word), machine, command="")
+                    if row is not None and row.pid not in found:
+                        found[row.pid] = row.ticks
+                        waiting.append(row.pid)
+    return frozenset(found.items())
+
+
 def sees_all(machine: Machine) -> bool:
     """Whether the table has all processes of the machine: not in a container, nor where /proc hides those of others."""
     try:

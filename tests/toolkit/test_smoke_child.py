@@ -1,0 +1,118 @@
+"""A child of a smoke test: its log, its time limit, who reads along, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import smoke_child
+from verl_doctor.toolkit.smoke_child import Ran, run_logged
+
+SLEEP = "import time; time.sleep(60)"
+# A daemon with a title of its own, as Ray's workers have: it leaves the group and takes its mark away.
+HIDES = """
+import os, subprocess, sys, time
+env = {"PATH": os.environ["PATH"]}
+hidden = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=env, start_new_session=True)
+print(hidden.pid, flush=True)
+"""
+
+
+def run(script: str, folder: Path, **options: object) -> Ran:
+    environ = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
+    argv = [sys.executable, "-c", script]
+    return run_logged(argv, environ, folder, folder / "child.log", **{"limit": 30.0, **options})  # type: ignore[arg-type]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_what_a_child_says_is_in_its_log_in_the_order_in_which_it_said_it(tmp_path: Path) -> None:
+    ran = run("import sys; print('a'); print('b', file=sys.stderr); print('c'); sys.exit(3)", tmp_path)
+    assert (ran.code, ran.text, ran.why_ended) == (3, "a\nb\nc\n", "")
+
+
+def test_a_child_that_hangs_is_ended_with_its_reason(tmp_path: Path) -> None:
+    ran = run(f"print('begun'); {SLEEP}", tmp_path, limit=0.5)
+    assert (ran.code, ran.text, ran.why_ended) == (None, "begun\n", "it did not end within 0 s")
+
+
+def test_a_signal_is_a_negative_code(tmp_path: Path) -> None:
+    assert run("import os; os.abort()", tmp_path).code == -signal.SIGABRT
+
+
+def test_who_reads_along_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoke_child, "_LOOK", 0.1)
+    heard: list[str] = []
+
+    def watch(text: str) -> str | None:
+        heard.append(text)
+        return "it waits for ever" if "waiting" in text else None
+
+    ran = run(f"print('waiting'); {SLEEP}", tmp_path, watch=watch)
+    assert (ran.code, ran.why_ended) == (None, "it waits for ever")
+    assert heard[-1] == "waiting\n"
+
+
+def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smoke_child, "_MOST", 2_000_000)
+    ran = run("import os\nwhile True: os.write(1, b'flood ' * 10000)", tmp_path)
+    assert ran.why_ended == "it wrote more than 1 MB, and was ended"
+    assert ran.log.stat().st_size == 2_000_000
+
+
+@pytest.mark.parametrize("ending", ["", SLEEP], ids=["it ends", "it hangs"])
+def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smoke_child, "_LOOK", 0.1)
+    wait = "while not os.path.exists('seen'): time.sleep(0.02)\n"
+    looks = []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            (tmp_path / "seen").touch()
+
+    ran = run(HIDES + wait + ending, tmp_path, limit=3.0, look=look)
+    assert ran.code == (None if ending else 0)
+    assert not alive(int(ran.text.split()[0]))
+
+
+def test_what_it_tells_is_read_line_by_line_and_half_a_line_is_not(tmp_path: Path) -> None:
+    script = """
+import os
+with open(os.environ["VERL_DOCTOR_TOLD"], "a") as file:
+    file.write('{"step": "import", "seconds": 1.5}\\n[1]\\n{"step": "load", "sec')
+"""
+    ran = run(script, tmp_path)
+    assert ran.told == ({"step": "import", "seconds": 1.5},)
+    assert [path.name for path in tmp_path.iterdir()] == ["child.log"]
+
+
+def test_ctrl_c_ends_the_child_and_what_it_started(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from verl_doctor.toolkit.smoke_child import run_logged
+grand = "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True); time.sleep(60)"
+run_logged([sys.executable, "-c", grand], dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r}), limit=60)
+"""
+    doctor = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    log = tmp_path / "log"
+    while not (log.exists() and log.read_text().strip()):
+        assert doctor.poll() is None
+        time.sleep(0.05)
+    doctor.send_signal(signal.SIGINT)
+    assert doctor.wait(20) != 0
+    assert not alive(int(log.read_text()))

@@ -1,0 +1,167 @@
+"""One child of a smoke test: its output goes to a file, it has a time limit, and somebody may read along and end it earlier.
+
+All that it started ends with it: its process group, what carries its mark in the environment, and what was seen below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_group import started
+from verl_doctor.toolkit.process_table import below
+
+Watch = Callable[[str], "str | None"]
+"""Is given what a child has said so far; a reason ends the child, None lets it go on."""
+
+_MOST = 16 * 1024 * 1024  # bytes of a log; a child that writes more is ended
+_PIECE = 1024 * 1024  # bytes that are read at once
+_LOOK = 1.0  # seconds between two looks at the text and at the processes
+_BREATH = 0.2  # seconds; also between two looks at a child whose end the system does not tell
+TOLD = "VERL_DOCTOR_TOLD"
+"""Names the file in which a child writes down what it has to tell, one JSON document in a line."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a child ended. `code` is its exit status (a signal's is negative), None when it was ended before.
+
+    `why_ended` says why it was, "" when it ended by itself. `told` are the documents that it has written down.
+    """
+
+    code: int | None
+    log: Path
+    seconds: float
+    why_ended: str = ""
+    told: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What it said."""
+        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+
+
+def run_logged(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    folder: Path,
+    log: Path,
+    *,
+    limit: float,
+    watch: Watch | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> Ran:
+    """Run a child in `folder` for at most `limit` seconds, and write what it says to `log`.
+
+    `look` is called beside `watch`, about once a second and once more before the child is ended, while all its processes are there.
+    Raises OSError when it cannot be started.
+    """
+    begun = time.monotonic()
+    told = log.with_suffix(".told")
+    kin: set[tuple[int, int]] = set()
+    why = ""
+    with (
+        log.open("wb") as file,
+        started(argv, {**environ, TOLD: str(told)}, str(folder), stderr=subprocess.STDOUT, kin=kin) as child,
+    ):
+        listener = _Listener(child, file.fileno())
+
+        def look_around() -> None:
+            kin.update(below(child.pid, Machine()))
+            look()
+
+        try:
+            while not why and not listener.has_ended(_BREATH):
+                if listener.is_due():
+                    look_around()
+                    why = (watch and watch(listener.text)) or ""
+                if listener.flooded:
+                    why = f"it wrote more than {_MOST // 1024 // 1024} MB, and was ended"
+                elif not why and time.monotonic() - begun > limit:
+                    why = f"it did not end within {limit:.0f} s"
+        finally:
+            look_around()
+            listener.take_the_rest()
+    seconds = time.monotonic() - begun
+    return Ran(None if why else child.returncode, log, seconds, why, _documents(told))
+
+
+class _Listener:
+    """Writes what a child says to a file, and knows when it has ended. It is not reaped here."""
+
+    def __init__(self, child: subprocess.Popen[bytes], file: int) -> None:
+        if child.stdout is None:
+            raise ValueError("a child that is listened to needs its output as a pipe")
+        self._child, self._pipe, self._file = child, child.stdout, file
+        self._said = bytearray()
+        self._next = time.monotonic() + _LOOK
+        os.set_blocking(self._pipe.fileno(), False)
+        self._open = True
+        self.flooded = False
+
+    @property
+    def text(self) -> str:
+        """What it has said so far."""
+        return self._said.decode("utf-8", "replace")
+
+    def is_due(self) -> bool:
+        """Whether it is time to look around again."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _LOOK
+        return True
+
+    def has_ended(self, patience: float) -> bool:
+        """Wait for words or for its end, no longer than this. A grandchild may hold the pipe for ever, so its end is not waited for."""
+        with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+            if self._open and not self.flooded:
+                selector.register(self._pipe, selectors.EVENT_READ)
+            with contextlib.suppress(AttributeError, OSError):
+                end = os.pidfd_open(self._child.pid)
+                stack.callback(os.close, end)
+                selector.register(end, selectors.EVENT_READ)
+            if any(key.fileobj is self._pipe for key, _ in selector.select(patience)):
+                self._take()
+        return os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+    def take_the_rest(self) -> None:
+        """Take what is still in the pipe, and let it go."""
+        while self._open and not self.flooded and self._take():
+            pass
+        self._pipe.close()
+
+    def _take(self) -> bool:
+        """Take one piece. Whether there was one."""
+        try:
+            piece = os.read(self._pipe.fileno(), _PIECE)
+        except BlockingIOError:
+            return False
+        self._open = piece != b""
+        kept = piece[: _MOST - len(self._said)]
+        self._said += kept
+        os.write(self._file, kept)
+        self.flooded = len(kept) < len(piece)
+        return self._open
+
+
+def _documents(told: Path) -> tuple[Mapping[str, Any], ...]:
+    """What a child has written down: whole lines that are JSON objects. A child that was ended may have begun one."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in told.read_text("utf-8", "replace").splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                document = json.loads(line)
+                if isinstance(document, dict):
+                    found.append(document)
+        told.unlink()
+    return tuple(found)

@@ -1,0 +1,147 @@
+"""What the rungs of `verl-doctor smoke` are made of.
+
+A rung is a module `rung_*.py` with a function `climb(stage: Stage) -> Outcome`. What it tries runs in children: `Stage.run`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.collect import Facts
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.smoke_child import Ran, Watch, run_logged
+from verl_doctor.toolkit.target import Target
+
+Status = Literal["passed", "failed", "not applicable", "not reached"]
+Device = Literal["cpu", "cuda"]
+
+_LONGEST = 600.0  # seconds of one child
+_LEAST = 1.0  # second that a child has when the whole run's time is over: it ends with that reason
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a rung has done, and how many seconds it took. `cpu` are those of the processors, None when nobody counted."""
+
+    name: str
+    seconds: float
+    cpu: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How far one rung was climbed.
+
+    `cause` is why it failed, or why it is not applicable or was not reached: the first cause, in words. `lines` are the few lines of
+    the log that show it, `log` is that file, which stays after the run. `code` is that of the rule that knows this kind of failure
+    (SMOKE101...), `remedy` the next step. `steps` are what was done before. `notes` say what else is worth knowing.
+    """
+
+    status: Status
+    cause: str = ""
+    remedy: str = ""
+    code: str = ""
+    lines: tuple[str, ...] = ()
+    log: Path | None = None
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a rung is given.
+
+    `python` is the target's interpreter, `environ` the environment that the job starts with. `folder` is private to this run and
+    removed afterwards; its path is short, as the sockets of Ray lie in it. `logs` is a folder that stays when the rung fails.
+    `model`, `train` and `validation` are what to climb with: the user's own or tiny ones; None when there is none.
+    `facts` are those of the target, `target` what the user named (`files` and `words` are the launch script and its arguments).
+    `begun` are the seconds of time.monotonic at which the rung began, `budget` how long it may take.
+    """
+
+    machine: Machine
+    target: Target
+    facts: Facts
+    python: str
+    environ: Mapping[str, str]
+    folder: Path
+    logs: Path
+    device: Device
+    model: Path | None = None
+    train: Path | None = None
+    validation: Path | None = None
+    begun: float = field(default_factory=time.monotonic)
+    budget: float = _LONGEST
+    say: Callable[[str], None] = field(default=lambda _: None)
+    look: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left of the rung's time."""
+        return self.begun + self.budget - time.monotonic()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        limit: float = _LONGEST,
+        variables: Mapping[str, str | None] | None = None,
+        watch: Watch | None = None,
+        name: str = "child",
+    ) -> Ran:
+        """Run a child as the job would be run, with a home, a temporary folder and a Ray of its own, and nothing that it wrote kept.
+
+        It has `limit` seconds, or what is left of the rung's time. `variables` are set beside the job's own; None takes one away.
+        `watch` is given the text so far about once a second; the reason that it returns ends the child. `name` is that of its log.
+        All that it started has ended when this returns. Raises OSError when it cannot be started.
+        """
+        wanted = {**self.environ, **private_variables(self.folder), **(variables or {})}
+        return run_logged(
+            argv,
+            {name: value for name, value in wanted.items() if value is not None},
+            self.folder,
+            self._log(name),
+            limit=max(_LEAST, min(limit, self.left)),
+            watch=watch,
+            look=self.look,
+        )
+
+    def _log(self, name: str) -> Path:
+        """A file that is not there yet, and is from now on."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 1000):
+            path = self.logs / (f"{name}.log" if number == 1 else f"{name}-{number}.log")
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            return path
+        raise FileExistsError(f"{self.logs} holds a thousand logs called {name}")
+
+
+def private_variables(folder: Path) -> dict[str, str | None]:
+    """What keeps a child, and Ray in it, away from the user's home, temporary folder and clusters.
+
+    RAY_ADDRESS would lead to another cluster, a session name or a namespace to another job. Ray 2.60 turns token authentication on by
+    itself and writes a token into the home (ray-project/ray, python/ray/_private/authentication).
+    """
+    home = folder / "home"
+    temporary = folder / "tmp"
+    for one in (home, temporary):
+        one.mkdir(mode=0o700, exist_ok=True)
+    return {
+        **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), str(home)),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "TMPDIR": str(temporary),
+        "RAY_TMPDIR": str(folder),
+        "RAY_ADDRESS": None,
+        "RAY_NAMESPACE": None,
+        "RAY_JOB_CONFIG_JSON_ENV_VAR": None,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
