@@ -47,7 +47,7 @@ class Ran:
     @property
     def text(self) -> str:
         """What it said."""
-        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+        return self.log.read_text("utf-8", "replace")
 
 
 def run_logged(
