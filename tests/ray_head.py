@@ -16,25 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from conftest import CACHE, cannot_run
+from kept import cannot_run, kept
 
 VERSION = "2.60.0"
 
 
 def environment(version: str = VERSION) -> Path:
     """A virtual environment with Ray and nothing else, made once. Shared: read it, never change it."""
-    folder = CACHE / "environments" / f"ray-{version}-{sys.version_info.major}.{sys.version_info.minor}"
-    if not folder.exists():
-        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
+
+    def make(folder: Path) -> None:
         try:
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
             pip = [str(folder / "bin" / "pip"), "install", "-q", f"ray=={version}"]
             subprocess.run(pip, check=True, capture_output=True, timeout=600)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            folder.rename(unfinished)
-            shutil.rmtree(unfinished, ignore_errors=True)
             cannot_run(f"an environment with Ray {version} could not be made: {error}")
-    return folder
+
+    return kept(f"environments/ray-{version}-{sys.version_info.major}.{sys.version_info.minor}", make)
 
 
 @dataclass(frozen=True)

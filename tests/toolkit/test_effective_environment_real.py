@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import CACHE, cannot_run
+from kept import cannot_run, kept
 
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.collect import Collection
@@ -75,21 +75,24 @@ class Environment:
 @pytest.fixture(scope="module")
 def environment(wheel_tree: Callable[[str, str], Path]) -> Environment:
     """Made once and kept beside the wheels."""
-    prefix = CACHE / "environments" / f"ray-{RAY}-py{sys.version_info[0]}{sys.version_info[1]}"
-    python = prefix / "bin" / "python"
-    if not (prefix / "complete").exists():
-        shutil.rmtree(prefix, ignore_errors=True)
+
+    def make(prefix: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", prefix], check=True, timeout=120)
-        install = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:", f"ray[default]=={RAY}"]
-        done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=600)
+        install = [prefix / "bin" / "python", "-m", "pip", "install", "-q", "--only-binary", ":all:"]
+        done = subprocess.run(
+            [*install, f"ray[default]=={RAY}"], capture_output=True, text=True, check=False, timeout=600
+        )
         if done.returncode:
             cannot_run(f"Ray {RAY} could not be installed: {done.stderr.strip()[-200:]}")
         torch = next(prefix.glob("lib/python3*/site-packages")) / "torch"
         torch.mkdir()
         torch.joinpath("__init__.py").write_text("from . import version\n")
         torch.joinpath("version.py").write_text("hip = None\n")
-        (prefix / "complete").touch()
-    return Environment(python, wheel_tree("verl", VERL) / "verl")
+
+    prefix = kept(
+        f"environments/ray-{RAY}-beside-torch-{sys.version_info.major}.{sys.version_info.minor}", make
+    )
+    return Environment(prefix / "bin" / "python", wheel_tree("verl", VERL) / "verl")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import cannot_run
 from environments import interpreter, site_packages
+from kept import cannot_run, kept
 from source_trees import write
 
 from verl_doctor.toolkit import child_data
@@ -272,21 +272,16 @@ pq.write_table(table.replace_schema_metadata({b"huggingface": features}), sys.ar
 @pytest.fixture(scope="module")
 def pyarrow() -> Path:
     """A folder with a real pyarrow for the running Python, installed once."""
-    cache = Path(os.environ.get("VERL_DOCTOR_TEST_CACHE", Path.home() / ".cache" / "verl-doctor-tests"))
-    folder = cache / "pyarrow" / f"{sys.version_info.major}.{sys.version_info.minor}"
-    if not folder.exists():
-        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+
+    def install(folder: Path) -> None:
         command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable]
         done = subprocess.run(
-            [*command, "--target", str(unfinished), "pyarrow>=17"],
-            capture_output=True,
-            text=True,
-            check=False,
+            [*command, "--target", str(folder), "pyarrow>=17"], capture_output=True, text=True, check=False
         )
         if done.returncode:
             cannot_run(f"pyarrow could not be installed: {done.stderr.strip()[-200:]}")
-        unfinished.rename(folder)
-    return folder
+
+    return kept(f"pyarrow/{sys.version_info.major}.{sys.version_info.minor}", install)
 
 
 @pytest.mark.real

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import cannot_run
 from environments import LONG_AGO, install, look_at, site_packages
+from kept import cannot_run
 
 from verl_doctor.checks.cache_entry_edited import cache_entry_edited
 from verl_doctor.checks.file_differs_from_wheel import file_differs_from_wheel

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import cannot_run
 from environments import install, interpreter, look_at, site_packages
+from kept import cannot_run
 
 from verl_doctor.toolkit import fact_resolution
 from verl_doctor.toolkit.fact_packages import Distribution, Packages

@@ -59,7 +59,7 @@ ATOMS = (
 @pytest.fixture(scope="session")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Hydra in an environment of its own: its antlr pin is nobody else's business."""
-    from conftest import cannot_run
+    from kept import cannot_run
 
     environment = tmp_path_factory.mktemp("hydra")
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True, timeout=120)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import cannot_run
+from kept import cannot_run
 from running import doctor
 
 from verl_doctor.toolkit.index_listing import NoListing, PackageIndex

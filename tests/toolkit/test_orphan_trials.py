@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import cannot_run
+from kept import cannot_run
 
 pytestmark = pytest.mark.slow
 
