@@ -20,7 +20,7 @@ from verl_doctor.toolkit.target import Target
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; an index of shards of a large model has one or two
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
-_INDEX = "model.safetensors.index.json"
+INDEX = "model.safetensors.index.json"
 
 Trouble = Literal["missing", "pointer", "damaged"]
 
@@ -186,14 +186,14 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
     for name in sorted(there):
         if name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(folder / name):
             yield BadFile(name, "pointer")
-    index = read_json(folder / _INDEX) if _INDEX in there else {}
+    index = read_json(folder / INDEX) if INDEX in there else {}
     if isinstance(index, BadFile):
         yield index
         return
     shards = index.get("weight_map")
     for name in sorted({str(shard) for shard in shards.values()}) if isinstance(shards, dict) else ():
         if name not in there:
-            yield BadFile(name, "missing", f"{_INDEX} names it")
+            yield BadFile(name, "missing", f"{INDEX} names it")
 
 
 def _listed(folder: Path) -> list[str]:

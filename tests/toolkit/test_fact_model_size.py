@@ -1,34 +1,29 @@
-"""Parameters, counted from headers."""
+"""Parameters, added up from the headers of the weights that are loaded."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from dataclasses import replace
 
-from verl_doctor.toolkit.fact_model import Model
+from verl_doctor.toolkit.fact_model_files import ModelFiles, WeightFile
 from verl_doctor.toolkit.fact_model_size import ModelSize, model_size
 from verl_doctor.toolkit.facts import Absent, Unknown
 
-
-def weights(path: Path, **shapes: list[int]) -> None:
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    header |= {
-        name: {"dtype": "BF16", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()
-    }
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text)
+SHARD = WeightFile("a.safetensors", "safetensors", 100, parameters=40, ends=100)
 
 
-def test_tensors_of_all_files_are_added_up(tmp_path: Path) -> None:
-    weights(tmp_path / "model-1.safetensors", a=[10, 20], b=[5])
-    weights(tmp_path / "model-2.safetensors", c=[3, 3, 3], scalar=[])
-    assert model_size.collect(Model(str(tmp_path), "--model")) == ModelSize(str(tmp_path), 200 + 5 + 27 + 1)
+def test_what_is_loaded_is_added_up() -> None:
+    other = replace(SHARD, name="b.safetensors", parameters=2)
+    assert model_size.collect(ModelFiles("/m", (SHARD, other))) == ModelSize("/m", 42)
+    indexed = ModelFiles("/m", (SHARD, other), indexed=("b.safetensors",))
+    assert model_size.collect(indexed) == ModelSize("/m", 2)
 
 
-def test_no_weights_and_damaged_ones(tmp_path: Path) -> None:
-    assert isinstance(model_size.collect(Model(str(tmp_path), "--model")), Absent)
-    for content in (b"", b"\xff" * 16, b"\x02\0\0\0\0\0\0\0{]", b"\x02\0\0\0\0\0\0\0[]"):
-        tmp_path.joinpath("model.safetensors").write_bytes(content)
-        found = model_size.collect(Model(str(tmp_path), "--model"))
-        assert isinstance(found, Unknown)
-        assert not isinstance(found, Absent)
+def test_pickles_have_no_headers() -> None:
+    found = model_size.collect(ModelFiles("/m", (WeightFile("pytorch_model.bin", "pickle", 100),)))
+    assert isinstance(found, Absent)
+
+
+def test_one_header_that_was_not_read_leaves_the_sum_unknown() -> None:
+    found = model_size.collect(ModelFiles("/m", (SHARD, replace(SHARD, name="b.safetensors", ends=None))))
+    assert isinstance(found, Unknown)
+    assert not isinstance(found, Absent)
