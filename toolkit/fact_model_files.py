@@ -119,18 +119,18 @@ def model_files(model: Model) -> ModelFiles | Unknown:
 
 def _weight_files(folder: Path) -> Iterator[WeightFile]:
     """The files whose names say that they are weights, with their sizes."""
-    with os.scandir(folder) as entries:
-        names = {entry.name: entry for entry in entries}
-    for name in sorted(names)[:_MOST_FILES]:
-        kind = _FORMATS.get(Path(name).suffix)
-        if kind is None or name.endswith(_NO_WEIGHTS) or names[name].is_dir():
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries[:_MOST_FILES]:
+        kind = _FORMATS.get(Path(entry.name).suffix)
+        if kind is None or entry.name.endswith(_NO_WEIGHTS) or entry.is_dir():
             continue
-        linked = names[name].is_symlink()
+        linked = entry.is_symlink()
         try:
-            yield WeightFile(name, kind, names[name].stat().st_size, linked=linked)
+            yield WeightFile(entry.name, kind, entry.stat().st_size, linked=linked)
         except OSError as error:
             lost = "it is a link that leads nowhere" if linked else error.strerror or str(error)
-            yield WeightFile(name, kind, 0, trouble=lost, linked=linked)
+            yield WeightFile(entry.name, kind, 0, trouble=lost, linked=linked)
 
 
 def _with_header(folder: Path, file: WeightFile, deadline: float) -> tuple[WeightFile, frozenset[str] | None]:
