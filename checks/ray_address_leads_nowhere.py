@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._ray import finding_its_place, other_than, said
-from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
+from verl_doctor.toolkit.fact_ray_addresses import RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _FOUND = ("address file", "raylet", "ray start --head")
@@ -42,23 +42,15 @@ def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
     start --head` printed. A firewall must let through the port of the GCS (6379 unless `--port` says otherwise).
     """
     place = addresses.taken
-    if place is None or place.source in _FOUND or place.reply in ("", "connected"):
+    if place is None or place.source in _FOUND or not place.trouble:
         return
     if addresses.head is not None and addresses.head.port == place.port:
         return
     yield Finding(
-        f"{_what(place)}, and {place.said_by} names it: Ray would try it again for ever",
+        f"{place.trouble}, and {place.said_by} names it: Ray would try it again for ever",
         Evidence(
             f"{place.said_by}: {place.text}", "an address at which a Ray answers", place.said or place.reply
         ),
         location=finding_its_place(place),
         remedy=other_than(place, addresses),
     )
-
-
-def _what(place: Place) -> str:
-    return {
-        "refused": f"nobody listens at {place.address}",
-        "silence": f"{place.address} does not answer",
-        "no such name": f"{place.host} does not resolve to an address",
-    }.get(place.reply, f"{place.address} cannot be reached: {place.said}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.clean_journal import recorded
 from verl_doctor.toolkit.collect import Collection as Facts
+from verl_doctor.toolkit.fact_left_actors import LeftActors
 from verl_doctor.toolkit.facts import Absent, Collector, Unknown
 from verl_doctor.toolkit.leftover import (
     EndProcess,
@@ -23,6 +24,7 @@ from verl_doctor.toolkit.leftover import (
     RemovePath,
 )
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.ray_asked import clusters_asked
 
 # In the order in which they are carried out: what a process holds can go only after it. Each module has a function
 # `remove(leftovers, machine)` that proves each anew, removes it, and yields the `Outcome`s in the same order.
@@ -69,12 +71,15 @@ class Cleaned:
         return 1 if left else 3 if self.found.unknown else 0
 
 
-def find(collectors: Iterable[Collector], collection: Facts) -> Found:
-    """Ask every fact that is about leftovers."""
+def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = "") -> Found:
+    """Ask every fact that is about leftovers. When the Ray with this address tells nothing, that is one of what is unknown."""
     facts = [one.fact for one in collectors if issubclass(one.fact, Leftovers)]
     collection.start(facts)
     answers = {fact: collection.get(fact) for fact in facts}
     known = [answer for answer in answers.values() if isinstance(answer, Leftovers)]
+    asked = clusters_asked(ray_address, collection) if ray_address else None
+    if isinstance(asked, Unknown):
+        answers[LeftActors] = asked
     return Found(
         tuple(one for answer in known for one in answer.found),
         tuple(one for answer in known for one in answer.kept),

@@ -12,6 +12,7 @@ from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_raylets import Raylets
 from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.ray_asked import clusters_asked
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options
@@ -21,7 +22,7 @@ _NOT_TOLD = 3
 
 
 @click.command(
-    epilog="Exit codes: 0 it is shown, 2 wrong usage, 3 neither GPUs nor Ray could be looked at. "
+    epilog="Exit codes: 0 it is shown, 2 wrong usage, 3 Ray could not be looked at. "
     "verl-doctor check judges it."
 )
 @target_options
@@ -40,9 +41,16 @@ def actors(*, options: Options, every: bool, facts: Path | None, form: str, file
     from verl_doctor.toolkit.placement import placement  # noqa: PLC0415
 
     with nothing_on_stdout(), Progress():
-        look = open_session(options, facts_file=facts).look()
+        run = open_session(options, facts_file=facts)
+        look = run.look()
         look.start((RayClusters, Gpus, Processes, Raylets))
-        found = placement(look.get(RayClusters), look.get(Gpus), look.get(Processes), look.get(Raylets))
+        found = placement(
+            look.get(RayClusters),
+            look.get(Gpus),
+            look.get(Processes),
+            look.get(Raylets),
+            asked=clusters_asked(run.target.ray_address, look),
+        )
     view = as_view(
         lambda: placement_document.document(found),
         lambda: render_placement.markdown_lines(found, every=every),

@@ -87,7 +87,9 @@ def clean(
         wanted = tuple(kind for some in kinds for kind in some)
 
         def look() -> Found:
-            return chosen(find(run.registry.collectors, run.look()), wanted, older_than)
+            return chosen(
+                find(run.registry.collectors, run.look(), run.target.ray_address), wanted, older_than
+            )
 
         home = journal_homes(run.target)[1]
         try:

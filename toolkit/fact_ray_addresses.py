@@ -121,6 +121,17 @@ class Place:
         """Host and port, "" when none are named."""
         return with_port(self.host, self.port) if self.host and self.port else ""
 
+    @property
+    def trouble(self) -> str:
+        """What came of the connection, in words; "" when somebody answered, or there was nothing to try."""
+        if self.reply in ("", "connected"):
+            return ""
+        return {
+            "refused": f"nobody listens at {self.address}",
+            "silence": f"{self.address} does not answer",
+            "no such name": f"{self.host} does not resolve to an address",
+        }.get(self.reply, f"{self.address} cannot be reached: {self.said}")
+
 
 @dataclass(frozen=True)
 class RayAddresses:

@@ -69,17 +69,24 @@ def placement(
     gpus: Gpus | Unknown,
     processes: Processes | Unknown,
     raylets: Raylets | Unknown,
+    *,
+    asked: RayClusters | Unknown | None = None,
 ) -> Placement:
-    """Join what NVML, the table of processes and the GCS tell."""
+    """Join what NVML, the table of processes and the GCS tell.
+
+    Of the clusters those that are `asked` about are shown; the others too say who the processes are.
+    """
     known = () if isinstance(clusters, Unknown) else tuple(map(_view, clusters.clusters))
+    shown = clusters if asked is None else asked
+    wanted = () if isinstance(shown, Unknown) else shown.clusters
     seats = _seats_here(known, raylets)
     parents = {} if isinstance(processes, Unknown) else {one.pid: one.parent for one in processes.running}
     devices = () if isinstance(gpus, Unknown) else gpus.devices
     return Placement(
         tuple((one, tuple(_occupant(holder, parents, seats) for holder in one.holders)) for one in devices),
-        known,
+        tuple(one for one in known if one.cluster in wanted),
         gpus if isinstance(gpus, Unknown) else Unknown(gpus.refused) if gpus.refused else None,
-        clusters if isinstance(clusters, Unknown) else None,
+        shown if isinstance(shown, Unknown) else None,
     )
 
 

@@ -122,6 +122,8 @@ def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
 
 def headline(found: Placement) -> tuple[str, str]:
     """One word, and the sentence behind it."""
+    if why := untold(found):
+        return "NOT TOLD", why
     if not found.clusters and not found.occupants:
         reasons = (found.no_gpus, found.no_ray)
         word = "NOTHING" if all(isinstance(one, Absent) for one in reasons) else "NOT TOLD"
@@ -144,6 +146,18 @@ def headline(found: Placement) -> tuple[str, str]:
         "NO GROUPS",
         f"no worker group of verl; {counted(holders, 'process', 'processes')} on the GPUs here",
     )
+
+
+def untold(found: Placement) -> str:
+    """Why no cluster tells anything, though there may be one; "" when one does, or there is none."""
+    if found.no_ray is not None:
+        return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason
+    if all(view.cluster.refused for view in found.clusters):
+        told = (
+            f"the Ray at {one.cluster.address} does not tell: {one.cluster.refused}" for one in found.clusters
+        )
+        return "; ".join(told)
+    return ""
 
 
 def shown(found: Placement) -> Iterator[WorkerGroup]:

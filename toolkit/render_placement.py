@@ -54,10 +54,11 @@ def markdown_lines(found: Placement, *, every: bool) -> Iterator[str]:
 def _lines(found: Placement, *, every: bool) -> Iterator[_Line]:
     if not found.clusters and not found.occupants:
         return
-    for view in found.clusters:
-        yield from _of_cluster(view, every=every)
-    if found.no_ray:
-        yield 1, f"Ray: {found.no_ray.reason}"
+    if not words.untold(found):  # which is the headline
+        for view in found.clusters:
+            yield from _of_cluster(view, every=every)
+        if found.no_ray:
+            yield 1, f"Ray: {found.no_ray.reason}"
     for device, occupants in found.occupants:
         yield from _of_gpu(device, occupants)
     if found.no_gpus:
