@@ -19,6 +19,7 @@ from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
 Command = Callable[..., Any]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST = "3650d"
 _DURATION = re.compile(r"(\d{1,9})([smhd])")
 _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*")
 
@@ -70,14 +71,37 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
 
     name = "duration"
 
+    def __init__(self, least: str = "0s") -> None:
+        self._least = least
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """In seconds."""
-        found = _DURATION.fullmatch(str(value))
-        return (
-            int(found[1]) * _UNITS[found[2]]
-            if found
-            else self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
-        )
+        """In seconds. Refuse what is shorter than the least, or longer than anybody waits."""
+        seconds = _seconds(str(value))
+        if seconds is None:
+            self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
+        if seconds < (_seconds(self._least) or 0):
+            self.fail(f"{value} is too short; the least is {self._least}", param, ctx)
+        if seconds > (_seconds(_LONGEST) or 0):
+            self.fail(f"{value} is too long; the most is {_LONGEST}", param, ctx)
+        return seconds
+
+
+def _seconds(text: str) -> float | None:
+    found = _DURATION.fullmatch(text)
+    return float(int(found[1]) * _UNITS[found[2]]) if found else None
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds from `least` to `most`; nan, which no comparison refuses, is none."""
+
+    def __init__(self, least: float, most: float) -> None:
+        super().__init__(min=least, max=most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse what is no number."""
+        if str(value).strip().lower().lstrip("+-") == "nan":
+            self.fail(f"'{value}' is no number of seconds; for instance 60", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @dataclass(frozen=True)
@@ -169,7 +193,7 @@ def node_options(command: Command) -> Command:
     @click.option("--via", type=click.Choice(VIA), help=f"How --nodes are reached.  [default: {VIA[0]}]")
     @click.option(
         "--budget",
-        type=click.FloatRange(min=5),
+        type=Seconds(least=5, most=86_400),
         metavar="SECONDS",
         help=f"How long the nodes have to answer.  [default: {BUDGET:.0f}]",
     )

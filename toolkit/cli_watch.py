@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -13,12 +14,17 @@ from pathlib import Path
 import click
 
 from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_options, target_options
+from verl_doctor.toolkit.file_systems import space_of
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
-from verl_doctor.toolkit.target import Options
+from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.view import as_view, show
 
-_SHORTEST = 0.5  # seconds between two looks: one takes about a tenth
+_SHORTEST = "1s"  # between two looks: one takes about a tenth of that
+
+
+_TOLD = click.core.ParameterSource.COMMANDLINE
 
 
 class _Clock:
@@ -54,7 +60,7 @@ class _Clock:
 @job_options
 @click.option(
     "--every",
-    type=Duration(),
+    type=Duration(least=_SHORTEST),
     default="5s",
     show_default=True,
     metavar="TIME",
@@ -105,16 +111,24 @@ def watch(
     from verl_doctor.toolkit.watch import History, stores_of  # noqa: PLC0415
     from verl_doctor.toolkit.watch import watch as looks  # noqa: PLC0415
 
+    if options.ray_address:
+        raise UsageError(
+            "watch looks at this machine alone: leave --ray-address out, and run it on the node that is meant"
+        )
+    if until and every > until and click.get_current_context().get_parameter_source("every") is _TOLD:
+        raise UsageError(
+            "--every is longer than --for: one look shows no growth; choose less, or --for 0s for one look"
+        )
     with nothing_on_stdout():
         run = open_session(options)
-        named = tuple(run.machine.cwd / path for path in paths)
+        named = tuple(_disk(run.machine, path) for path in paths)
         clock = _Clock()
         begun, history = clock.now(), History()
         with clock.until_told():
             for history in looks(
                 lambda: stores_of(run.look(), run.machine, named),
                 clock,
-                every=max(every, _SHORTEST),
+                every=every,
                 until=until,
             ):
                 print(render_watch.line(time.strftime("%H:%M:%S"), history.forecasts()), file=sys.stderr)
@@ -127,3 +141,19 @@ def watch(
     )
     show(view, form, file)
     return 1 if watch_document.ending(found, within) else 0
+
+
+def _disk(machine: Machine, named: Path) -> Path:
+    """What --path names. Raises UsageError when it is not there, or when what it lies on has no size that could be taken."""
+    path = machine.cwd / named
+    if not os.path.exists(machine.at(str(path))):
+        there = next(above for above in path.parents if os.path.exists(machine.at(str(above))))
+        raise UsageError(
+            f"--path {path}: there is no such folder; make it, or name one that is there: {there}"
+        )
+    space = space_of(machine.at(str(path)))
+    if space is None or not space.size:
+        raise UsageError(
+            f"--path {path}: its file system does not say how much room it has; name one of a disk"
+        )
+    return path

@@ -167,11 +167,10 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
 def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
     """Judge facts files, one of each node; of a folder all `*.json` in it.
 
-    A file that is there and is of no use is that node's missing answer. Raises UsageError when there is no such file.
+    One that is named twice is one node; one that is there and is of no use is that node's missing answer. Raises UsageError when there is no such file.
     """
-    files = [
-        file for path in named for file in (sorted(path.glob("*.json")) if os.path.isdir(path) else [path])
-    ]
+    several = (sorted(path.glob("*.json")) if os.path.isdir(path) else [path] for path in named)
+    files = list({os.path.abspath(file): file for some in several for file in some}.values())
     if not files:
         raise UsageError(
             f"{named[0]} holds no facts files: verl-doctor check --save-facts {named[0]}/NODE.json"

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_limits import HostLimits
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.file_systems import nearest, space_of
+from verl_doctor.toolkit.file_systems import space_of
 from verl_doctor.toolkit.forecast import Forecast, by_urgency, forecast
 from verl_doctor.toolkit.gauges import Gauge, Stores, gauges
 from verl_doctor.toolkit.machine import Machine
@@ -63,7 +63,7 @@ def watch(look: Callable[[], Stores], clock: Clock, *, every: float, until: floa
 def stores_of(collection: Collection, machine: Machine, named: tuple[Path, ...]) -> Stores:
     """One look at this machine, through the facts that the rules have too."""
     variables = collection.get(Variables)
-    further = ((path, space_of(nearest(machine, str(path)))) for path in named)
+    further = ((path, space_of(machine.at(str(path)))) for path in named)
     return Stores(
         folders=collection.get(Folders),
         shared_memory=space_of(machine.at(_SHARED_MEMORY)),

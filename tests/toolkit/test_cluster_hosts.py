@@ -157,6 +157,9 @@ def test_check_judges_the_hosts(here: Doctor, tmp_path: Path) -> None:
         (("--nodes", "n[1-x]"), "write it as in node[001-004,007]"),
         (("--via", "ssh"), "name them with --nodes HOSTS"),
         (("--budget", "30"), "ask them with --cluster, or --nodes HOSTS"),
+        (("--cluster", "--budget", "0"), "0.0 is not in the range 5<=x<=86400"),
+        (("--cluster", "--budget", "inf"), "inf is not in the range"),
+        (("--cluster", "--budget", "nan"), "'nan' is no number of seconds; for instance 60"),
         (("--cluster", "--facts", "x.json"), "no node can be asked with it"),
     ],
 )

@@ -369,6 +369,9 @@ def test_a_folder_stands_for_the_facts_files_in_it(tmp_path: Path) -> None:
     assert (report.target["chosen_by"], report.target["python_version"]) == ("3 facts files", "3.12.3")
     assert report.target["vllm"]["version"] == "0.24.0"
     assert report.target["arguments"] == ["--facts", str(tmp_path)]
+    twice = fleet.judge_files([tmp_path, tmp_path / "node1.json"], SESSION)
+    assert twice.nodes is not None
+    assert twice.nodes.answered == 3
 
 
 def test_facts_files_of_one_name_in_two_folders_are_two_nodes(tmp_path: Path) -> None:

@@ -147,10 +147,11 @@ def test_what_ends_later_is_no_failure() -> None:
 
 
 def test_the_command_tells_of_this_machine(here: Doctor, tmp_path: Path) -> None:
-    done = here("watch", "--for", "0s", "--format", "json", "--path", tmp_path / "no/such", cwd=tmp_path)
+    (tmp_path / "saved").mkdir()
+    done = here("watch", "--for", "0s", "--format", "json", "--path", "saved", cwd=tmp_path)
     said = json.loads(done.stdout)
     jsonschema.validate(said, json.loads(schema_text("watch")))
-    assert {"memory", "threads", str(tmp_path / "no/such")} <= {gauge["name"] for gauge in said["gauges"]}
+    assert {"memory", "threads", str(tmp_path / "saved")} <= {gauge["name"] for gauge in said["gauges"]}
     assert said["looks"] == len(done.stderr.splitlines()) == 1
 
 
@@ -175,6 +176,12 @@ def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
         (("--every", "soon"), "is no time"),
         (("--for", "-5"), "is no time"),
         (("--path", ""), "it is empty"),
+        (("--path", "no/such"), "there is no such folder; make it, or name one that is there: "),
+        (("--path", "/proc"), "does not say how much room it has"),
+        (("--every", "0s"), "0s is too short; the least is 1s"),
+        (("--every", "999999999d"), "999999999d is too long; the most is 3650d"),
+        (("--every", "2h", "--for", "1h"), "--every is longer than --for"),
+        (("--ray-address", "10.0.0.1:6379"), "watch looks at this machine alone"),
     ],
 )
 def test_wrong_words(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
