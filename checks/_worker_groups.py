@@ -43,8 +43,8 @@ def runs(*actors: RayActor, finished: bool = False, **changes: Any) -> RayCluste
 
 
 def running_groups(clusters: RayClusters) -> Iterator[tuple[RayCluster, WorkerGroup]]:
-    """The groups of jobs that run, of which something is there."""
-    for cluster in clusters.clusters:
+    """The groups of jobs that run, of which something is there, in the clusters that concern this target."""
+    for cluster in clusters.concerned:
         if cluster.knows("actors") and cluster.knows("jobs"):
             ended = ended_jobs(cluster)
             for group in worker_groups(cluster):

@@ -43,7 +43,7 @@ def actor_never_placed(clusters: RayClusters) -> Iterator[Finding]:
     Ask for what a node has, or start a node with more: `ray start --num-cpus=`, `--resources=`. Names of resources count to the letter:
     `GPU` is one, `gpu` another.
     """
-    for cluster in clusters.clusters:
+    for cluster in clusters.concerned:
         if not cluster.knows("nodes") or not cluster.knows("actors"):
             continue
         for actor in cluster.actors:

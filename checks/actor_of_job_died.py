@@ -52,7 +52,7 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
     Look at its log, in the folder of the session on its node: `logs/worker-*-PID.err`. When Ray ended it for memory: fewer workers,
     or more memory. Then start the job anew.
     """
-    for cluster in clusters.clusters:
+    for cluster in clusters.concerned:
         if not cluster.knows("actors") or not cluster.knows("jobs"):
             continue
         there = {(one.namespace, one.name) for one in cluster.actors if one.state != "DEAD"}

@@ -57,7 +57,7 @@ def group_never_placed(clusters: RayClusters) -> Iterator[Finding]:
     Ask for less, or join nodes that have it. CPUs are tickets: `ray start --num-cpus=` may name more than there are. A custom resource
     must be spelt as it was given to `ray start --resources`.
     """
-    for cluster in clusters.clusters:
+    for cluster in clusters.concerned:
         if not cluster.knows("nodes") or not cluster.knows("groups"):
             continue
         for group in cluster.groups:

@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from verl_doctor.toolkit import child_ray_state
 from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_ray_addresses import RayAddresses
+from verl_doctor.toolkit.fact_ray_addresses import UNTOLD, Place, RayAddresses
 from verl_doctor.toolkit.fact_ray_token import RayToken
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -81,12 +81,17 @@ class RayCluster:
         return not self.refused and part not in self.unread
 
 
+Choice = Literal["named", "found", "new"]
+"""How a job comes to its Ray: an address names it, it joins one that it finds, or it starts one of its own."""
+
+
 @dataclass(frozen=True)
 class RayClusters:
     """The clusters that answer where an address is said; `joined` is the address of the one that a job started from here would join."""
 
     clusters: tuple[RayCluster, ...] = ()
     joined: str = ""
+    choice: Choice = "found"
 
     def at(self, address: str) -> RayCluster | None:
         """The cluster with this address."""
@@ -96,6 +101,13 @@ class RayClusters:
     def chosen(self) -> RayCluster | None:
         """The one that a job started from here would join."""
         return self.at(self.joined)
+
+    @property
+    def concerned(self) -> tuple[RayCluster, ...]:
+        """Those in which a job that hangs is a matter of this target: none where it starts a Ray of its own, all where chance chooses."""
+        if self.choice == "found":
+            return self.clusters
+        return tuple(one for one in self.clusters if self.choice == "named" and one is self.chosen)
 
 
 @collector(timeout=2 * _LIMIT + 2)
@@ -121,7 +133,14 @@ def ray_clusters(
         clusters = tuple(_once(found))
     # Who answers where the script starts a head is not the one that the job will join.
     joined = taken.address if taken is not None and taken.source != "ray start --head" else ""
-    return RayClusters(clusters, joined)
+    return RayClusters(clusters, joined, _choice(taken))
+
+
+def _choice(taken: Place | None) -> Choice:
+    if taken is not None and (taken.source == "ray start --head" or taken.text == "local"):
+        return "new"
+    by_chance = taken is None or taken.source in ("address file", "raylet") or taken.text == UNTOLD
+    return "found" if by_chance else "named"
 
 
 def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:

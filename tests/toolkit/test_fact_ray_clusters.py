@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from environments import interpreter
 
-from verl_doctor.toolkit.fact_ray_addresses import LocalRay, Place, RayAddresses, Source
+from verl_doctor.toolkit.fact_ray_addresses import UNTOLD, LocalRay, Place, RayAddresses, Source
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters, ray_clusters
 from verl_doctor.toolkit.fact_ray_token import RayToken
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -74,6 +75,28 @@ def test_a_cluster_becomes_a_fact_without_secrets() -> None:
     assert cluster.groups[0].bundles == ({"CPU": 8.0},)
     assert cluster.namespaces == ("one", "two")
     assert "0123456789" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "choice", "concerned"),
+    [
+        ("RAY_ADDRESS", {}, "named", 1),
+        ("--ray-address", {}, "named", 1),
+        ("address file", {}, "found", 2),
+        ("ray.init", {"text": "local", "host": "", "port": 0, "reply": ""}, "new", 0),
+        ("ray start --head", {}, "new", 0),
+        ("ray start --head", {"text": UNTOLD}, "new", 0),
+        ("RAY_ADDRESS", {"text": UNTOLD}, "found", 2),
+    ],
+)
+def test_what_runs_in_another_ray_than_the_jobs_concerns_nobody(
+    source: Source, changes: dict[str, Any], choice: str, concerned: int
+) -> None:
+    first, second = place("10.0.0.1:6379", source), place("10.0.0.2:6379", "raylet")
+    child = Child(*({**ANSWER, "cluster": name} for name in ("ab12", "cd34")))
+    found = read(child, RayAddresses((replace(first, **changes), second, replace(first, source="raylet"))))
+    assert isinstance(found, RayClusters)
+    assert (found.choice, len(found.concerned)) == (choice, concerned)
 
 
 def test_a_token_is_shown_only_to_a_cluster_that_wants_one_and_by_its_path() -> None:
