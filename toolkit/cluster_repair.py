@@ -56,7 +56,7 @@ def environments(way: Way, run: Session, collection: Collection, watch: Watch) -
     mine = "" if isinstance(here, Unknown) else here.files
     groups: dict[str, list[NodeAnswer]] = {mine: []}
     shared, untold = set(), []
-    with contextlib.closing(way.ask(place_parcel(run), watch=watch)) as answers:
+    with contextlib.closing(way.ask(place_parcel(run, collection), watch=watch)) as answers:
         for answer in answers:
             place = json.loads(answer.facts.get(EnvironmentPlace.__name__, "{}")).get("is")
             if place is None or not mine:
@@ -97,7 +97,7 @@ def carry_out(
             )
             left += turn
             continue
-        repaired, unheard = _repaired(way, run, turn, unsafe=unsafe, watch=watch)
+        repaired, unheard = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
         done += repaired
         left += unheard
     after = cluster_check.judged(way, run, run.look(), watch)
@@ -119,10 +119,10 @@ def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ..
 
 
 def _repaired(
-    way: Way, run: Session, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
+    way: Way, run: Session, collection: Collection, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
 ) -> tuple[list[Repair], list[NodeAnswer]]:
     """Have these nodes repair their environments; besides, those that did not tell."""
-    parcel = repair_parcel(run, unsafe=unsafe)
+    parcel = repair_parcel(run, collection, unsafe=unsafe)
     told: dict[Repair, list[str]] = {}
     unheard = []
     with contextlib.closing(way.ask(parcel, turn, watch, _LONGEST)) as answers:

@@ -18,9 +18,10 @@ from verl_doctor.toolkit.fact_api_uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment_place import environment_place
 from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
-from verl_doctor.toolkit.facts import Collector
+from verl_doctor.toolkit.facts import Collector, Unknown
 from verl_doctor.toolkit.judge import beyond
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.session import Session
@@ -66,24 +67,24 @@ def parcel_for(run: Session, collection: Collection) -> Parcel:
         "modules": modules,
         "facts": [collector.name for collector in wanted],
         "given": factsfile.entries(given, run.registry.collectors),
-        **_said(run),
+        **_said(run, collection),
     }
     return Parcel(packed(modules), request)
 
 
-def place_parcel(run: Session) -> Parcel:
+def place_parcel(run: Session, collection: Collection) -> Parcel:
     """Ask for nothing but where the environment lies."""
     modules = [environment_place.collect.__module__]
-    request = {"modules": modules, "facts": [environment_place.name], "given": {}, **_said(run)}
+    request = {"modules": modules, "facts": [environment_place.name], "given": {}, **_said(run, collection)}
     return Parcel(packed(modules), request)
 
 
-def repair_parcel(run: Session, *, unsafe: bool) -> Parcel:
+def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parcel:
     """Ask for the repairs that these rules want. The job's own files are repaired here alone."""
     chosen = run.selection
     wanted = {"select": chosen.select, "ignore": (*chosen.ignore, *chosen.ignores), "unsafe": unsafe}
     without_job = replace(run, target=replace(run.target, files=(), words=(), data=()))
-    return Parcel(_whole_doctor(), {"repair": wanted, **_said(without_job)})
+    return Parcel(_whole_doctor(), {"repair": wanted, **_said(without_job, collection)})
 
 
 @functools.cache
@@ -179,7 +180,7 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(top.parent.parent)), path.read_text("utf-8")
 
 
-def _said(run: Session) -> dict[str, Any]:
+def _said(run: Session, collection: Collection) -> dict[str, Any]:
     """What of this run counts on the nodes too, as JSON has it."""
     target = run.target
     paths = {
@@ -190,5 +191,13 @@ def _said(run: Session) -> dict[str, Any]:
         "files": [str(file) for file in target.files],
         "words": list(target.words),
         "data": [str(file) for file in target.data],
+        "ray_address": target.ray_address and _known_to_all(target.ray_address, collection.get(RayClusters)),
     }
     return {"target": paths, "cwd": str(run.machine.cwd), "marker": run.config.marker}
+
+
+def _known_to_all(address: str, clusters: RayClusters | Unknown) -> str:
+    """The address of a Ray as its nodes have it: that of the head. What the user names may mean this machine alone (127.0.0.1)."""
+    named = None if isinstance(clusters, Unknown) else clusters.chosen
+    head = next((node for node in named.alive if node.head), None) if named is not None else None
+    return address if head is None else with_port(head.address, int(address.rpartition(":")[2]))

@@ -118,6 +118,7 @@ def _target(said: Mapping[str, Any]) -> Target:
         verl=path("verl"),
         vllm=path("vllm"),
         model=path("model"),
+        ray_address=said["ray_address"],
     )
 
 

@@ -16,9 +16,10 @@ from verl_doctor.toolkit.fact_api_uses import VllmUses
 from verl_doctor.toolkit.fact_clock import Clock
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Packages
-from verl_doctor.toolkit.fact_ray_clusters import RayClusters
+from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.facts import Broken, Unknown
-from verl_doctor.toolkit.node_parcel import Parcel, node_collectors, parcel_for
+from verl_doctor.toolkit.node_parcel import Parcel, node_collectors, parcel_for, place_parcel
+from verl_doctor.toolkit.ray_state import RayNode
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options
 
@@ -99,3 +100,14 @@ def test_the_order_is_json_and_then_the_parcel(parcel: Parcel) -> None:
     files = json.loads(zlib.decompress(content))
     assert "verl_doctor/toolkit/fact_gpus.py" in files
     assert "verl_doctor/toolkit/cli.py" not in files
+
+
+@pytest.mark.parametrize(
+    ("heads", "sent"), [((RayNode("n1", "10.0.0.5", head=True),), "10.0.0.5:6379"), ((), "127.0.0.1:6379")]
+)
+def test_the_ray_that_is_named_is_that_of_all_nodes(heads: tuple[RayNode, ...], sent: str) -> None:
+    """On a node too it is told which Ray is meant; loopback there is another machine than here."""
+    session = open_session(Options(python=Path(sys.executable), ray_address="127.0.0.1:6379"))
+    known = RayClusters((RayCluster("127.0.0.1:6379", nodes=heads),), "127.0.0.1:6379")
+    said = place_parcel(session, session.look({RayClusters: known})).request["target"]
+    assert node_program._target(said).ray_address == sent
