@@ -17,6 +17,7 @@ import pytest
 from verl_doctor.toolkit import fact_left_files, process_signs
 from verl_doctor.toolkit.fact_file_leftovers import FileLeftovers, judged_all
 from verl_doctor.toolkit.fact_left_files import LeftFiles, left_files
+from verl_doctor.toolkit.fact_spilling import Spilling
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.leftover import Kept, Leftover
 from verl_doctor.toolkit.machine import Machine
@@ -59,7 +60,8 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 def look(machine: Machine) -> LeftFiles:
     """What lies there."""
-    found = left_files.collect(machine, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)
+    spilled = machine.environ.get("RAY_object_spilling_directory")
+    found = left_files.collect(machine, _UNKNOWN, Spilling((spilled,)) if spilled else _UNKNOWN)
     return found if isinstance(found, LeftFiles) else LeftFiles()
 
 

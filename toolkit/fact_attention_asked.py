@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_configuration import Configuration
-from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.launch_values import LaunchValues, given, launch_values, text_of
@@ -46,28 +46,23 @@ class AttentionAsked:
 
 @collector()
 def attention_asked(
-    variables: Variables, launch: Launch | Unknown, configuration: Configuration | Unknown
+    variables: JobVariables, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> AttentionAsked | Unknown:
     """Look for the variable in this shell and in the launch files, and for the options in the command."""
     values = launch_values(launch, configuration)
     rollout = text_of(values, "actor_rollout_ref.rollout.name")
     if rollout and "vllm" not in rollout:
         return Absent(f"the rollout is {rollout}, not vLLM")
-    places = (*_variable(variables, launch), *_options(values), *_flags(launch))
+    places = (*_variable(variables), *_options(values), *_flags(launch))
     if not places:
         return Absent("nothing names an attention backend, so vLLM chooses one")
     return AttentionAsked(places)
 
 
-def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Asked]:
-    """The value that the job would inherit: a launch file sets or removes what the shell has."""
-    found = Asked(VARIABLE, value, VARIABLE) if (value := variables.get(VARIABLE)) else None
-    for setting in launch.settings if isinstance(launch, Launch) else ():
-        if setting.name == VARIABLE:
-            value = "" if setting.removed else setting.value or ""
-            found = Asked(VARIABLE, value, VARIABLE, setting.path, setting.line) if value else None
-    if found is not None:
-        yield found
+def _variable(variables: JobVariables) -> Iterator[Asked]:
+    """The value that vLLM would find, which runs in the workers."""
+    if value := variables.get(VARIABLE):
+        yield Asked(VARIABLE, value, VARIABLE, *variables.places.get(VARIABLE, ("", 0)))
 
 
 def _options(values: LaunchValues) -> Iterator[Asked]:

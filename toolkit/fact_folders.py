@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from string import Template
 from typing import Literal
 
+from verl_doctor.toolkit.driver_variable import DriverVariable, folder_for_ray, temporary_folder
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_processes import Processes
@@ -88,15 +89,14 @@ def folders(
     configuration: Configuration | Unknown,
     spilling: Spilling | Unknown,
 ) -> Folders:
-    """Look at the folders that the running raylets have, or else at those that a job started from here would get."""
+    """Look at the folders that the running raylets have, or else at those that a job started from here would get, as far as that is certain."""
     running = list(_of_raylets(machine, processes))
-    temporary = _variable("TMPDIR", machine, launch) or Choice(_DEFAULT, "")
-    named = _ray_would_take(machine, launch, starts, configuration)
-    known = running or [named or Choice(_below(temporary.path), temporary.given_by)]
+    sessions = running or _ray_would_take(machine, launch, starts, configuration)
+    temporary = temporary_folder(machine.environ, launch)
     found = [
-        *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in known),
-        _folder(machine, "temporary files", temporary),
-        *(_folder(machine, "spilled objects", choice) for choice in _for_spilling(spilling, machine)),
+        *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in sessions),
+        *(_folder(machine, "temporary files", choice) for choice in _told(temporary)),
+        *(_folder(machine, "spilled objects", choice) for choice in _for_spilling(spilling)),
     ]
     spare = _folder(machine, "Ray's sessions", Choice(f"{_DEFAULT}/ray-{os.getuid()}", ""))
     return Folders(tuple(folder for folder in found if "$" not in folder.path), spare)
@@ -115,39 +115,25 @@ def _ray_would_take(
     launch: Launch | Unknown,
     starts: RayStarts | Unknown,
     configuration: Configuration | Unknown,
-) -> Choice | None:
-    """The folder that is named for Ray alone."""
+) -> list[Choice]:
+    """The folder that a Ray would have which the job starts; none where it is not told."""
     for start in () if isinstance(starts, Unknown) else starts.commands:
         if path := start.options.get("temp-dir"):
-            return Choice(_expanded(path, machine), f"{start.path}:{start.line}")
+            return [Choice(_expanded(path, machine), f"{start.path}:{start.line}")]
     if not isinstance(configuration, Unknown) and isinstance(path := configuration.get(_KEY), str):
-        return Choice(path, _KEY)
-    named = _variable("RAY_TMPDIR", machine, launch)
-    return Choice(_below(named.path), named.given_by) if named else None
+        return [Choice(path, _KEY)]
+    above = _told(folder_for_ray(machine.environ, launch))
+    # As Ray does it, which keeps "//" and links.
+    return [Choice(os.path.join(machine.cwd, one.path, "ray"), one.given_by) for one in above]  # noqa: PTH118
 
 
-def _for_spilling(spilling: Spilling | Unknown, machine: Machine) -> Iterator[Choice]:
-    if isinstance(spilling, Unknown):
-        return
-    for path in spilling.paths:
-        yield Choice(_expanded(str(machine.cwd / path), machine), spilling.given_by)
+def _for_spilling(spilling: Spilling | Unknown) -> Iterator[Choice]:
+    if not isinstance(spilling, Unknown):
+        yield from (Choice(path, spilling.given_by) for path in spilling.paths)
 
 
-def _variable(name: str, machine: Machine, launch: Launch | Unknown) -> Choice | None:
-    """The value that the launch script gives to a variable, or the shell, as far as it is certain."""
-    for setting in () if isinstance(launch, Unknown) else reversed(launch.settings):
-        if setting.name != name or setting.conditional:
-            continue
-        if setting.removed:
-            return None
-        if setting.value:
-            return Choice(setting.value, f"{name} in {setting.path}:{setting.line}")
-    value = machine.environ.get(name)
-    return Choice(value, f"{name} of this shell") if value else None
-
-
-def _below(path: str) -> str:
-    return os.path.join(path, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
+def _told(named: DriverVariable) -> list[Choice]:
+    return [] if named.value is None else [Choice(named.value, named.given_by)]
 
 
 def _expanded(path: str, machine: Machine) -> str:

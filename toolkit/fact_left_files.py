@@ -6,14 +6,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from verl_doctor.toolkit.fact_folders import Folders
-from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_ray_start import RayStarts
-from verl_doctor.toolkit.fact_raylets import Raylets
+from verl_doctor.toolkit.fact_spilling import Spilling
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.file_systems import FileSystem, file_system_of, file_systems
 from verl_doctor.toolkit.knock import knock
@@ -30,7 +28,6 @@ Maker = Literal["", "ended", "started later", "runs", "hidden"]
 Answer = Literal["", "connected", "refused", "silence"]
 
 _TYPES = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFSOCK: "socket", stat.S_IFLNK: "link"}
-_SPILL_SETTINGS = ("RAY_object_spilling_directory",)
 _ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
 _PATIENCE = 0.5  # seconds
 _LAST_PORT = 65_535
@@ -101,9 +98,7 @@ class LeftFiles:
 def left_files(
     machine: Machine,
     folders: Folders | Unknown,
-    launch: Launch | Unknown,
-    starts: RayStarts | Unknown,
-    raylets: Raylets | Unknown,
+    spilling: Spilling | Unknown,
 ) -> LeftFiles | Absent:
     """Look through the folders in which Ray, verl, vLLM and their libraries keep what is temporary."""
     known = () if isinstance(folders, Unknown) else folders.folders
@@ -111,7 +106,7 @@ def left_files(
         machine,
         ray=[folder.path for folder in known if folder.use == "Ray's sessions"],
         temporary=[folder.path for folder in known if folder.use == "temporary files"],
-        spill=_spill_folders(machine, launch, starts, raylets),
+        spill=() if isinstance(spilling, Unknown) else (*spilling.paths, *spilling.further),
     )
     if not found:
         return Absent("no job has left files on this machine")
@@ -269,20 +264,3 @@ def _answer(address: str) -> Answer:
     host, _, port = address.rpartition(":")
     reply = knock(host, int(port), _PATIENCE).reply if int(port) <= _LAST_PORT else "silence"
     return reply if reply in ("connected", "refused") else "silence"
-
-
-def _spill_folders(
-    machine: Machine, launch: Launch | Unknown, starts: RayStarts | Unknown, raylets: Raylets | Unknown
-) -> Iterator[str]:
-    """Folders for spilled objects that are no part of a session, as far as somebody names one."""
-    for name in _SPILL_SETTINGS:
-        yield machine.environ.get(name, "")
-        yield from (
-            s.value
-            for s in (() if isinstance(launch, Unknown) else launch.settings)
-            if s.name == name and s.value
-        )
-    for start in () if isinstance(starts, Unknown) else starts.commands:
-        yield start.options.get("object-spilling-directory") or ""
-    for raylet in () if isinstance(raylets, Unknown) else raylets.running:
-        yield raylet.variables.get(_SPILL_SETTINGS[0]) or ""

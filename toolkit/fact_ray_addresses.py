@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.driver_variable import DriverVariable, driver_variable
+from verl_doctor.toolkit.driver_variable import driver_variable, folder_for_ray
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_nodes import endpoint, option
@@ -265,9 +265,8 @@ def _own_address(words: tuple[Word, ...]) -> str:
 
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:
-    """Ray's folder as its driver computes it (ray/_common/utils.py: get_default_ray_temp_dir)."""
-    given_by = [driver_variable(name, machine.environ, launch) for name in ("RAY_TMPDIR", "TMPDIR")]
-    chosen = next((one for one in given_by if one.value is not None or not one.told), DriverVariable("/tmp"))  # noqa: S108
+    """Ray's folder as its driver computes it."""
+    chosen = folder_for_ray(machine.environ, launch)
     if chosen.value is None:
         return UNTOLD
     return os.path.join(machine.cwd, chosen.value, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links

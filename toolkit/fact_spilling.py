@@ -10,11 +10,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from string import Template
 from typing import Any
 
+from verl_doctor.toolkit.driver_variable import driver_variable
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_launch import THIS_SHELL, Launch, where_set
+from verl_doctor.toolkit.fact_launch import Launch, where_set
 from verl_doctor.toolkit.fact_processes import Processes
 from verl_doctor.toolkit.fact_ray_start import RayStarts
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -30,8 +32,9 @@ _ON_FILES = "filesystem"
 
 @dataclass(frozen=True)
 class Spilling:
-    """`paths` are the folders, `given_by` says who names them.
+    """`paths` are the folders, absolute, and `given_by` says who names them.
 
+    `further` are those that others name, which do not count now: a job that has ended may have spilled there.
     `storage` is what Ray calls the kind, "filesystem" for folders. `wrong` says why Ray cannot read what it is told.
     """
 
@@ -39,6 +42,7 @@ class Spilling:
     given_by: str = ""
     storage: str = _ON_FILES
     wrong: str = ""
+    further: tuple[str, ...] = ()
 
 
 @collector()
@@ -57,12 +61,13 @@ def spilling(
         *_of_ray_init(configuration),
         *_of_variables(launch, variables),
     )
-    found = next(iter(running or sorted(told, key=lambda one: one[0] != _FOLDER)), None)
-    if found is None:
+    named = [*running, *sorted(told, key=lambda one: one[0] != _FOLDER)]
+    every = [_whole(*one, machine) for one in (*named, *_of_all_lines(launch, variables))]
+    if not every:
         return Absent("nobody tells Ray where to spill: it does so in the folder of its session")
-    kind, text, given_by = found
-    named = replace(_read(kind, text), given_by=given_by)
-    return replace(named, paths=tuple(machine.expanded(path) for path in named.paths))
+    counts = every[0] if named else Spilling()
+    further = dict.fromkeys(path for one in every for path in one.paths if path not in counts.paths)
+    return replace(counts, further=tuple(further))
 
 
 Told = tuple[str, str, str]
@@ -101,12 +106,17 @@ def _of_system(system: Any, where: str) -> Iterator[Told]:
 
 def _of_variables(launch: Launch | Unknown, variables: Variables) -> Iterator[Told]:
     for name in (_FOLDER, _CONFIG):
-        places = where_set(f"RAY_{name}", variables, launch)
-        of_job = [place for place in places if place.path != THIS_SHELL]
-        for place in (of_job or places)[-1:]:
-            if place.value and not place.conditional:
-                where = f"{place.path}:{place.line}" if place.in_file else place.path
-                yield name, place.value, f"RAY_{name} of {where}"
+        found = driver_variable(f"RAY_{name}", variables.values, launch)
+        if found.value:
+            yield name, found.value, found.given_by
+
+
+def _of_all_lines(launch: Launch | Unknown, variables: Variables) -> Iterator[Told]:
+    """What the variables may be, or may have been."""
+    for name in (_FOLDER, _CONFIG):
+        for place in where_set(f"RAY_{name}", variables, launch):
+            if place.value:
+                yield name, place.value, place.path
 
 
 def _read(kind: str, text: str) -> Spilling:
@@ -126,6 +136,13 @@ def _read(kind: str, text: str) -> Spilling:
     if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
         return Spilling(wrong='it has no "directory_path" in "params"')
     return Spilling(tuple(paths))
+
+
+def _whole(kind: str, text: str, given_by: str, machine: Machine) -> Spilling:
+    """What somebody tells, with absolute paths, in which the user's own variables stand for what they are."""
+    found = _read(kind, text)
+    plain = (machine.expanded(Template(path).safe_substitute(machine.environ)) for path in found.paths)
+    return replace(found, paths=tuple(str(machine.cwd / path) for path in plain), given_by=given_by)
 
 
 def _json(text: str) -> Any:

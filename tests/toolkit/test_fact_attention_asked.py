@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.fact_attention_asked import Asked, AttentionAsked, attention_asked
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables, job_variables
 from verl_doctor.toolkit.fact_launch import Command, Launch, Setting, Word
 from verl_doctor.toolkit.facts import Absent, Unknown
 
@@ -21,14 +22,15 @@ def launch(*words: str, settings: tuple[Setting, ...] = ()) -> Launch:
 
 
 def asked(launched: Launch | Unknown = NO_LAUNCH, **shell: str) -> list[tuple[str, str, str]]:
-    found = attention_asked.collect(Variables(shell), launched, NOT_COMPOSED)
+    variables = job_variables.collect(Variables(shell), launched, NOT_COMPOSED)
+    found = attention_asked.collect(variables, launched, NOT_COMPOSED)
     assert isinstance(found, (AttentionAsked, Absent))
     return [] if isinstance(found, Absent) else [(p.by, p.name, p.path) for p in found.places]
 
 
 def test_nothing_asks() -> None:
     assert isinstance(
-        attention_asked.collect(Variables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
+        attention_asked.collect(JobVariables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
     )
     assert asked(launch("data.train_batch_size=8")) == []
 

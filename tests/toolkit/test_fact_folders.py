@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,8 +90,23 @@ def test_what_a_launch_file_takes_away_does_not_count(tmp_path: Path) -> None:
     gone = Setting("RAY_TMPDIR", None, "run.sh", 3, removed=True)
     before = Setting("RAY_TMPDIR", "/s", "run.sh", 2)
     assert rays(look(tmp_path, settings=(before, gone), RAY_TMPDIR="/r"))[0] == "/tmp/ray"
-    perhaps = replace(gone, conditional=True)
-    assert rays(look(tmp_path, settings=(perhaps,), RAY_TMPDIR="/r"))[0] == "/r/ray"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [Setting("TMPDIR", "/s", "run.sh", 3, conditional=True), Setting("TMPDIR", None, "run.sh", 3)],
+    ids=["under a condition", "not readable"],
+)
+def test_what_is_set_perhaps_is_no_reason_to_look_at_what_it_was(tmp_path: Path, setting: Setting) -> None:
+    assert look(tmp_path, settings=(setting,), TMPDIR="/r").folders == ()
+    found = look(tmp_path, settings=(setting,), RAY_TMPDIR="/r")
+    assert [folder.path for folder in found.folders] == ["/r/ray"]
+
+
+def test_a_variable_that_is_set_to_nothing_counts_for_ray_alone(tmp_path: Path) -> None:
+    found = look(tmp_path, TMPDIR="")
+    assert rays(found) == (str(Path.cwd() / "ray"), "TMPDIR of this shell")
+    assert found.of("temporary files")[0].path == "/tmp"
 
 
 def test_what_is_not_known_is_not_looked_at(tmp_path: Path) -> None:
@@ -122,7 +136,7 @@ def test_how_full_it_is() -> None:
 
 
 def test_folders_for_spilled_objects_are_looked_at_too(tmp_path: Path) -> None:
-    found = look(tmp_path, spilling=Spilling(("/home/me/spill", "relative"), "somebody"))
+    found = look(tmp_path, spilling=Spilling(("/home/me/spill", "/tmp/there"), "somebody"))
     first, second = found.of("spilled objects")
     assert (first.path, first.kind, first.shared, first.given_by) == (
         "/home/me/spill",
@@ -130,7 +144,7 @@ def test_folders_for_spilled_objects_are_looked_at_too(tmp_path: Path) -> None:
         True,
         "somebody",
     )
-    assert second.path.endswith("/relative")
+    assert second.path == "/tmp/there"
     assert second.kind == "ext4"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,13 +63,24 @@ def test_the_folder_goes_before_the_configuration_whoever_gives_it(tmp_path: Pat
 
 def test_the_script_goes_before_the_shell(tmp_path: Path) -> None:
     found = told(tmp_path, Setting(FOLDER, "/script", "run.sh", 2), **{FOLDER: "/shell"})
-    assert (found.paths, found.given_by) == (("/script",), f"{FOLDER} of run.sh:2")
+    assert (found.paths, found.given_by) == (("/script",), f"{FOLDER} in run.sh:2")
 
 
 def test_what_verl_hands_to_ray(tmp_path: Path) -> None:
     word = "+ray_kwargs.ray_init.object_spilling_directory=/init"
     found = told(tmp_path, words=(word,))
     assert (found.paths, found.given_by) == (("/init",), "ray_kwargs.ray_init.object_spilling_directory")
+
+
+def test_what_others_name_is_known_too(tmp_path: Path) -> None:
+    """A job that has ended may have spilled there."""
+    script = Setting(FOLDER, "script", "run.sh", 2)
+    found = told(
+        tmp_path, script, start={"object-spilling-directory": "/start"}, **{CONFIG: json.dumps(DISK)}
+    )
+    assert (found.paths, found.further) == (("/start",), (str(Path.cwd() / "script"), "/disk"))
+    perhaps = told(tmp_path / "2", replace(script, conditional=True))
+    assert (perhaps.paths, perhaps.further) == ((), (str(Path.cwd() / "script"),))
 
 
 def test_what_a_raylet_has_counts(tmp_path: Path) -> None:
