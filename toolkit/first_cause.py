@@ -1,0 +1,149 @@
+"""The first cause of a failed run, from the text of a log of Python, Ray and vLLM processes; or none when it tells none.
+
+What ended the run is usually what follows from something else: a worker's error comes to the driver in another exception, the
+others of a group complain that one has gone. The exception that ended the program is followed down to the one with which it
+began, in whichever process that was. Where it says only that somebody died, the first error before it counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.log_lines import Line, log_lines
+from verl_doctor.toolkit.python_errors import Raised, raised_in
+
+# Exceptions that tell of another process's end, or of their own end from outside.
+_FOLLOWS = re.compile(
+    r"RayActorError|Actor\w*Error|WorkerCrashedError|NodeDiedError|LocalRayletDiedError|OwnerDiedError|Object\w*(?:Lost|Died)\w*|"
+    r"\w*DeadError|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|Connection(?:Reset|Aborted|Refused)Error|EOFError|"
+    r"ChildFailedError|CalledProcessError|ProcessExitedException"
+)
+_ELSEWHERE = re.compile(
+    r"(?:see|check|for)\b.{0,40}\b(?:root cause|stack trace|traceback|logs?)\b|(?:died|exited) unexpectedly|"
+    r"[Cc]onnection (?:closed|reset) by peer",
+    re.IGNORECASE,
+)
+# How a process dies that cannot raise: Python's faulthandler, glog in Ray's and torch's C++, the C++ library, the shell, the kernel.
+_DEATH = re.compile(
+    r"Fatal Python error: .+|\*\*\* SIG[A-Z]+ received at .*|terminate called after throwing an instance of .+|.*\bCheck failed: .+|"
+    r".*(?:Segmentation fault|Bus error|Illegal instruction|Aborted|Killed)(?: +\(core dumped\).*)?|"
+    r".*[Oo]ut of memory: Killed process.*|.*exceeds the memory usage threshold.*"
+)
+_WHAT = re.compile(r"\s*what\(\): +(.+)")
+_COMPLAINT = re.compile(
+    r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected|not in struct|refused",
+    re.IGNORECASE,
+)
+_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
+_LOUD = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
+_LONGEST = 500  # characters of a cause
+_MOST = 6  # lines that show it
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The first cause in words, as far as the log has words: `words` is one line.
+
+    `lines` are the few lines that show it, `number` that of the first of them, `process` who said it ("WorkerDict pid=12"), "" for one
+    that does not say its name. `frame` is the place in a file where it was raised, "" when that is not told.
+    """
+
+    words: str
+    lines: tuple[str, ...]
+    number: int
+    process: str = ""
+    frame: str = ""
+
+
+def first_cause(text: str) -> Cause | None:
+    """Find it. None when nothing in the log tells: it may have been ended from outside."""
+    lines = list(log_lines(text))
+    return _of_exceptions(lines) or _of_a_death(lines) or _of_complaints(lines)
+
+
+def _of_exceptions(lines: Sequence[Line]) -> Cause | None:
+    loud = [one for one in raised_in(lines) if one.line.level in _LOUD and not _is_ignored(one, lines)]
+    if not loud:
+        return None
+    # The program's own last word, if it said one; workers may go on complaining after it.
+    last = [one for one in loud if not one.line.process] or loud
+    first = last[-1].first
+    if not _follows(first):
+        return _cause(_as_first_told(first, loud), lines)
+    causes = [one.first for one in loud if not _follows(one.first)]
+    if causes:
+        return _cause(causes[0], lines)
+    return _of_a_death(lines) or _cause(first, lines)
+
+
+def _follows(one: Raised) -> bool:
+    return bool(_FOLLOWS.fullmatch(one.name) or _ELSEWHERE.search(one.message))
+
+
+def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
+    """The same error as the process told it that met it, which comes before the one that ended because of it."""
+    same = (
+        other
+        for one in all_of_them
+        for other in one.chain
+        if other.message == first.message and first.message
+    )
+    return next(
+        (one for one in same if one.line.number <= first.line.number and one.name == first.name), first
+    )
+
+
+def _is_ignored(one: Raised, lines: Sequence[Line]) -> bool:
+    """Whether Python says of it that nobody could catch it, at the end of an object's life."""
+    before = next(
+        (line for line in reversed(lines[: one.began - 1]) if line.process == one.line.process), None
+    )
+    return before is not None and before.text.startswith("Exception ignored in")
+
+
+def _of_a_death(lines: Sequence[Line]) -> Cause | None:
+    for at, line in enumerate(lines):
+        if line.level in _LOUD and _DEATH.fullmatch(line.text):
+            what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
+            words = line.text.strip() + (f": {what[1]}" if what else "")
+            return Cause(_short(words), _shown(lines[at : at + 3]), line.number, line.process)
+    return None
+
+
+def _of_complaints(lines: Sequence[Line]) -> Cause | None:
+    """What stands at the end and complains, as Hydra, argparse and shells do without a traceback."""
+    said = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
+    loud = [line for line in said if line.level in _LOUD]
+    begin = next((at for at, line in enumerate(loud) if _COMPLAINT.search(line.text)), None)
+    if begin is None:
+        return None
+    words = " ".join(line.text.strip() for line in loud[begin : begin + 3])
+    return Cause(_short(words), _shown(loud[begin:]), loud[begin].number, loud[begin].process)
+
+
+def _cause(one: Raised, lines: Sequence[Line]) -> Cause:
+    more = len(one.message.split("\n"))
+    said = [line for line in lines[one.line.number - 1 :] if _same_speaker(line, one.line)][
+        : min(more, _MOST - 1)
+    ]
+    return Cause(
+        _short(one.words),
+        _shown([*([one.frame] if one.frame else []), *said]),
+        one.line.number,
+        one.line.process,
+        one.frame.text.strip() if one.frame else "",
+    )
+
+
+def _same_speaker(line: Line, other: Line) -> bool:
+    return (line.process, line.level, line.place) == (other.process, other.level, other.place)
+
+
+def _shown(lines: Sequence[Line]) -> tuple[str, ...]:
+    return tuple(line.written[:_LONGEST] for line in lines[:_MOST])
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."

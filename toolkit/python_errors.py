@@ -1,0 +1,164 @@
+"""The errors that Python programs print: the exception at the end of a traceback, those behind it, and those of other processes in it.
+
+Ray prints the error of another process in the message of its own (python/ray/exceptions.py): behind a line
+"ray::Actor.method() (pid=12, ip=...)" stand that one's frames and exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.log_lines import Line
+
+_REMOTE = re.compile(r"(?:.*\b)?ray::[\w.<>:]+(?:\(\))? \(pid=\d+.*")
+_BEGINS = re.compile(rf"(?:.*\b)?Traceback \(most recent call last\):|{_REMOTE.pattern}")
+_JOINS = {
+    "The above exception was the direct cause of the following exception:": True,
+    "During handling of the above exception, another exception occurred:": False,
+}
+_FRAME = re.compile(r'\s+File "[^"]+", line \d+')
+# A class with its module or with a message, or a bare word that can be nothing else.
+_RAISED = re.compile(
+    r"(?P<type>(?:\w+\.)+[A-Za-z_]\w*(?:\([\w.]+\))?|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
+    r"(?:: ?(?P<said>.*))?"
+)
+_PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
+_LONGEST = 20  # lines of one message
+_LOOKUPS = frozenset({"KeyError", "IndexError", "StopIteration"})
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception as it was printed, with the one behind it.
+
+    `type` is its class with its module ("ray.exceptions.RayActorError"), `message` all that it said, `frame` the last place in a file.
+    `line` is where it stands. `before` is what it was raised from (`direct`), or while that was being handled. `began` is the number of
+    the first line of its traceback.
+    """
+
+    type: str
+    message: str
+    line: Line
+    began: int
+    frame: Line | None = None
+    before: Raised | None = None
+    direct: bool = False
+
+    @property
+    def name(self) -> str:
+        """The class without its module."""
+        return self.type.partition("(")[0].rpartition(".")[2]
+
+    @property
+    def words(self) -> str:
+        """Class and message in one line, without what pydantic adds for programmers, and Ray as a table of names."""
+        kept = (line for line in _PYDANTIC.sub("", self.message).split("\n") if not line.startswith("\t"))
+        said = " ".join(" ".join(kept).split())
+        return f"{self.name}: {said}" if said else self.name
+
+    @property
+    def first(self) -> Raised:
+        """The exception with which it all began. One that was raised for the failure of a mere look-up says more than that."""
+        others = [one for one in self.chain if not one.type.startswith("ray.exceptions.")]
+        telling = [one for one in others if one.name not in _LOOKUPS]
+        return (telling or others or list(self.chain))[-1]
+
+    @property
+    def chain(self) -> Iterator[Raised]:
+        """This one, and all that are behind it."""
+        yield self
+        if self.before is not None:
+            yield from self.before.chain
+
+
+def raised_in(lines: Iterable[Line]) -> list[Raised]:
+    """All exceptions that are printed with their traceback, in their order; of a chain the last, with the others behind it.
+
+    What processes without a name print at the same time may be mixed up. Each that has one is read by itself, and each message of a logger.
+    """
+    own: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        own[line.process, line.level, line.place].append(line)
+    found = [one for group in own.values() for one in _read(group)]
+    return sorted(found, key=lambda one: one.began)
+
+
+def _read(lines: Sequence[Line]) -> Iterator[Raised]:
+    """The exceptions of one process."""
+    last: Raised | None = None
+    join: bool | None = None  # whether what follows belongs to the last one, and how
+    at = 0
+    while at < len(lines):
+        text = lines[at].text.strip()
+        if text in _JOINS and last is not None:
+            join = _JOINS[text]
+        elif _BEGINS.fullmatch(text):
+            one, at = _exception(lines, at)
+            if one is not None:
+                if last is not None and join is None:
+                    yield last
+                behind = None if join is None else last
+                last, join = (_behind(one, behind, direct=bool(join)), None)
+            continue
+        at += 1
+    if last is not None:
+        yield last
+
+
+def _behind(one: Raised, before: Raised | None, *, direct: bool) -> Raised:
+    """Put another exception behind the first of this chain."""
+    if before is None:
+        return one
+    if one.before is not None:
+        return replace(one, before=_behind(one.before, before, direct=direct))
+    return replace(one, before=before, direct=direct, began=before.began)
+
+
+def _exception(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
+    """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise."""
+    at, frame = begin + 1, None
+    while at < len(lines) and (not lines[at].text.strip() or lines[at].text.startswith((" ", "\t"))):
+        frame = lines[at] if _FRAME.match(lines[at].text) else frame
+        at += 1
+    if at == len(lines) or not (match := _RAISED.fullmatch(lines[at].text.strip())):
+        return None, max(at, begin + 1)
+    said = [match["said"] or ""]
+    if _REMOTE.fullmatch(said[0]):
+        end = at
+    else:
+        end = at + 1
+        while end < len(lines) and len(said) < _LONGEST and not _is_over(lines[end]):
+            said.append(lines[end].text)
+            end += 1
+    one = Raised(match["type"], "\n".join(said).strip(), lines[at], lines[begin].number, frame)
+    if end < len(lines) and _REMOTE.fullmatch(lines[end].text.strip()):
+        inner, after = _remote(lines, end)
+        if inner is not None:
+            return replace(one, before=inner, direct=True), after
+    return one, max(end, at + 1)
+
+
+def _remote(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
+    """The chain of another process, in the message of an exception of this one."""
+    one, at = _exception(lines, begin)
+    while one is not None:
+        begin, join = at, None
+        while at < len(lines) and (not (text := lines[at].text.strip()) or text in _JOINS):
+            join = _JOINS.get(text, join)
+            at += 1
+        if join is None or at == len(lines) or not lines[at].text.strip().startswith("ray::"):
+            return one, begin
+        following, after = _exception(lines, at)
+        if following is None:
+            return one, begin
+        one, at = _behind(following, one, direct=join), after
+    return None, at
+
+
+def _is_over(line: Line) -> bool:
+    """Whether a message has ended before this line."""
+    text = line.text.strip()
+    return not text or text in _JOINS or bool(_BEGINS.fullmatch(text))
