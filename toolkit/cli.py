@@ -47,6 +47,7 @@ _ELSEWHERE = {
     "environment": "cli_environment",
     "matrix": "cli_matrix",
     "patches": "cli_patches",
+    "tiny": "cli_tiny",
     **dict.fromkeys(("rules", "explain", "plugins", "schema", "completion", "demo"), "cli_docs"),
 }
 
@@ -111,6 +112,7 @@ def cli() -> None:
     verl-doctor actors        who lives on which GPU; which ranks are alive
     verl-doctor clean         what dead jobs have left behind; --apply removes it
     verl-doctor watch         what will run out first while a job runs, and when
+    verl-doctor tiny DIR      tiny data and a tiny random model, for trials
     verl-doctor demo          all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.

@@ -10,30 +10,38 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-from verl_doctor.toolkit import child_tiny
+from verl_doctor.toolkit import child_tiny, tiny_rows, tiny_tokenizer, tiny_weights
 from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.tiny_columns import columns
+from verl_doctor.toolkit.tiny_columns import Columns, columns
+from verl_doctor.toolkit.tiny_rows import Kind
+from verl_doctor.toolkit.tiny_shape import SHAPES, Shape, generation_config
 
-Shape = Literal["qwen2"]
-
-_LIMIT = 120.0  # seconds; two are usual
-_SOURCE = "openai/gsm8k"  # scored by verl without further packages
-_VARIABLES = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+_LIMIT = 120.0  # seconds; one is usual
+# The child asks nobody, and trains in one thread.
+_VARIABLES = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+_ORDER = "order.json"
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """What was written: the model's folder, two data files for training with rewards, and the shape of the model."""
+    """What was written: the model's folder, and tables for training with rewards and for fine-tuning on answers.
+
+    `tuning` and `tuning_validation` are None when the tree has no data set for talks. `shape` is a key of `SHAPES`.
+    """
 
     model: Path
     train: Path
     validation: Path
     shape: str
+    kind: Kind = "text"
+    rows: int = 2
+    tuning: Path | None = None
+    tuning_validation: Path | None = None
 
 
 def make(
@@ -41,13 +49,15 @@ def make(
     interpreter: Interpreter,
     folder: Path,
     *,
-    shape: Shape = "qwen2",
+    shape: str = "qwen2",
+    kind: Kind = "text",
     rows: int = 2,
     verl: Path | None = None,
 ) -> Tiny | Unknown:
     """Write them into `folder`, which may be there if it is empty; whole or not at all.
 
-    The columns are those that `verl` reads, the tree that the interpreter imports unless another one is named.
+    The columns are those that `verl` reads, the tree that the interpreter imports unless another one is named. `kind`
+    "image" needs a shape that sees.
     """
     tree = verl or (Path(interpreter.verl) if interpreter.verl else None)
     if tree is None:
@@ -57,47 +67,114 @@ def make(
     read = columns(tree)
     if isinstance(read, Unknown):
         return read
-    order = {"shape": shape, "rows": rows, "columns": read.rewarded, "source": _SOURCE}
+    chosen = SHAPES[shape]()
+    if unknown := _unknown_to_transformers(interpreter, chosen):
+        return unknown
+    tables = _tables(read, kind, rows)
     try:
-        with _aside(folder) as unfinished:
-            said = _ask(machine, interpreter.executable, unfinished, order)
-            if said is None:
-                unfinished.replace(folder)
+        with _whole(folder) as unfinished:
+            _write_model(unfinished / "model", chosen)
+            _ask(machine, interpreter.executable, unfinished, tables)
+    except _NotMade as error:
+        return Unknown(str(error))
     except OSError as error:
         return Unknown(f"{folder} cannot be written: {error.strerror}")
-    return said or Tiny(folder / "model", folder / "train.parquet", folder / "validation.parquet", shape)
+    paths = {Path(name).stem: folder / name for name in tables}
+    return Tiny(
+        model=folder / "model",
+        train=paths["train"],
+        validation=paths["validation"],
+        shape=shape,
+        kind=kind,
+        rows=rows,
+        tuning=paths.get("sft_train"),
+        tuning_validation=paths.get("sft_validation"),
+    )
+
+
+def _unknown_to_transformers(interpreter: Interpreter, shape: Shape) -> Unknown | None:
+    """Why the target's transformers cannot load such a model: it has no folder for the family."""
+    folder = dict(interpreter.libraries).get("transformers")
+    if not folder or os.path.isdir(Path(folder, "models", shape.family)):
+        return None
+    return Unknown(
+        f"transformers in {interpreter.prefix} is too old for {shape.title}: it has no models/{shape.family}; "
+        "choose another --model-shape"
+    )
+
+
+def _tables(read: Columns, kind: Kind, rows: int) -> dict[str, list[tiny_rows.Row]]:
+    """The rows of each file. Those of validation are others than those of training."""
+    made = {
+        "train.parquet": tiny_rows.rewarded(read, kind, rows, 0, "train"),
+        "validation.parquet": tiny_rows.rewarded(read, kind, rows, rows, "validation"),
+        "sft_train.parquet": tiny_rows.supervised(read, kind, rows, 0),
+        "sft_validation.parquet": tiny_rows.supervised(read, kind, rows, rows),
+    }
+    return {name: found for name, found in made.items() if found}
+
+
+def _write_model(folder: Path, shape: Shape) -> None:
+    """Write what of the model needs nothing of the target's."""
+    folder.mkdir()
+    files = {
+        "config.json": shape.config,
+        "generation_config.json": generation_config(),
+        "tokenizer_config.json": tiny_tokenizer.tokenizer_config(),
+        **shape.files,
+    }
+    for name, value in files.items():
+        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
+    tiny_weights.write(folder / "model.safetensors", shape.tensors)
+
+
+class _NotMade(Exception):  # noqa: N818 - it is the environment that is wrong
+    """The child could not write its part; the text says why."""
 
 
 @contextlib.contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """A folder beside the one that is wanted, which is gone afterwards unless it was renamed."""
-    unfinished = folder.with_name(f".verl-doctor-{secrets.token_hex(8)}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished.mkdir()
+def _whole(folder: Path) -> Iterator[Path]:
+    """A folder aside, whose content is in `folder` afterwards; when something is raised nothing stays. Raises OSError.
+
+    A folder that is there keeps its permissions, may be a mount, and may be where somebody's shell stands: only what is in it
+    is new.
+    """
+    there = folder.is_dir()
+    unfinished = (folder if there else folder.parent) / f".verl-doctor-{secrets.token_hex(8)}"
+    unfinished.mkdir(parents=True)
     try:
         yield unfinished
+        if there:
+            for entry in sorted(unfinished.iterdir()):
+                entry.rename(folder / entry.name)
+        else:
+            unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _ask(machine: Machine, python: str, folder: Path, order: dict[str, object]) -> Unknown | None:
-    """Let the child write. None when it did."""
-    heard = ask_child(
-        machine,
-        python,
-        child_tiny,
-        os.path.abspath(folder),
-        json.dumps(order),
-        timeout=_LIMIT,
-        variables=_VARIABLES,
+def _ask(machine: Machine, python: str, folder: Path, tables: dict[str, list[tiny_rows.Row]]) -> None:
+    """Let the child write the rest. Raises _NotMade."""
+    tokenizer: dict[str, Any] = {
+        "texts": tiny_rows.texts(),
+        "size": tiny_tokenizer.VOCABULARY,
+        "special": tiny_tokenizer.SPECIAL,
+        "plain": tiny_tokenizer.PLAIN,
+    }
+    order = folder / _ORDER
+    order.write_text(
+        json.dumps({"model": "model", "tokenizer": tokenizer, "tables": tables}), encoding="utf-8"
     )
+    paths = (os.path.abspath(folder), os.path.abspath(order))
+    heard = ask_child(machine, python, child_tiny, *paths, timeout=_LIMIT, variables=_VARIABLES)
+    order.unlink()
     if isinstance(heard, Unknown):
-        return heard
+        raise _NotMade(heard.reason)
     answer, told = heard
     if not isinstance(told, dict):
-        return Unknown(f"the tiny files could not be made: {ending(answer, _LIMIT)}")
+        raise _NotMade(f"the tiny files could not be made: {ending(answer, _LIMIT)}")
     if lacking := told.get("lacks"):
-        return Unknown(f"{python} has no {lacking}, with which the tiny files are made; install it there")
+        raise _NotMade(f"{python} has no {lacking}, with which the tiny files are made; install it there")
     if error := told.get("error"):
-        return Unknown(f"the tiny files could not be made: {error}")
-    return None
+        raise _NotMade(f"the tiny files could not be made: {error}")

@@ -13,6 +13,9 @@ from verl_doctor.toolkit.py_source import parse, read, walk
 _REWARDED = "utils/dataset/rl_dataset.py"
 _SUPERVISED = ("utils/dataset/multiturn_sft_dataset.py", "utils/dataset/sft_dataset.py")
 _INFO = "extra_info"
+_SCORES = ("utils/reward_score/__init__.py", "trainer/main_ppo.py")  # the second until verl 0.2
+_AGENTS = "experimental/agent_loop"
+_AGENT = "tool_agent"
 
 
 @dataclass(frozen=True)
@@ -20,12 +23,15 @@ class Columns:
     """Names by what they hold: `rewarded["prompt_key"]` is the column of prompts of a job with rewards.
 
     `supervised` are those of fine-tuning, empty when the tree has no data set for it. `info` are the entries that are read
-    of the column extra_info.
+    of the column extra_info. `source` is a value of the column data_source for which the tree has a reward function.
+    `agent` is the name of the agent that calls tools, for the column agent_name; empty when the tree has none.
     """
 
     rewarded: dict[str, str]
+    source: str
     supervised: dict[str, str] = field(default_factory=dict)
     info: tuple[str, ...] = ()
+    agent: str = ""
 
 
 def columns(verl: Path) -> Columns | Unknown:
@@ -38,7 +44,37 @@ def columns(verl: Path) -> Columns | Unknown:
         tree = _module(verl / name)
         if isinstance(tree, ast.Module):
             supervised |= {key: value for key, value in _defaults(tree) if key not in supervised}
-    return Columns(dict(_defaults(rewarded)), supervised, tuple(dict.fromkeys(_entries(rewarded))))
+    return Columns(
+        rewarded=dict(_defaults(rewarded)),
+        source=_source(verl),
+        supervised=supervised,
+        info=tuple(dict.fromkeys(_entries(rewarded))),
+        agent=_AGENT if _has_agent(verl) else "",
+    )
+
+
+def _source(verl: Path) -> str:
+    """The first name with which the tree compares a data source to choose a reward function."""
+    for name in _SCORES:
+        tree = _module(verl / name)
+        for node in walk(tree) if isinstance(tree, ast.Module) else ():
+            match node:
+                case ast.Compare(
+                    left=ast.Name(id="data_source"),
+                    ops=[ast.Eq()],
+                    comparators=[ast.Constant(value=str(source))],
+                ):
+                    return source
+    return ""
+
+
+def _has_agent(verl: Path) -> bool:
+    """Whether an agent registers itself under the name."""
+    for path in sorted((verl / _AGENTS).glob("*.py")):
+        content = read(path)
+        if isinstance(content, bytes) and f'@register("{_AGENT}")'.encode() in content:
+            return True
+    return False
 
 
 def _module(path: Path) -> ast.Module | Unknown:

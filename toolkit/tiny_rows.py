@@ -1,0 +1,152 @@
+"""The rows of tiny data: sums in words, as text, as a talk with a tool, or about a picture."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from verl_doctor.toolkit import tiny_picture
+from verl_doctor.toolkit.tiny_columns import Columns
+
+Kind = Literal["text", "multi-turn", "image"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+TOOL = "add"
+"""The tool that the talks call."""
+
+_ASK = 'Think step by step and put the answer behind "####".'
+_COLOURS = {"red": (224, 32, 32), "green": (32, 160, 64), "blue": (32, 64, 224)}
+_SIDES = (56, 84)  # pixels: height and width; multiples of two patches, so that no release scales the picture
+
+# Enough words for the vocabulary of a tiny model.
+_ENGLISH = """\
+The system, a user, an assistant and a tool speak with each other. A function has a name, a description and parameters; its
+arguments are an object of the type that they want: a string, an integer, a number or a list. You may call one or more
+functions to help with the user query. First think about the reasoning process, then write down what follows from it. Let
+us look at this picture: there is something red, green or blue before a white wall. Which colour would people choose, and
+why should they? Every morning the children walk from their house to school, where thirty others wait under the old trees.
+"""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Sum:
+    number: int
+    left: int
+    right: int
+
+    @property
+    def question(self) -> str:
+        return f"Ann has {self.left} apples and buys {self.right} more. How many apples has Ann now? {_ASK}"
+
+    @property
+    def answer(self) -> str:
+        return str(self.left + self.right)
+
+    @property
+    def solution(self) -> str:
+        return f"Ann has {self.left} + {self.right} = {self.answer} apples.\n#### {self.answer}"
+
+    @property
+    def colour(self) -> str:
+        return [*_COLOURS][self.number % len(_COLOURS)]
+
+
+def texts() -> list[str]:
+    """What a tokenizer for such rows is trained on."""
+    return [*(text for one in _sums(200, 0) for text in (one.question, one.solution)), _ENGLISH]
+
+
+def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
+    """Rows for training with rewards. `first` is the number of the first sum; from another one on they differ."""
+    return [_rewarded(columns, kind, one, index, split) for index, one in enumerate(_sums(count, first))]
+
+
+def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row]:
+    """Rows for fine-tuning on answers; none when the tree has no data set for talks."""
+    if "messages_key" not in columns.supervised:
+        return []
+    return [_supervised(columns.supervised, kind, one) for one in _sums(count, first)]
+
+
+def _sums(count: int, first: int) -> Iterator[_Sum]:
+    for number in range(first, first + count):
+        yield _Sum(number, 2 + number * 7 % 89, 2 + number * 5 % 83)
+
+
+def _rewarded(columns: Columns, kind: Kind, one: _Sum, index: int, split: str) -> Row:
+    info: Row = {"split": split, "index": index, "question": one.question, "answer": one.solution}
+    row: Row = {
+        "data_source": columns.source,
+        columns.rewarded.get("prompt_key", "prompt"): [{"role": "user", "content": one.question}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": one.answer},
+        "extra_info": info,
+    }
+    if kind == "multi-turn":
+        row[columns.rewarded.get("prompt_key", "prompt")] = [
+            {"role": "system", "content": "You help with sums."},
+            {"role": "user", "content": f"Hello! I have a question about {one.left} apples."},
+            {"role": "assistant", "content": "What is the question?"},
+            {"role": "user", "content": one.question},
+        ]
+        of_tools = {
+            "need_tools_kwargs": True,
+            "tools_kwargs": {TOOL: {"create_kwargs": {"ground_truth": one.answer}}},
+        }
+        info |= {name: value for name, value in of_tools.items() if name in columns.info}
+        if columns.agent:
+            row["agent_name"] = columns.agent
+    if kind == "image":
+        row[columns.rewarded.get("prompt_key", "prompt")] = [
+            {"role": "user", "content": f"<image>What colour is this? {one.question}"}
+        ]
+        row[columns.rewarded.get("image_key", "images")] = [_picture(one)]
+    return row
+
+
+def _supervised(names: dict[str, str], kind: Kind, one: _Sum) -> Row:
+    asked = {"role": "user", "content": one.question}
+    answered = {"role": "assistant", "content": one.solution}
+    if kind == "multi-turn":
+        call = {"name": TOOL, "arguments": {"left": one.left, "right": one.right}}
+        talk = [
+            {**asked, "tool_calls": None},
+            {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
+            {"role": "tool", "content": one.answer, "tool_calls": None},
+            {**answered, "tool_calls": None},
+        ]
+        return {names["messages_key"]: talk} | (
+            {names["tools_key"]: [_tool()]} if "tools_key" in names else {}
+        )
+    if kind == "image" and "image_key" in names:
+        seen = {"role": "user", "content": f"<image>What colour is this? {one.question}"}
+        return {names["messages_key"]: [seen, answered], names["image_key"]: [_picture(one)]}
+    return {names["messages_key"]: [asked, answered]}
+
+
+def _picture(one: _Sum) -> Row:
+    """A picture as verl's own data sets hold it. JSON has no bytes: the child decodes what is marked as base64."""
+    height, width = _SIDES
+    content = tiny_picture.plain(width, height, _COLOURS[one.colour])
+    return {"bytes": {"base64": base64.b64encode(content).decode()}}
+
+
+def _tool() -> Row:
+    """What describes the tool to a model, as OpenAI's interface has it."""
+    number = {"type": "integer", "description": "A number."}
+    return {
+        "type": "function",
+        "function": {
+            "name": TOOL,
+            "description": "Adds two numbers.",
+            "parameters": {
+                "type": "object",
+                "properties": {"left": number, "right": number},
+                "required": ["left", "right"],
+            },
+        },
+    }
