@@ -140,7 +140,7 @@ def _whole(folder: Path) -> Iterator[Path]:
     A folder that is there keeps its permissions, may be a mount, and may be where somebody's shell stands: only what is in it
     is new.
     """
-    there = folder.is_dir()
+    there = os.path.isdir(folder)
     unfinished = (folder if there else folder.parent) / f".verl-doctor-{secrets.token_hex(8)}"
     unfinished.mkdir(parents=True)
     try:
