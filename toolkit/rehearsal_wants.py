@@ -1,0 +1,203 @@
+"""What one small step of training needs of verl's configuration, and why: on any device, on a GPU alone, and without one.
+
+Keys are tried in the order in which they stand: releases of verl rename them. One that the installed release does not have is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RAY_CPUS = 32
+"""What Ray is told to have. verl reserves one for each helper, most of which wait; a laptop has fewer cores than helpers."""
+
+_ARL = "actor_rollout_ref"
+_SIZE = "size: one small step"
+_ONE_DEVICE = "device: there is one"
+_NO_GPU = "device: it needs a GPU"
+
+
+@dataclass(frozen=True)
+class Want:
+    """One value that is needed. `keys` are the names that it has had, the newest first.
+
+    `most`: a smaller number that was asked for stays. `hidden`: verl's configuration files need not have the key, it is enough that its
+    sources know the name. `asked` alone: it is needed only where the script gives the key a value.
+    """
+
+    keys: tuple[str, ...]
+    value: Any
+    why: str
+    most: bool = False
+    hidden: bool = False
+    asked: bool = False
+
+
+@dataclass(frozen=True)
+class Files:
+    """What the step reads and where it may write. `reward` is a file with `compute_score`, None for the script's own or verl's."""
+
+    model: Path
+    train: tuple[Path, ...]
+    validation: tuple[Path, ...]
+    folder: Path
+    reward: Path | None = None
+
+
+def sizes() -> list[Want]:
+    """One step on two prompts with two answers each, on one device, with nothing saved and nobody told."""
+    small = [
+        ("data.train_batch_size", 2),
+        ("data.gen_batch_size", 2),
+        ("data.max_prompt_length", 512),
+        ("data.max_response_length", 32),
+        (f"{_ARL}.actor.ppo_mini_batch_size", 2),
+        (f"{_ARL}.rollout.n", 2),
+        (f"{_ARL}.rollout.max_num_seqs", 64),
+        ("critic.ppo_mini_batch_size", 2),
+        (f"{_ARL}.rollout.agent.num_workers", 1),
+        ("trainer.total_epochs", 1),
+    ]
+    alone = [
+        (f"{_ARL}.actor.ppo_micro_batch_size_per_gpu", 1),
+        (f"{_ARL}.rollout.log_prob_micro_batch_size_per_gpu", 1),
+        (f"{_ARL}.ref.log_prob_micro_batch_size_per_gpu", 1),
+        ("critic.ppo_micro_batch_size_per_gpu", 1),
+    ]
+    fixed = [
+        ("trainer.total_training_steps", 1),
+        ("trainer.save_freq", -1),
+        ("trainer.test_freq", -1),
+        ("trainer.val_before_train", False),
+        ("trainer.val_only", False),
+        ("trainer.resume_mode", "disable"),
+        ("algorithm.filter_groups.enable", False),
+        ("data.filter_overlong_prompts", False),
+        ("data.dataloader_num_workers", 0),
+    ]
+    one = [
+        ("trainer.n_gpus_per_node", 1),
+        ("trainer.nnodes", 1),
+        (f"{_ARL}.rollout.tensor_model_parallel_size", 1),
+        (f"{_ARL}.rollout.data_parallel_size", 1),
+        (f"{_ARL}.rollout.expert_parallel_size", 1),
+        (f"{_ARL}.rollout.pipeline_model_parallel_size", 1),
+        (f"{_ARL}.actor.ulysses_sequence_parallel_size", 1),
+        (f"{_ARL}.actor.fsdp_config.ulysses_sequence_parallel_size", 1),
+        (f"{_ARL}.ref.ulysses_sequence_parallel_size", 1),
+    ]
+    return [
+        *(Want((key,), value, _SIZE, most=True) for key, value in small),
+        *(Want((key,), value, _SIZE) for key, value in (*alone, *fixed)),
+        *(Want((key,), value, _ONE_DEVICE) for key, value in one),
+        *(Want((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, asked=True) for part in ("actor", "ref")),
+        Want(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),
+        Want(("trainer.logger",), ["console"], "a rehearsal is not reported to anybody"),
+        Want(("trainer.v1.trainer_mode",), "sync", _ONE_DEVICE),
+        Want(("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", asked=True),
+        Want(("transfer_queue.backend.SimpleStorage.num_data_storage_units",), 1, "size: each takes one of Ray's CPUs"),
+    ]  # fmt: skip
+
+
+def files(given: Files) -> list[Want]:
+    """The model, the data, and folders of the run's own for all that verl writes."""
+    own = "files: of the rehearsal's own folder"
+    wants = [
+        Want((f"{_ARL}.model.path",), str(given.model), "model: a tiny one"),
+        Want((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", asked=True),
+        Want(("critic.model.path",), str(given.model), "model: a tiny one"),
+        Want(("critic.model.tokenizer_path",), str(given.model), "model: a tiny one"),
+        Want(("data.train_files",), [*map(str, given.train)], "data: its first rows"),
+        Want(("data.val_files",), [*map(str, given.validation)], "data: its first rows"),
+        Want(("trainer.default_local_dir",), str(given.folder / "checkpoints"), own),
+        Want(("trainer.default_hdfs_dir",), None, own),
+        Want(("trainer.rollout_data_dir",), None, own),
+        Want(("trainer.validation_data_dir",), None, own),
+    ]
+    if given.reward is not None:
+        rewards = ("reward.custom_reward_function", "custom_reward_function")
+        wants += [
+            Want(
+                tuple(f"{key}.path" for key in rewards),
+                str(given.reward),
+                "reward: one that differs between answers",
+            ),
+            Want(
+                tuple(f"{key}.name" for key in rewards),
+                "compute_score",
+                "reward: one that differs between answers",
+            ),
+            Want((f"{_ARL}.actor.optim.lr",), 0.01, "size: large enough to move weights in bfloat16"),
+        ]
+    return wants
+
+
+def without_flash_attention() -> list[Want]:
+    """What needs no package beside torch."""
+    return [
+        Want(
+            (f"{_ARL}.model.use_remove_padding",), False, "attention: removing the padding needs flash-attn"
+        ),
+        Want(("critic.model.use_remove_padding",), False, "attention: removing the padding needs flash-attn"),
+        Want(
+            (f"{_ARL}.model.override_config.attn_implementation",),
+            "sdpa",
+            "attention: torch's own",
+            hidden=True,
+        ),
+        Want(
+            ("critic.model.override_config.attn_implementation",),
+            "sdpa",
+            "attention: torch's own",
+            hidden=True,
+        ),
+    ]
+
+
+def on_gpu() -> list[Want]:
+    """As little of the GPU as a tiny model needs, without graphs to capture."""
+    return [
+        Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.2, _SIZE, most=True),
+        Want((f"{_ARL}.rollout.enforce_eager",), True, _SIZE),
+    ]
+
+
+def on_cpu() -> list[Want]:
+    """What verl and vLLM do on processors in place of what they do on a GPU."""
+    off = [
+        (f"{_ARL}.rollout.free_cache_engine", "device: vLLM's CPU build has no sleep mode"),
+        (f"{_ARL}.model.use_fused_kernels", _NO_GPU),
+        (f"{_ARL}.model.use_liger", _NO_GPU),
+        (
+            f"{_ARL}.actor.use_torch_compile",
+            "device: it would compile with a C++ compiler, for longer than the step",
+        ),
+        (
+            f"{_ARL}.actor.fsdp_config.use_torch_compile",
+            "device: it would compile with a C++ compiler, for longer than the step",
+        ),
+        (f"{_ARL}.actor.fsdp_config.param_offload", "device: there is nothing to move it off from"),
+        (f"{_ARL}.actor.fsdp_config.optimizer_offload", "device: there is nothing to move it off from"),
+        (f"{_ARL}.ref.fsdp_config.param_offload", "device: there is nothing to move it off from"),
+        ("reward.reward_model.enable", "model: a reward model would be a second large one"),
+        ("reward_model.enable", "model: a reward model would be a second large one"),
+    ]
+    return [
+        Want(("trainer.device",), "cpu", "device"),
+        Want((f"{_ARL}.actor.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
+        Want((f"{_ARL}.ref.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
+        Want(("critic.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
+        Want((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build"),
+        Want((f"{_ARL}.rollout.enforce_eager",), True, _NO_GPU),
+        Want((f"{_ARL}.rollout.enable_sleep_mode",), False, "device: vLLM's CPU build has no sleep mode", hidden=True),
+        Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.3, _SIZE, most=True),
+        Want((f"{_ARL}.rollout.quantization",), None, _NO_GPU),
+        Want((f"{_ARL}.rollout.engine_kwargs.vllm",), {}, "device: what it says may be about GPUs"),
+        Want((f"{_ARL}.rollout.checkpoint_engine.backend",), "naive", _NO_GPU),
+        Want(("global_profiler.tool",), None, _NO_GPU),
+        Want(("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"),
+        Want(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl asks for GPUs and is given a processor", hidden=True),
+        *(Want((key,), False, why) for key, why in off),
+        *without_flash_attention(),
+    ]  # fmt: skip

@@ -1,0 +1,123 @@
+"""Reads along while verl trains: what it has reached, and whether it waits for something that will never come.
+
+Each pattern is what a program says at that point, so that a rehearsal ends in a sentence where training would wait without end.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.smoke_rung import Step
+
+# What shows that a part is over, in the order of a step. Each is a line of verl's or Ray's.
+MARKS = (
+    ("imports", r"ray init kwargs|Started a local Ray instance|Connecting to existing Ray cluster"),
+    ("Ray", r"\((?:TaskRunner\w*|main_task) pid=\d+\)"),
+    ("data", r"Total training steps:"),
+    ("workers", r"\(WorkerDict pid=\d+\)"),
+    ("model", r"actor and ref model engine initialized|After building \w+ rollout|\(vLLMHttpServer pid="),
+    ("rollout server", r"LLMServerManager:|all initialize finished|AgentLoopManager:"),
+    ("first weights", r"Training Progress:\s+0%"),
+    ("step", r"\bstep:1 - "),
+)
+"""The parts of a run and the words that end each: verl 0.9; an earlier release says some of them only."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NO_NODE = re.compile(r"No available node types can fulfill resource requests? (.+?)(?:\. |$)", re.MULTILINE)
+_FAILED = re.compile(
+    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |SYSTEM_ERROR|exit code|died", re.MULTILINE
+)
+_UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
+_QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries speak more often
+_QUIET = 90.0  # seconds; compiling and loading a tiny model take less, and imports speak
+_INSISTED = (
+    2  # times that Ray's autoscaler says that it has no such node; once may come before a node has joined
+)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A part of the run that is over, and the seconds since its beginning."""
+
+    name: str
+    seconds: float
+
+
+class Watcher:
+    """Given to `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
+
+    `waits_for` is asked, when nothing has been said for long, what Ray has not been able to start; "" when that is nothing.
+    """
+
+    def __init__(self, waits_for: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._waits_for, self._clock = waits_for, clock
+        self._begun = self._spoke = clock()
+        self._length = self._read_to = 0
+        self._failed = False
+        self._asked = False
+        self._refused = 0
+        self.reached: list[Reached] = []
+
+    def __call__(self, text: str) -> str | None:
+        """Read what is new. A reason ends the run."""
+        now = self._clock()
+        if len(text) > self._length:
+            end = text.rfind("\n") + 1
+            self._length, self._spoke, self._asked = len(text), now, False
+            new, self._read_to = _COLOUR.sub("", text[self._read_to : end]), end
+            if reason := self._read(new, now):
+                return reason
+        return self._silence(now - self._spoke)
+
+    def steps(self) -> tuple[Step, ...]:
+        """How long each part took."""
+        ends = [0.0, *(one.seconds for one in self.reached)]
+        return tuple(
+            Step(one.name, one.seconds - begun) for one, begun in zip(self.reached, ends, strict=False)
+        )
+
+    @property
+    def part(self) -> str:
+        """The part that was going on at the end."""
+        names = [name for name, _ in MARKS]
+        last = names.index(self.reached[-1].name) + 1 if self.reached else 0
+        return names[last] if last < len(names) else ""
+
+    def _read(self, new: str, now: float) -> str | None:
+        known = {one.name for one in self.reached}
+        for name, pattern in MARKS:
+            if name not in known and re.search(pattern, new):
+                self.reached.append(Reached(name, now - self._begun))
+        self._failed = self._failed or _FAILED.search(new) is not None
+        requests = _NO_NODE.findall(new)
+        self._refused += len(requests)
+        if self._refused >= _INSISTED and requests:
+            return f"Ray has no node with {requests[-1]}, and waits for one without end"
+        if _UNREACHED.search(new) and not self._is_past("Ray"):
+            return "the Ray cluster that it was led to does not answer"
+        return None
+
+    def _is_past(self, name: str) -> bool:
+        return any(one.name == name for one in self.reached)
+
+    def _silence(self, quiet: float) -> str | None:
+        if self._failed and quiet > _QUIET_AFTER_FAILURE:
+            return f"a process of the job failed, and nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
+        if quiet > _QUIET and not self._asked:
+            self._asked = True
+            if wanted := self._waits_for():
+                return f"nothing was heard for {quiet:.0f} s: {wanted}"
+        return None
+
+
+def plain(text: str) -> str:
+    """A log without the colours that Ray gives to the names of processes."""
+    return _COLOUR.sub("", text)
+
+
+def total(steps: Sequence[Step]) -> float:
+    """Seconds of all parts."""
+    return sum(step.seconds for step in steps)

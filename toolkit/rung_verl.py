@@ -1,0 +1,165 @@
+"""Rung 5: the real trainer of verl does one step, with Ray, data, rollout, reward and weight sync, and the weights move.
+
+On a machine without a GPU verl gets a platform for processors through its own extension point (`rehearsal_plugin`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from verl_doctor.toolkit.first_cause import first_cause
+from verl_doctor.toolkit.rehearsal_job import Job, job_of
+from verl_doctor.toolkit.rehearsal_left import Left
+from verl_doctor.toolkit.rehearsal_waits import waits_in
+from verl_doctor.toolkit.rehearsal_watch import Watcher, plain
+from verl_doctor.toolkit.rehearsal_weights import Weights, metrics, weights
+from verl_doctor.toolkit.rehearsal_words import Replaced
+from verl_doctor.toolkit.smoke_child import Ran
+from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
+
+_LIMIT = 600.0  # seconds; three minutes are usual on two processors
+_LATEST = {
+    "generation and log probabilities": "before update",
+    "update": "after update",
+    "weight sync": "rollout weights",
+}
+
+
+def climb(stage: Stage) -> Outcome:
+    """Let verl do one step."""
+    job = job_of(stage)
+    if isinstance(job, Outcome):
+        return job
+    watcher = Watcher(partial(waits_in, stage.machine, stage.python, stage.folder))
+    argv = ["env", f"--chdir={stage.machine.cwd}", *job.argv]
+    begun = time.time()
+    with Left(stage.machine, job.variables):
+        ran = stage.run(argv, limit=_LIMIT, variables=job.variables, watch=watcher, name="verl")
+    watcher(ran.text + "\n")
+    return judged(job, ran, watcher, begun)
+
+
+def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
+    """What one run shows."""
+    text = plain(ran.text)
+    steps = steps_of(watcher.steps(), ran.told, begun, ran.seconds)
+    notes = tuple(notes_of(job))
+    if ran.code != 0:
+        return _failed(ran, text, watcher.part, steps, notes)
+    moved = weights(ran.told)
+    wrong = weights_wrong(moved, own_reward=job.own_reward)
+    if wrong:
+        cause, code = wrong
+        return Outcome(
+            "failed",
+            cause,
+            "read the log, from 'step:1' upwards",
+            code,
+            log=ran.log,
+            steps=steps,
+            notes=notes,
+        )
+    return Outcome("passed", log=ran.log, steps=steps, notes=(*weights_said(moved, metrics(text)), *notes))
+
+
+def _failed(ran: Ran, text: str, part: str, steps: tuple[Step, ...], notes: tuple[str, ...]) -> Outcome:
+    found = first_cause(text)
+    where = f" (in the part: {part})" if part else ""
+    if found is None:
+        cause = ran.why_ended or f"verl ended with status {ran.code}, and did not say why"
+        return Outcome(
+            "failed", f"{cause}{where}", _READ, _code(ran.why_ended), log=ran.log, steps=steps, notes=notes
+        )
+    cause = f"{found.words}{where}"
+    if ran.why_ended:
+        cause = f"{cause}; {ran.why_ended}"
+    return Outcome("failed", cause, _READ, _code(ran.why_ended), found.lines, ran.log, steps, notes)
+
+
+_READ = "read the log from these lines upwards"
+_CODES = (
+    ("has no node with", "SMOKE154"),
+    ("Ray cannot start", "SMOKE154"),
+    ("a process of the job failed", "SMOKE155"),
+    ("does not answer", "SMOKE156"),
+    ("did not end within", "SMOKE157"),
+)
+
+
+def _code(why_ended: str) -> str:
+    return next((code for words, code in _CODES if words in why_ended), "SMOKE158")
+
+
+def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str] | None:
+    """Why a step that ended well was none; only what the rehearsal has arranged is judged."""
+    if not own_reward:
+        return None
+    if moved is None:
+        return "verl says that the step is done, and no optimizer took one", "SMOKE159"
+    if moved.moved == 0:
+        return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE159"
+    if moved.arrived == 0:
+        return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE160"
+    return None
+
+
+def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:
+    """What the step did to the weights, in words."""
+    gradient = numbers.get("actor/grad_norm")
+    norm = "" if gradient is None else f" (actor/grad_norm {gradient:.3g})"
+    if moved is None:
+        return [f"whether the weights moved could not be seen{norm}"]
+    said = []
+    if moved.moved == 0:
+        same = numbers.get("critic/score/max") == numbers.get("critic/score/min")
+        why = ": all answers got the same reward, so there was nothing to learn" if same else ""
+        said.append(f"the weights did not move{norm}{why}")
+    else:
+        said.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
+    if moved.visible and moved.arrived:
+        said.append(f"{moved.arrived} of them are in the rollout, bit for bit; vLLM joins the others")
+    elif moved.moved and not moved.visible:
+        said.append(
+            "the learning rate is too small for a change that bfloat16 shows, so the rollout's are the same"
+        )
+    elif moved.visible:
+        said.append("what the rollout received could not be seen")
+    return said
+
+
+def notes_of(job: Job) -> list[str]:
+    """What the rehearsal replaces in the script, and what of it could not be told."""
+    said = [
+        f"replaced {one.key}: {_short(one.old)} -> {_short(one.new)} ({one.why})"
+        for one in asked(job.words.replaced)
+    ]
+    said += [f"left out {word}: reading the script cannot tell its value" for word in job.words.untold]
+    return said
+
+
+def asked(replaced: Sequence[Replaced]) -> list[Replaced]:
+    """What the script itself had asked for otherwise."""
+    return [one for one in replaced if one.asked]
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:28]}...{text[-28:]}"
+
+
+def steps_of(
+    read: tuple[Step, ...], told: Sequence[Mapping[str, object]], begun: float, seconds: float
+) -> tuple[Step, ...]:
+    """The parts of the run: those that the log shows, and within the step those that the witness saw."""
+    found = [step for step in read if step.name != "step"]
+    at = sum(step.seconds for step in found)
+    for name, event in _LATEST.items():
+        times = [float(str(one["at"])) - begun for one in told if one.get("event") == event]
+        if times and max(times) > at:
+            found.append(Step(name, max(times) - at))
+            at = max(times)
+    if found and seconds > at:
+        found.append(Step("end", seconds - at))
+    return tuple(found)
