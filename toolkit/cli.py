@@ -48,6 +48,7 @@ _ELSEWHERE = {
     "matrix": "cli_matrix",
     "patches": "cli_patches",
     "tiny": "cli_tiny",
+    "script": "cli_script",
     **dict.fromkeys(("rules", "explain", "plugins", "schema", "completion", "demo"), "cli_docs"),
 }
 
@@ -111,6 +112,7 @@ def cli() -> None:
     verl-doctor matrix        which vLLM releases this verl runs on
     verl-doctor actors        who lives on which GPU; which ranks are alive
     verl-doctor clean         what dead jobs have left behind; --apply removes it
+    verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
     verl-doctor watch         what will run out first while a job runs, and when
     verl-doctor tiny DIR      tiny data and a tiny random model, for trials
     verl-doctor demo          all of that on a miniature, in seconds

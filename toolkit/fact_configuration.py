@@ -121,7 +121,7 @@ def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configu
 
 def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
     """A configuration that was composed already, with these words applied to it one after the other."""
-    after = _copied(tree.before)
+    after = copied(tree.before)
     asked = []
     for word in words:
         one, override = as_override(word, multirun=False)
@@ -129,11 +129,11 @@ def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
     return replace(tree, asked=tuple(asked), after=after)
 
 
-def _copied(tree: Any) -> Any:
+def copied(tree: Any) -> Any:
     """Dictionaries and lists anew, with the same leaves; `deepcopy` takes ten times as long."""
     if isinstance(tree, Mapping):
-        return {key: _copied(value) for key, value in tree.items()}
-    return [_copied(value) for value in tree] if isinstance(tree, list) else tree
+        return {key: copied(value) for key, value in tree.items()}
+    return [copied(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
@@ -170,4 +170,4 @@ def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
     return asked, override
 
 
-__all__ = ["MISSING", "UNTOLD", "UNTOLD_VALUE", "Asked", "Configuration", "Fate", "configuration"]
+__all__ = ["MISSING", "UNTOLD", "UNTOLD_VALUE", "Asked", "Configuration", "Fate", "configuration", "copied"]

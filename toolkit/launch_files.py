@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,9 +36,14 @@ _SECRET_KEY = re.compile(
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
 
 
-def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
-    """Read the files of a target, and the words behind them. Unknown when one of them is no text."""
-    reader = Reader(load_text, machine.environ, str(machine.cwd))
+def read_launch(
+    target: Target, machine: Machine, load: Callable[[str], str | None] = load_text
+) -> Launch | Unknown:
+    """Read the files of a target, and the words behind them. Unknown when one of them is no text.
+
+    `load` gives the text of a file, None for what is none: a file may be read that is not written yet.
+    """
+    reader = Reader(load, machine.environ, str(machine.cwd))
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
@@ -46,7 +52,7 @@ def read_launch(target: Target, machine: Machine) -> Launch | Unknown:
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in target.files:
         kind = _kind(path)
-        text = load_text(str(path))
+        text = load(str(path))
         if text is None:
             return Unknown(_why_not(path))
         files.append((str(path), kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import yaml
 
 from verl_doctor.toolkit.launch_dockerfile import variables_in
 from verl_doctor.toolkit.shell_parse import parse
-from verl_doctor.toolkit.shell_syntax import Assignment, Simple, Substitution, Written
+from verl_doctor.toolkit.shell_syntax import Assignment, Simple, Substitution, Written, below
 
 Wanted = Mapping[int, tuple[str, str | None]]
 """By line (from 1): the word that was to be replaced, and by what; None when the line was to go."""
@@ -26,7 +26,7 @@ def proven(before: str, after: str, syntax: str, wanted: Wanted) -> bool:
 def _shell(before: str, after: str, wanted: Wanted) -> bool:
     """Compare the commands, and what they stand in. Comments are in no tree, and `:` does nothing."""
     tree = parse(before)
-    commands = [node for node in _below(tree) if isinstance(node, Simple)]
+    commands = [node for node in below(tree) if isinstance(node, Simple)]
     for line, (word, instead) in wanted.items():
         if instead is None:
             found = sum(node.line == line and _is_to_go(node, wanted) for node in commands)
@@ -43,7 +43,7 @@ def _holds(node: Simple, line: int, word: str) -> bool:
 
 def _lines(node: Simple) -> range:
     """The lines on which the words of a command begin."""
-    return range(node.line, max(part.line for part in _below(node) if hasattr(part, "line")) + 1)
+    return range(node.line, max(part.line for part in below(node) if hasattr(part, "line")) + 1)
 
 
 def _is_to_go(node: Simple, wanted: Wanted) -> bool:
@@ -55,7 +55,7 @@ def _is_to_go(node: Simple, wanted: Wanted) -> bool:
         instead is None
         and [one.name for one in set_here] == [name]
         and spoken in ([], ["export"])
-        and not any(isinstance(part, Substitution) for part in _below(set_here[0]))
+        and not any(isinstance(part, Substitution) for part in below(set_here[0]))
     )
 
 
@@ -76,16 +76,6 @@ def _form(node: Any, wanted: Wanted) -> Any:
 def _is_nothing(node: Simple, wanted: Wanted) -> bool:
     says = [getattr(word, "raw", "") for word in node.words]
     return (says == [":"] and not node.assignments) or _is_to_go(node, wanted)
-
-
-def _below(node: Any) -> Iterator[Any]:
-    if isinstance(node, tuple):
-        for part in node:
-            yield from _below(part)
-    elif is_dataclass(node):
-        yield node
-        for part in fields(node):
-            yield from _below(getattr(node, part.name))
 
 
 def _renamed(said: str, words: list[tuple[str, str | None]]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,20 @@ ShellWord = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Written:
-    """A word where it stands: its parts, the line, and the characters as they are in the file."""
+    """A word where it stands: its parts, the line, and the characters as they are in the file.
+
+    `at` is how many characters of the text come before it; -1 for what no word of the grammar is, as in `[[ ... ]]`.
+    """
 
     parts: ShellWord
     line: int
     raw: str
+    at: int = field(default=-1, compare=False, repr=False)
+
+    @property
+    def end(self) -> int:
+        """Where the word ends in the text."""
+        return self.at + len(self.raw)
 
 
 @dataclass(frozen=True)
@@ -140,3 +151,14 @@ class Unread:
 
 
 Node = Simple | AndOr | Pipeline | If | Loop | Case | Function | Group | Unread
+
+
+def below(node: Any) -> Iterator[Any]:
+    """Every part of a tree, each before those that it holds."""
+    if isinstance(node, tuple):
+        for part in node:
+            yield from below(part)
+    elif is_dataclass(node):
+        yield node
+        for part in fields(node):
+            yield from below(getattr(node, part.name))

@@ -118,7 +118,7 @@ class WordReader(ABC):
         parts = self.parts(pattern=pattern)
         if self.at == start:
             raise NoShellError("a word is missing")
-        return Written(parts, line, self.text[start : self.at])
+        return Written(parts, line, self.text[start : self.at], start)
 
     def all_parts(self) -> ShellWord:
         """The whole text as one word, blanks included."""

@@ -1,0 +1,173 @@
+"""`verl-doctor script`: a DEBUG or FAST_LOAD variant beside a launch script, proven with verl's own configuration."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from verl_doctor.toolkit import apply, safe_write
+from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
+from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.difference import unified
+from verl_doctor.toolkit.fact_configuration import UNTOLD, Configuration
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.recorded import history
+from verl_doctor.toolkit.session import Session, open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options, UsageError, journal_home
+from verl_doctor.toolkit.text import harmless, wrapped
+from verl_doctor.toolkit.variant import Kind, Recipe, path_of
+from verl_doctor.toolkit.variant_make import Made, NoVariant, make
+
+_STDOUT = Path("-")
+_WIDTH = 100
+
+
+@click.command(
+    epilog="Exit codes: 0 the variant is there, 1 there is none and the reason is said, 2 wrong usage."
+)
+@target_options
+@job_options
+@click.option("--debug", is_flag=True, help="Two small steps: does the job run at all?")
+@click.option("--fast-load", is_flag=True, help="The same training, started sooner.")
+@click.option(
+    "--tiny", type=PATH, metavar="DIR", help="With --debug: the data that `verl-doctor tiny DIR` wrote."
+)
+@click.option("--one-node", is_flag=True, help="With --debug: on one node.")
+@click.option(
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help="Where the variant goes; - is stdout.  [default: SCRIPT_debug.sh]",
+)
+@click.option("--diff", is_flag=True, help="Show the difference to the script.")
+@click.option("--deep", is_flag=True, help="Also let verl itself validate the configuration.")
+def script(
+    *,
+    options: Options,
+    debug: bool,
+    fast_load: bool,
+    tiny: Path | None,
+    one_node: bool,
+    output: Path | None,
+    diff: bool,
+    deep: bool,
+) -> int:
+    """Write a variant of a launch script that tries it out in minutes, or starts sooner.
+
+    Only overrides of verl's configuration are changed; every other byte stays, and what was replaced stays as a comment. The
+    variant is written when it is proven: read again, and composed with the configuration of the installed verl.
+    """
+    if debug == fast_load:
+        raise UsageError("choose what the variant is for: --debug or --fast-load")
+    if fast_load and (tiny or one_node):
+        raise UsageError("--tiny and --one-node are for --debug: --fast-load changes nothing that is trained")
+    kind: Kind = "DEBUG" if debug else "FAST_LOAD"
+    with nothing_on_stdout(), Progress():
+        session = open_session(options, deep=deep)
+        named = _script(session)
+        path = session.machine.cwd / output if output not in (None, _STDOUT) else path_of(named, kind)
+        if os.path.realpath(path) == os.path.realpath(named):
+            raise UsageError(f"--output {output}: this is the script itself; name another file")
+        try:
+            made = make(session, kind, path, _recipe(session, kind, tiny, one_node=one_node))
+        except NoVariant as reason:
+            print(f"verl-doctor: {harmless(str(reason))}", file=sys.stderr)
+            return 1
+    said = sys.stdout
+    if output == _STDOUT:
+        sys.stdout.buffer.write(made.content)
+        said = sys.stderr
+    else:
+        _write(session, path, made.content, named, kind)
+        print(harmless(f"{path}: the {kind} variant of {named.name}"))
+    print("\n".join(map(harmless, _told(made))), file=said)
+    if diff:
+        rows = unified(named.read_bytes(), made.content, (str(named), str(path)))
+        print("".join(harmless(row, keep="\n\t") for row in rows), end="", file=said)
+    return 0
+
+
+def _script(session: Session) -> Path:
+    """The shell script that was named."""
+    files = session.target.files
+    if not files:
+        raise UsageError("name the launch script: verl-doctor script run.sh --debug")
+    if files[0].suffix in (".py", ".yaml", ".yml", ".json") or "docker" in files[0].name.lower():
+        raise UsageError(
+            f"{files[0].name}: variants are made of shell scripts; name the one that starts verl with it, or hand it the overrides yourself"
+        )
+    return files[0]
+
+
+def _recipe(session: Session, kind: Kind, tiny: Path | None, *, one_node: bool) -> Any:
+    if kind == "DEBUG":
+        from verl_doctor.toolkit.variant_debug import debug  # noqa: PLC0415 - one of the two
+
+        folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
+        return lambda there: debug(there, folder, one_node=one_node)
+    from verl_doctor.toolkit.variant_fast_load import fast_load  # noqa: PLC0415 - see above
+
+    return fast_load
+
+
+def _tiny(folder: Path) -> Path:
+    for name in ("train.parquet", "validation.parquet"):
+        if not os.path.isfile(folder / name):
+            raise UsageError(f"--tiny {folder}: there is no {name}; make one with verl-doctor tiny {folder}")
+    return folder
+
+
+def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:
+    """Write the variant, over an older one that nobody has changed since. Raises UsageError."""
+    change: Change = NewFile(path, content, stat.S_IMODE(script.stat().st_mode))
+    there = safe_write.read(path) if os.path.isfile(path) else None
+    if there is not None and there != content:
+        ours = {
+            one.path
+            for recorded in history(session.target, session.machine).changes
+            for one in recorded.transaction.changes
+            if one.now == "in place"
+        }
+        if str(path) not in ours:
+            raise UsageError(
+                f"{path} is there, and not as verl-doctor wrote it; move it away, or name another file with --output"
+            )
+        change = ReplaceFile(path, there, content)
+    try:
+        apply.apply([change], journal_home(session.target, [path]), fix="script", code=kind)
+    except apply.Refused as error:
+        raise UsageError(str(error)) from None
+
+
+def _told(made: Made) -> list[str]:
+    """What is different, with the reasons, and what is not."""
+    lines = []
+    for job, recipe in zip(made.before.jobs, made.recipes, strict=True):
+        if len(made.recipes) > 1:
+            lines.append(f"line {job.command.line}:")
+        lines += _changes(recipe, job.configuration)
+    return lines
+
+
+def _changes(recipe: Recipe, there: Configuration) -> list[str]:
+    width = max((len(wish.key) for wish in recipe.wishes), default=0)
+    lines = []
+    for wish in recipe.wishes:
+        was = there.get(wish.key)
+        lines.append(f"  {wish.key:<{width}}  {_shown(was)} -> {_shown(wish.value)}  ({wish.why})")
+    for sentence in recipe.kept:
+        lines += wrapped(sentence, _WIDTH, indent="  ", hanging="    ")
+    return lines
+
+
+def _shown(value: object) -> str:
+    return "?" if value is UNTOLD else "null" if value is None else str(value)
+
+
+__all__ = ["script"]

@@ -1,0 +1,96 @@
+"""Making a variant of a launch script: the recipe for each command, a text, and the proof of it. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.py_edit import CannotEdit
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.shell_refused import refused_text
+from verl_doctor.toolkit.variant import Kind, Recipe
+from verl_doctor.toolkit.variant_proof import Seen, read_as, see, unproven
+from verl_doctor.toolkit.variant_text import Draft, Order, drafts, same_but_for
+
+
+class NoVariant(Exception):  # noqa: N818 - it is an answer
+    """Why there is no variant of this script: one sentence with the next step."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A proven variant: its bytes, the recipe of each command, and the script as it was read before."""
+
+    content: bytes
+    recipes: tuple[Recipe, ...]
+    before: Seen
+
+
+def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configuration], Recipe]) -> Made:
+    """Make the variant of the session's script that is to stand at `path`. Raises NoVariant."""
+    script = session.target.files[0]
+    source = _text(script)
+    before = see(session)
+    if isinstance(before, str):
+        raise NoVariant(before)
+    recipes = tuple(recipe(job.configuration) for job in before.jobs)
+    orders = [Order(job.command, one.wishes) for job, one in zip(before.jobs, recipes, strict=True)]
+    if not any(one.wishes for one in recipes):
+        raise NoVariant(f"{script} needs no {kind} variant: it is one already")
+    comment = f"# {Marker(session.config.marker).word}: {kind}"
+    head = f"{kind} variant of {script.name}"
+    problem = ""
+    try:
+        for draft in drafts(source, str(script), orders, comment, head, last=bool(session.target.words)):
+            why = _why_not(session, before, draft, source, path, orders)
+            if not why:
+                return Made(draft.text.encode("utf-8", "surrogateescape"), recipes, before)
+            problem = problem or why
+    except CannotEdit as reason:
+        problem = str(reason)
+    raise NoVariant(f"{script.name} cannot be changed safely: {problem}; {_next_step(before, script)}")
+
+
+def _text(script: Path) -> str:
+    text = script.read_bytes().decode("utf-8", "surrogateescape")
+    if "\r" in text:
+        raise NoVariant(
+            f"{script}: its lines end as in Windows, so that bash cannot run it; convert it first: sed -i 's/\\r$//' {script}"
+        )
+    return text
+
+
+def _why_not(
+    session: Session, before: Seen, draft: Draft, source: str, path: Path, orders: list[Order]
+) -> str:
+    """Why this text is not the variant that was wanted; "" when it is."""
+    if not same_but_for(source, draft):
+        return "the shell would read something else in it"
+    if said := refused_text(draft.text, session.machine):
+        return f"bash refuses line {said[0]} of it: {said[1]}"
+    again, launch = read_as(session, draft.text, path)
+    if isinstance(launch, Unknown):
+        return launch.reason
+    after = see(again, launch)
+    if isinstance(after, str):
+        return after
+    return unproven(before, after, [order.wishes for order in orders]) or _other_settings(
+        before.launch, launch
+    )
+
+
+def _other_settings(before: Launch, after: Launch) -> str:
+    was, now = ([(one.name, one.value, one.removed) for one in launch.settings] for launch in (before, after))
+    return "" if was == now else "it would set other variables"
+
+
+def _next_step(before: Seen, script: Path) -> str:
+    elsewhere = {job.command.path for job in before.jobs} - {str(script)}
+    if elsewhere:
+        return f'name the file that starts verl, {min(elsewhere)}, or let {script.name} hand its arguments on with "$@"'
+    return "write the command out in the script, with its overrides as words of their own, then try again"

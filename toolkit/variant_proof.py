@@ -1,0 +1,119 @@
+"""The proof of a variant: read again as the original is, composed with verl's configuration, and judged by the same rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Command, Launch, load_text
+from verl_doctor.toolkit.fact_trees import VerlTrees
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.hydra_job import composed
+from verl_doctor.toolkit.launch_files import read_launch
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.variant import Wish, leaves
+
+_RULES = ("CFG",)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command that starts verl, and what verl's configuration is with it."""
+
+    command: Command
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A script as it was read: its facts, the commands in it, and what the rules about configurations say."""
+
+    launch: Launch
+    jobs: tuple[Job, ...]
+    report: Report
+
+
+def see(session: Session, launch: Launch | None = None) -> Seen | str:
+    """Read a script, or take it as read, and judge its configuration. What cannot be told is a sentence."""
+    session = session.narrowed(_RULES)
+    collection = session.look() if launch is None else session.look({Launch: launch})
+    found, trees = collection.get(Launch), collection.get(VerlTrees)
+    if isinstance(found, Unknown):
+        return found.reason
+    if isinstance(trees, Unknown):
+        return trees.reason
+    jobs = []
+    for command in [found.command, *found.others] if found.command else ():
+        there = _configuration(
+            command, trees, session, first=command is found.command, known=collection.get(Configuration)
+        )
+        if isinstance(there, Unknown):
+            return there.reason
+        if there.refused:
+            return f"verl's configuration cannot be composed with what {Path(command.path).name} asks for: {there.refused}"
+        jobs.append(Job(command, there))
+    if not jobs:
+        return f"{found.files[0][0]} starts no verl that could be found: python -m verl... or a *.py with overrides"
+    return Seen(found, tuple(jobs), session.check(collection))
+
+
+def _configuration(
+    command: Command, trees: VerlTrees, session: Session, *, first: bool, known: Configuration | Unknown
+) -> Configuration | Unknown:
+    return (
+        known
+        if first
+        else composed(command, Path(trees.imported.folder), session.machine, trees.imported.version)
+    )
+
+
+def read_as(session: Session, text: str, path: Path) -> tuple[Session, Launch | Unknown]:
+    """The session and the launch as they would be if the script had this text and stood at this path."""
+    target = replace(session.target, files=(path, *session.target.files[1:]))
+    launch = read_launch(target, session.machine, overlaid({str(path): text}))
+    return replace(session, target=target, begun=[]), launch
+
+
+def overlaid(texts: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Reads files as `load_text` does, with some that are not written yet."""
+    return lambda path: texts[path] if path in texts else load_text(path)
+
+
+def unproven(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
+    """Why the second is not the first with these wishes and nothing else; "" when it is."""
+    if len(before.jobs) != len(after.jobs):
+        return f"it starts {len(after.jobs)} commands of verl, not {len(before.jobs)}"
+    for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
+        if strange := _unlike(old.configuration, new.configuration, wanted):
+            return strange
+    return _new_findings(before.report, after.report)
+
+
+def _unlike(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
+    """The first key that has another value than it should."""
+    wanted = {**dict(leaves(dict(old.after))), **{wish.key: wish.value for wish in wishes}}
+    found = dict(leaves(dict(new.after)))
+    for key in sorted({*wanted, *found}):
+        if not _equal(wanted.get(key), found.get(key)) or (key in wanted) != (key in found):
+            return f"{key} would be {found.get(key)!r}, not {wanted.get(key)!r}"
+    return ""
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _new_findings(before: Report, after: Report) -> str:
+    """What the rules say of the second more often than of the first."""
+    was = Counter(result.code for result, _ in before.findings())
+    now = Counter(result.code for result, _ in after.findings())
+    for result, finding in after.findings():
+        if now[result.code] > was[result.code]:
+            return f"{result.code}: {finding.message}"
+    broken = {r.code: r.reason for r in after.results if r.status == "error"}
+    return next((f"{code} could not be judged: {reason}" for code, reason in broken.items()), "")
