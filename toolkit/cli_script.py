@@ -58,7 +58,9 @@ def script(
     diff: bool,
     deep: bool,
 ) -> int:
-    """Write a variant of a launch script that tries it out in minutes, or starts sooner.
+    """Write a DEBUG or FAST_LOAD variant of a launch script.
+
+    The first tries the job out in minutes, the second starts it sooner.
 
     Only overrides of verl's configuration are changed; every other byte stays, and what was replaced stays as a comment. The
     variant is written when it is proven: read again, and composed with the configuration of the installed verl.
