@@ -1,0 +1,83 @@
+"""What is warm now, for a terminal and as Markdown: nodes of which the same is to be said stand in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from verl_doctor.toolkit.fleet_names import fold
+from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.text import harmless, in_bytes, in_time, wrapped
+from verl_doctor.toolkit.warm import Moment
+from verl_doctor.toolkit.warm_summary import headline, remarks
+from verl_doctor.toolkit.warmup import HERE, Node, Warmup
+
+_STYLES = {
+    "WARM": "bold green",
+    "NOTHING": "bold green",
+    "COLD": "bold yellow",
+    "PART": "bold red",
+    "NOT TOLD": "bold magenta",
+    "NO ANSWER": "bold red",
+}
+
+
+def text_lines(done: Warmup, width: int | None) -> Iterator[Text]:
+    """Yield the lines of the answer. `width` is the terminal's, or None for a pipe."""
+    for word, sentence, others in _paragraphs(done):
+        first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
+        yield Text.assemble((word, _STYLES.get(word, "bold")), first.removeprefix(word))
+        yield from map(Text, rest)
+        for other in others:
+            yield from map(Text, wrapped(harmless(other), width, indent="  ", hanging="    "))
+    if done.dry_run:
+        yield Text("")
+        yield Text("Next: the same without --dry-run")
+
+
+def markdown_lines(done: Warmup) -> Iterator[str]:
+    """Yield the lines of a Markdown page."""
+    yield f"## verl-doctor warmup: {done.verdict.replace('_', ' ')}"
+    for word, sentence, others in _paragraphs(done):
+        yield ""
+        yield f"**{word}** {escaped(harmless(sentence))}"
+        if others:
+            yield ""
+        for other in others:
+            yield f"- {escaped(harmless(other))}"
+
+
+def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
+    """A word, the sentence behind it, and what else is to be said."""
+    same: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for node in done.nodes:
+        same.setdefault(_said(node), []).append(node.name)
+    for (word, sentence, others), names in same.items():
+        where = "" if names == [HERE] else f"{fold(names)}: "
+        yield word, where + sentence, list(others)
+    for one in done.bytecode:
+        reason = f": {one.reason}" if one.reason else ""
+        undo = [f"verl-doctor undo takes it back ({one.transaction})"] if one.transaction else []
+        yield "BYTECODE", f"{_OUTCOMES.get(one.outcome, one.outcome)}{reason}", undo
+    if not done.nodes and not done.bytecode:
+        yield "WARM", "every large package has its bytecode caches, and no model or file was named", []
+
+
+_OUTCOMES = {
+    "planned": "the missing caches of the installed packages would be written",
+    "repaired": "the missing caches of the installed packages are written",
+}
+
+
+def _said(node: Node) -> tuple[str, str, tuple[str, ...]]:
+    if node.pages is None:
+        return "NO ANSWER", node.missing, ()
+    word, sentence = headline(node.pages)
+    return word, sentence, tuple(remarks(node.pages))
+
+
+def progress(moment: Moment) -> str:
+    """How far it is, in one line."""
+    left = "" if moment.left is None else f", about {in_time(moment.left)} left"
+    return f"{in_bytes(moment.brought)} of {in_bytes(moment.missing)} read, {in_bytes(moment.speed)}/s{left}"
