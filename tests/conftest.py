@@ -6,12 +6,14 @@ import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+from evicted import written
 from kept import cannot_run, kept
 from running import Doctor, inside
 
@@ -40,6 +42,20 @@ def private_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path
 def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Doctor:
     """`here("undo", "--all", cwd=folder, VIRTUAL_ENV=...)`: what the doctor answers inside of this process."""
     return partial(inside, monkeypatch=monkeypatch, capfd=capfd)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system that lets go of its page cache: not in memory."""
+    for top in (tmp_path, Path("/var/tmp"), Path.home()):
+        with tempfile.TemporaryDirectory(prefix="verl-doctor-disk-", dir=top) as folder:
+            try:
+                written(Path(folder, "probe"), 1).unlink()
+            except AssertionError:
+                continue
+            yield Path(folder)
+            return
+    cannot_run("no folder here lies on a disk")
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,35 @@ def look(text: str, sent: bytes, seconds: float) -> str:
 
 
 class Visit:
-    """One node that is asked."""
+    """One node that is asked. `shares` names what it uses together with others, such as a file system."""
 
-    def __init__(self, row: dict[str, Any]) -> None:
-        self.node = row["NodeID"]
-        self.address = row["NodeManagerAddress"]
+    def __init__(self, node: str, address: str, shares: Iterable[str] = ()) -> None:
+        self.node = node
+        self.address = address
+        self.shares = frozenset(shares)
         self.stage = ""
         self.began = 0.0
         self.clock: tuple[float, float] | None = None
+
+
+def startable(
+    waiting: Iterable[Visit], running: Iterable[Visit], *, at_once: int, sharing: int
+) -> list[Visit]:
+    """Whose turn it is, the first that wait before the others: so many `at_once`, and so many that share one thing."""
+    busy = list(running)
+    addresses = collections.Counter(visit.address for visit in busy)
+    shares = collections.Counter(share for visit in busy for share in visit.shares)
+    chosen: list[Visit] = []
+    for visit in waiting:
+        if len(busy) + len(chosen) >= at_once:
+            break
+        if addresses[visit.address] < _ON_ONE_ADDRESS and all(
+            shares[share] < sharing for share in visit.shares
+        ):
+            chosen.append(visit)
+            addresses[visit.address] += 1
+            shares.update(visit.shares)
+    return chosen
 
 
 class Survey:
@@ -118,7 +140,9 @@ class Survey:
         self._say({"nodes": [_told(row) for row in rows]})
         only = self._plan["only"]
         self._waiting.extend(
-            Visit(row) for row in rows if row["Alive"] and (not only or row["NodeID"] in only)
+            Visit(row["NodeID"], row["NodeManagerAddress"], self._plan["shares"].get(row["NodeID"], ()))
+            for row in rows
+            if row["Alive"] and (not only or row["NodeID"] in only)
         )
         while self._waiting or self._running:
             if time.monotonic() > deadline or _told_to_stop():
@@ -141,16 +165,11 @@ class Survey:
                 self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_LEAVING)
 
     def _start(self) -> None:
-        """Ask as many more as may be asked at once."""
-        busy = collections.Counter(visit.address for visit in self._running.values())
-        for _ in range(len(self._waiting)):
-            if len(self._running) >= _SIMULTANEOUS:
-                return
-            visit = self._waiting.popleft()
-            if busy[visit.address] >= _ON_ONE_ADDRESS:
-                self._waiting.append(visit)
-                continue
-            busy[visit.address] += 1
+        """Ask as many more as may be asked now."""
+        for visit in startable(
+            self._waiting, self._running.values(), at_once=_SIMULTANEOUS, sharing=self._plan["sharing"]
+        ):
+            self._waiting.remove(visit)
             visit.began = time.monotonic()
             self._ask(visit, "hello")
 

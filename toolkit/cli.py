@@ -43,6 +43,7 @@ _ELSEWHERE = {
     "actors": "cli_actors",
     "clean": "cli_clean",
     "watch": "cli_watch",
+    "warmup": "cli_warmup",
     "undo": "cli_changes",
     "environment": "cli_environment",
     "matrix": "cli_matrix",
@@ -115,6 +116,7 @@ def cli() -> None:
     verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
     verl-doctor watch         what will run out first while a job runs, and when
     verl-doctor tiny DIR      tiny data and a tiny random model, for trials
+    verl-doctor warmup        a job's files into memory before it starts
     verl-doctor demo          all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.

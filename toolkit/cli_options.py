@@ -178,7 +178,15 @@ def job_options(command: Command) -> Command:
 
 def node_options(command: Command) -> Command:
     """Options that name other nodes; the command gets `nodes`, None when there are none."""
+    return node_options_within(BUDGET)(command)
 
+
+def node_options_within(budget_unless_told: float) -> Callable[[Command], Command]:
+    """The same for a command that gives the nodes so many seconds unless the user says otherwise."""
+    return functools.partial(_node_options, budget_unless_told)
+
+
+def _node_options(budget_unless_told: float, command: Command) -> Command:
     @click.option(
         "--cluster",
         is_flag=True,
@@ -195,7 +203,7 @@ def node_options(command: Command) -> Command:
         "--budget",
         type=Seconds(least=5, most=86_400),
         metavar="SECONDS",
-        help=f"How long the nodes have to answer.  [default: {BUDGET:.0f}]",
+        help=f"How long the nodes have to answer.  [default: {budget_unless_told:.0f}]",
     )
     @functools.wraps(command)
     def with_nodes(
@@ -212,7 +220,7 @@ def node_options(command: Command) -> Command:
             if budget is not None:
                 raise UsageError("--budget is for other nodes: ask them with --cluster, or --nodes HOSTS")
             return command(nodes=None, **others)
-        return command(nodes=AskedNodes(named, via or VIA[0], budget or BUDGET), **others)
+        return command(nodes=AskedNodes(named, via or VIA[0], budget or budget_unless_told), **others)
 
     return with_nodes
 

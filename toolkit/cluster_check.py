@@ -10,9 +10,9 @@ from verl_doctor.toolkit import cluster_source, fleet
 from verl_doctor.toolkit.cluster_source import Watch, Way
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.progress import announce
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
-from verl_doctor.toolkit.text import harmless
 
 _OFTEN = 5.0  # seconds between two lines about what was found so far, where no terminal shows it all the time
 
@@ -20,7 +20,7 @@ _OFTEN = 5.0  # seconds between two lines about what was found so far, where no 
 def report(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> Report:
     """Ask, judge, fold. Raises CouldNotAsk when there is nobody to ask."""
     way = cluster_source.way_to(nodes, run, collection)
-    say(way.says)
+    announce(way.says)
     return judged(way, run, collection, watch)
 
 
@@ -29,11 +29,6 @@ def judged(way: Way, run: Session, collection: Collection, watch: Watch) -> Repo
     # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
     with contextlib.closing(cluster_source.answers(way, run, collection, watch)) as answers:
         return fleet.judge(answers, run, collection, _now_and_then(watch))
-
-
-def say(sentence: str) -> None:
-    """Tell the user on stderr what is done to other machines."""
-    print(f"verl-doctor {harmless(sentence)}", file=sys.stderr, flush=True)
 
 
 def _now_and_then(watch: Watch) -> Watch:
@@ -45,6 +40,6 @@ def _now_and_then(watch: Watch) -> Watch:
         watch(so_far)
         if time.monotonic() - said > _OFTEN and not sys.stderr.isatty():
             said = time.monotonic()
-            say(f"so far: {so_far}")
+            announce(f"so far: {so_far}")
 
     return told

@@ -6,14 +6,15 @@ import secrets
 import shlex
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from verl_doctor.toolkit import child_node, node_reader
+from verl_doctor.toolkit.child_cluster import Visit, startable
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel
-from verl_doctor.toolkit.node_request import Via
+from verl_doctor.toolkit.node_request import ALONE, Sharing, Via
 from verl_doctor.toolkit.text import counted
 
 _SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
@@ -43,6 +44,8 @@ def host_answers(
     parcel: Parcel,
     budget: float,
     watch: Callable[[str], None] = lambda _: None,
+    *,
+    sharing: Sharing = ALONE,
 ) -> Generator[NodeAnswer, None, None]:
     """Every host, as soon as it answers or fails. `python` is the interpreter's path there. `budget` is in seconds."""
     deadline = time.monotonic() + budget
@@ -51,12 +54,19 @@ def host_answers(
     def ask(host: str) -> NodeAnswer:
         return _answer(machine, host, via, python, text, parcel, deadline)
 
+    waiting = [Visit(host, host, sharing.of.get(host, ())) for host in hosts]
+    running: dict[Future[NodeAnswer], Visit] = {}
     pool = ThreadPoolExecutor(min(_SIMULTANEOUS, len(hosts)))
     try:
-        asked = [pool.submit(ask, host) for host in hosts]
-        for number, done in enumerate(as_completed(asked), 1):
-            watch(f"{number} of {counted(len(hosts), 'node')} heard")
-            yield done.result()
+        while waiting or running:
+            for visit in startable(waiting, running.values(), at_once=_SIMULTANEOUS, sharing=sharing.most):
+                waiting.remove(visit)
+                running[pool.submit(ask, visit.node)] = visit
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[done]
+                heard = len(hosts) - len(waiting) - len(running)
+                watch(f"{heard} of {counted(len(hosts), 'node')} heard")
+                yield done.result()
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -22,7 +22,7 @@ from verl_doctor.toolkit.factsfile import entry
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel
-from verl_doctor.toolkit.node_request import CouldNotAsk
+from verl_doctor.toolkit.node_request import ALONE, CouldNotAsk, Sharing
 from verl_doctor.toolkit.text import counted
 
 _LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
@@ -52,11 +52,12 @@ def node_answers(
     *,
     only: Collection[str] = (),
     longest: float = 20.0,
+    sharing: Sharing = ALONE,
 ) -> Generator[NodeAnswer, None, None]:
     """Every node of the cluster: those that answer as soon as they do, the others with the reason.
 
     `budget` is in seconds, and so is how long one node may work at most, `longest`. With `only`, Ray's numbers of nodes, nobody
-    else is asked.
+    else is asked; `sharing` says by these numbers what nodes have in common.
 
     Raises CouldNotAsk when there is no way in, and OSError when the interpreter cannot be started.
     """
@@ -71,6 +72,8 @@ def node_answers(
         "patience": per_node + 5,
         "seconds": per_node,
         "only": list(only),
+        "shares": {node: list(shares) for node, shares in sharing.of.items()},
+        "sharing": sharing.most,
         "text": Path(child_node.__file__).read_text("utf-8"),
         "bytes": len(sent),
     }

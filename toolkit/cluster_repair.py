@@ -21,6 +21,7 @@ from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import place_parcel, repair_parcel
 from verl_doctor.toolkit.node_program import REPAIRS
 from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.progress import announce
 from verl_doctor.toolkit.result import Repair, Report, with_repairs
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
@@ -72,8 +73,8 @@ def environments(way: Way, run: Session, collection: Collection, watch: Watch) -
 def show(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> None:
     """Say what `carry_out` would repair where. Nothing is changed."""
     way = cluster_source.way_to(nodes, run, collection)
-    cluster_check.say(way.says)
-    cluster_check.say(environments(way, run, collection, watch).sentence())
+    announce(way.says)
+    announce(environments(way, run, collection, watch).sentence())
 
 
 def carry_out(
@@ -84,17 +85,15 @@ def carry_out(
     When the first environment that needs a repair does not get well, the others are not touched.
     """
     way = cluster_source.way_to(nodes, run, collection)
-    cluster_check.say(way.says)
+    announce(way.says)
     found = environments(way, run, collection, watch)
-    cluster_check.say(found.sentence())
+    announce(found.sentence())
     done = list(repair.carry_out(run, collection, report, unsafe=unsafe).repairs or ())
     tried = any(one.outcome == "repaired" for one in done)
     left = list(found.untold)
     for turn in _turns(found, alone=not tried):
         if any(one.outcome in _FAILED for one in done):
-            cluster_check.say(
-                f"leaves {fold(one.node for one in turn)} as it is: the first repair did not help"
-            )
+            announce(f"leaves {fold(one.node for one in turn)} as it is: the first repair did not help")
             left += turn
             continue
         repaired, unheard = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
@@ -128,7 +127,7 @@ def _repaired(
     with contextlib.closing(way.ask(parcel, turn, watch, _LONGEST)) as answers:
         for answer in answers:
             if answer.missing or REPAIRS not in answer.facts:
-                cluster_check.say(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")
+                announce(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")
                 unheard.append(answer)
                 continue
             for one in json.loads(answer.facts[REPAIRS]):

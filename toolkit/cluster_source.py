@@ -14,7 +14,7 @@ from verl_doctor.toolkit.fact_ray_token import RayToken
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import Parcel, parcel_for
-from verl_doctor.toolkit.node_request import AskedNodes, CouldNotAsk
+from verl_doctor.toolkit.node_request import ALONE, AskedNodes, CouldNotAsk, Sharing
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
 
@@ -29,7 +29,8 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 class Way:
     """How the nodes are reached. `says` is that in words.
 
-    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds.
+    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds;
+    of those that share something it asks no more at a time than `sharing` allows.
     """
 
     says: str
@@ -59,23 +60,33 @@ def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:
 
 def _by_command(nodes: AskedNodes, run: Session, python: str) -> Way:
     def ask(
-        parcel: Parcel, only: Sequence[NodeAnswer] = (), watch: Watch = _nobody, longest: float = _LONGEST
+        parcel: Parcel,
+        only: Sequence[NodeAnswer] = (),
+        watch: Watch = _nobody,
+        longest: float = _LONGEST,
+        sharing: Sharing = ALONE,
     ) -> Generator[NodeAnswer, None, None]:
         hosts = [answer.node for answer in only] or nodes.hosts
         budget = max(nodes.budget, longest)
-        return host_answers(run.machine, hosts, nodes.via, python, parcel, budget, watch)
+        return host_answers(run.machine, hosts, nodes.via, python, parcel, budget, watch, sharing=sharing)
 
     return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", ask)
 
 
 def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
     def ask(
-        parcel: Parcel, only: Sequence[NodeAnswer] = (), watch: Watch = _nobody, longest: float = _LONGEST
+        parcel: Parcel,
+        only: Sequence[NodeAnswer] = (),
+        watch: Watch = _nobody,
+        longest: float = _LONGEST,
+        sharing: Sharing = ALONE,
     ) -> Generator[NodeAnswer, None, None]:
         numbers = frozenset(answer.number for answer in only)
         budget = max(nodes.budget, longest)
         try:
-            yield from node_answers(run.machine, driver, parcel, budget, watch, only=numbers, longest=longest)
+            yield from node_answers(
+                run.machine, driver, parcel, budget, watch, only=numbers, longest=longest, sharing=sharing
+            )
         except CouldNotAsk as error:
             raise CouldNotAsk(
                 f"the Ray cluster at {cluster.address} lets nobody in: {error}; {_OTHERWISE}"

@@ -7,7 +7,7 @@ import functools
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ from verl_doctor.toolkit.facts import Collector, Unknown
 from verl_doctor.toolkit.judge import beyond
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.warm_request import WarmRequest
 
 _PACKAGE = "verl_doctor.toolkit"
-_PROGRAM, _REPAIR = "node_program", "node_repair"
+_PROGRAM, _REPAIR, _WARM = "node_program", "node_repair", "node_warm"
+_IN_FEW = frozenset({_REPAIR, _WARM})
 _MAIN = f"import sys\nfrom {_PACKAGE}.{_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 # Dependencies of the doctor that are Python alone. Of the others psutil and PyYAML come with Ray, and nothing else is
 # needed to look.
@@ -77,6 +79,11 @@ def place_parcel(run: Session, collection: Collection) -> Parcel:
     modules = [environment_place.collect.__module__]
     request = {"modules": modules, "facts": [environment_place.name], "given": {}, **_said(run, collection)}
     return Parcel(packed(modules), request)
+
+
+def warm_parcel(run: Session, asked: WarmRequest, seconds: float) -> Parcel:
+    """Ask for files in the page cache, within so many seconds."""
+    return Parcel(packed([_WARM]), {"warm": asdict(asked), "seconds": seconds, "cwd": str(run.machine.cwd)})
 
 
 def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parcel:
@@ -149,8 +156,8 @@ def _closure(names: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _imported(name: str) -> tuple[str, ...]:
-    """The modules of `toolkit` that one of them imports. What repairs is in few parcels, and named there."""
-    return tuple(other for other in _names_in(_source(name)) if name != _PROGRAM or other != _REPAIR)
+    """The modules of `toolkit` that one of them imports. What does more than look is in few parcels, and named there."""
+    return tuple(other for other in _names_in(_source(name)) if name != _PROGRAM or other not in _IN_FEW)
 
 
 def _names_in(text: str) -> list[str]:

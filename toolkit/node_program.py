@@ -27,6 +27,8 @@ from verl_doctor.toolkit.target import Target
 
 REPAIRS = "repairs"
 """What the answer has in place of facts when a repair was asked for."""
+WARMED = "warmed"
+"""The same for a warm-up."""
 
 
 def main(asked: str, told: str) -> None:
@@ -41,7 +43,11 @@ def main(asked: str, told: str) -> None:
 
 
 def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
-    """What was asked for: facts, or with "repair" what became of the repairs."""
+    """What was asked for: facts, or with "repair" what became of the repairs, with "warm" what became of the files."""
+    if "warm" in request:
+        from verl_doctor.toolkit.node_warm import warmed  # noqa: PLC0415 - it is in few parcels
+
+        return {WARMED: packed_text(json.dumps(warmed(machine, request["warm"], request["seconds"])))}
     if "repair" not in request:
         return entries(request, machine)
     from verl_doctor.toolkit.node_repair import repairs  # noqa: PLC0415 - it is in few parcels

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 Via = Literal["ssh", "srun"]
@@ -23,6 +24,18 @@ class AskedNodes:
     hosts: tuple[str, ...] = ()
     via: Via = "ssh"
     budget: float = BUDGET
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What nodes use together, for instance a file system, by Ray's number of the node or by host: `most` of them at a time."""
+
+    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    most: int = 1
+
+
+ALONE = Sharing()
+"""They share nothing that matters."""
 
 
 class CouldNotAsk(Exception):  # noqa: N818 - it is what happened, and no defect

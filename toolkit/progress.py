@@ -13,6 +13,11 @@ _PATIENCE = 0.5  # seconds
 _STEP = 0.1  # seconds between two looks
 
 
+def announce(sentence: str) -> None:
+    """Tell the user on stderr what is done, in a line that stays."""
+    print(f"verl-doctor {harmless(sentence)}", file=sys.stderr, flush=True)
+
+
 class Progress:
     """Shows what is going on, and wipes the line when it is over. Silent unless stderr is a terminal."""
 

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.file_systems import file_system_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.warm_files import Chosen, LeftOut, WarmFile
 from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, Device, cached, fetch, parts_with_data, read_ahead
-from verl_doctor.toolkit.warm_room import Room
+from verl_doctor.toolkit.warm_room import UNTOLD, Room
 
 _THREADS = 4  # of which some ask while others wait; measured in tests/bench/WARM.md
 _STEP = 0.1  # seconds between two looks at the work
@@ -69,7 +69,7 @@ class Plan:
     rows: tuple[Row, ...]
     mounts: tuple[Mount, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    room: Room = Room()
+    room: Room = UNTOLD
     limit: int | None = None
 
     @property
@@ -258,7 +258,9 @@ class _Work:
         row = self._rows[index]
         hung = self._passed[index] < row.wanted
         return replace(
-            row, passed=self._passed[index], trouble="its file system does not answer" if hung else row.trouble
+            row,
+            passed=self._passed[index],
+            trouble="its file system does not answer" if hung else row.trouble,
         )
 
     def _work(self) -> None:

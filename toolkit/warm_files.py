@@ -6,11 +6,10 @@ format, safetensors first (vllm model_executor/model_loader/default_loader.py an
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,7 +96,7 @@ class _Walk:
             self._leave(str(folder / name), "the index names it, and it is not there")
         others = [name for name in names if not name.endswith(_FORMATS)]
         for name in (*sorted(others, key=_natural), *weights):
-            self._add(os.path.join(folder, name), of_folder=True)
+            self._add(f"{folder}/{name}", of_folder=True)
 
     def path(self, path: Path) -> None:
         """A file, or all files below a folder. Folders behind links are not entered: they may lead round in a circle."""
@@ -107,16 +106,16 @@ class _Walk:
         for folder, folders, names in os.walk(path, onerror=self._refused):
             folders.sort(key=_natural)
             for name in sorted(names, key=_natural):
-                self._add(os.path.join(folder, name), of_folder=True)
+                self._add(f"{folder}/{name}", of_folder=True)
             if self._full:
                 return
 
     def _add(self, path: str, *, of_folder: bool) -> None:
-        rank = rank_of(os.path.basename(path))
+        rank = rank_of(path.rpartition("/")[2])
         if self._full or (self._ranks and rank is not None and rank not in self._ranks):
             return
         try:
-            seen = os.stat(path)
+            seen = Path(path).stat()
         except OSError as error:
             self._leave(path, error.strerror or str(error))
             return

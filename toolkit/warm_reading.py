@@ -24,7 +24,9 @@ STRETCH = 32 * 1024 * 1024
 _LONGEST_STEP = 2 * 1024 * 1024  # bytes: into such pieces the kernel cuts what it reads ahead
 _READ_AHEAD = 128 * 1024  # bytes: the kernel's own default (VM_READAHEAD_PAGES)
 _BUFFER = 4 * 1024 * 1024  # bytes
-_CAME = 0.9  # share of a stretch that shows that the advice was taken; the rest may have been pushed out again
+_CAME = (
+    0.9  # share of a stretch that shows that the advice was taken; the rest may have been pushed out again
+)
 _REFUSALS = 2  # stretches in a row that did not come, after which a device is not asked any more
 
 

@@ -12,7 +12,9 @@ from verl_doctor.toolkit.cgroups import ControlGroups, control_groups
 from verl_doctor.toolkit.fact_memory import HostMemory, memory
 from verl_doctor.toolkit.machine import Machine
 
-_KEPT_FREE = 32  # one part of so many stays free: a cache that is filled to the brim pushes out what was just read
+_KEPT_FREE = (
+    32  # one part of so many stays free: a cache that is filled to the brim pushes out what was just read
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,9 @@ class Room:
 
     size: int | None = None
     limit: str = ""
+
+
+UNTOLD = Room()
 
 
 def room(machine: Machine) -> Room:
@@ -38,10 +43,8 @@ def least(host: HostMemory, groups: ControlGroups) -> Room:
     if host.available is not None:
         found.append(Room(max(0, host.available - (host.total or 0) // _KEPT_FREE), "memory of this machine"))
     found += [
-        Room(
-            max(0, int(group.memory_left) - group.memory // _KEPT_FREE), f"memory limit of {group.folder}"
-        )
+        Room(max(0, int(group.memory_left) - group.memory // _KEPT_FREE), f"memory limit of {group.folder}")
         for group in groups.groups
         if group.memory is not None
     ]
-    return min(found, key=lambda one: one.size or 0, default=Room())
+    return min(found, key=lambda one: one.size or 0, default=UNTOLD)

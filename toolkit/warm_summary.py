@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Literal
 
-from verl_doctor.toolkit.restore import restored
 from verl_doctor.toolkit.text import counted, in_bytes, in_time
 from verl_doctor.toolkit.warm import Mount, Warmed
 from verl_doctor.toolkit.warm_files import LeftOut
@@ -56,6 +55,11 @@ class Summary:
         if self.resident is None:
             return "could_not_check"
         return "ok" if self.resident >= self.wanted else "failures"
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the wanted ones that are not known to be resident."""
+        return self.wanted - (self.resident or 0)
 
     @property
     def speed(self) -> float:
@@ -113,9 +117,8 @@ def _planned(one: Summary) -> tuple[str, str]:
         return "NOT TOLD", (
             f"{in_bytes(one.wanted)} in {counted(one.files, 'file')} would be read; this kernel does not tell what is resident"
         )
-    missing = one.wanted - one.resident
     said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
-    return ("COLD", f"{said}; {in_bytes(missing)} would be read") if missing else ("WARM", said)
+    return ("COLD", f"{said}; {in_bytes(one.missing)} would be read") if one.missing else ("WARM", said)
 
 
 def remarks(one: Summary) -> Iterator[str]:
@@ -149,8 +152,3 @@ def _cut(one: Summary) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else in_time(seconds)
-
-
-def from_json(told: Any) -> Summary:
-    """A summary that came from a node. Raises TypeError when it is none."""
-    return restored(Summary, told)

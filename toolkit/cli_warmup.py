@@ -1,0 +1,157 @@
+"""`verl-doctor warmup`: what a job reads and compiles at its start, read and compiled before."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cli_options import (
+    PATH,
+    answer_options,
+    job_options,
+    node_options_within,
+    target_options,
+)
+from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options
+from verl_doctor.toolkit.view import as_view, show
+
+_PARTS = ("files", "bytecode")
+_LONGEST = 1800.0  # seconds for all nodes together
+_AT_ONCE = 8  # nodes that read from one shared file system
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """An amount of bytes in binary units: 40G."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """In bytes."""
+        found = _SIZE.fullmatch(str(value).strip())
+        if not found:
+            self.fail(f"'{value}' is no amount of bytes; for instance 500M, 40G or 1.5T", param, ctx)
+        return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """Numbers of ranks: 0-7,12."""
+
+    name = "ranks"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> frozenset[int]:
+        """Each of them."""
+        if isinstance(value, frozenset):
+            return value
+        from verl_doctor.toolkit.fleet_names import expand  # noqa: PLC0415 - few runs name ranks
+
+        text = str(value)
+        if not re.fullmatch(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*", text):
+            self.fail(f"'{value}' names no ranks; for instance 0-7 or 0,4", param, ctx)
+        try:
+            return frozenset(map(int, expand(f"[{text}]")))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(
+    epilog="Exit codes: 0 all that was named is resident, 1 something is not, 2 wrong usage, 3 it could not be told."
+)
+@target_options
+@job_options
+@node_options_within(_LONGEST)
+@click.option(
+    "--path",
+    "paths",
+    type=PATH,
+    metavar="PATH",
+    multiple=True,
+    help="Also this file, or all files below this folder; may be repeated.",
+)
+@click.option(
+    "--only",
+    type=click.Choice(_PARTS),
+    help="Only the files, or only the bytecode of the installed packages.",
+)
+@click.option(
+    "--limit",
+    type=Size(),
+    metavar="SIZE",
+    help="Have no more than so much resident: 40G. Never more than memory and control groups leave.",
+)
+@click.option(
+    "--ranks",
+    type=Ranks(),
+    metavar="RANKS",
+    default=frozenset(),
+    help="Of files that are named after a rank (sharded_state, checkpoints) only those of these ranks: 0-7.",
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    default=_AT_ONCE,
+    show_default=True,
+    help="With --cluster or --nodes: how many may read from one shared file system at a time.",
+)
+@click.option("--dry-run", is_flag=True, help="Read nothing: show what would be read, and what is resident.")
+@answer_options
+def warmup(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    paths: tuple[Path, ...],
+    only: str | None,
+    limit: int | None,
+    ranks: frozenset[int],
+    at_once: int,
+    dry_run: bool,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Read a job's files into memory and compile its packages before it starts.
+
+    The weights and the data that the launch script or the options name are read into the page cache, and the bytecode
+    caches of the installed packages are written (undo takes them back). Ctrl-C ends it; the next run goes on from there.
+    """
+    from verl_doctor.toolkit import render_warm, warm_bytecode, warm_document, warm_named  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit.warm_ending import Ending  # noqa: PLC0415
+    from verl_doctor.toolkit.warm_progress import shown  # noqa: PLC0415
+    from verl_doctor.toolkit.warm_request import warmed  # noqa: PLC0415
+    from verl_doctor.toolkit.warmup import HERE, Node, Warmup  # noqa: PLC0415
+
+    begun = time.monotonic()
+    with nothing_on_stdout():
+        run = open_session(options)
+        collection = run.look()
+        asked = None
+        if only != "bytecode":
+            asked = warm_named.request(
+                run, collection, paths, ranks=ranks, limit=limit, dry_run=dry_run, here=nodes is None
+            )
+        written = None if only == "files" else warm_bytecode.write_missing(run, collection, dry_run=dry_run)
+        found: tuple[Node, ...] = ()
+        if asked is not None and nodes is not None:
+            from verl_doctor.toolkit import warm_cluster  # noqa: PLC0415 - few runs are of many nodes
+
+            found = warm_cluster.warm_nodes(nodes, run, collection, asked, at_once)
+        elif asked is not None:
+            ending = Ending()
+            with ending.at_signals():
+                found = (Node(HERE, warmed(run.machine, asked, ending, shown)),)
+    done = Warmup(found, (written,) if written else (), dry_run, time.monotonic() - begun)
+    view = as_view(
+        lambda: warm_document.document(done),
+        lambda: render_warm.markdown_lines(done),
+        lambda width: render_warm.text_lines(done, width),
+    )
+    show(view, form, file)
+    return done.exit_code()
