@@ -18,13 +18,14 @@ from verl_doctor.toolkit.cli_options import (
 from verl_doctor.toolkit.node_request import AskedNodes
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
-from verl_doctor.toolkit.target import Options
+from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.view import as_view, show
 
 _PARTS = ("files", "bytecode")
 _LONGEST = 1800.0  # seconds for all nodes together
 _AT_ONCE = 8  # nodes that read from one shared file system
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -37,7 +38,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
         found = _SIZE.fullmatch(str(value).strip())
         if not found:
             self.fail(f"'{value}' is no amount of bytes; for instance 500M, 40G or 1.5T", param, ctx)
-        return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+        size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+        return size or self.fail("nothing finds room in that; for instance 500M, 40G or 1.5T", param, ctx)
 
 
 class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -51,15 +53,13 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         """Each of them."""
         if isinstance(value, frozenset):
             return value
-        from verl_doctor.toolkit.fleet_names import expand  # noqa: PLC0415 - few runs name ranks
-
-        text = str(value)
-        if not re.fullmatch(r"\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*", text):
-            self.fail(f"'{value}' names no ranks; for instance 0-7 or 0,4", param, ctx)
-        try:
-            return frozenset(map(int, expand(f"[{text}]")))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        ranks: set[int] = set()
+        for part in str(value).split(","):
+            found = _RANGE.fullmatch(part)
+            if not found or int(found[2] or found[1]) < int(found[1]):
+                self.fail(f"'{value}' names no ranks; for instance 0-7 or 0,4", param, ctx)
+            ranks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        return frozenset(ranks)
 
 
 @click.command(
@@ -117,7 +117,7 @@ def warmup(
     form: str,
     file: Path | None,
 ) -> int:
-    """Read a job's files into memory and compile its packages before it starts.
+    """Read a job's files into memory before it starts.
 
     The weights and the data that the launch script or the options name are read into the page cache, and the bytecode
     caches of the installed packages are written (undo takes them back). Ctrl-C ends it; the next run goes on from there.
@@ -136,6 +136,10 @@ def warmup(
         if only != "bytecode":
             asked = warm_named.request(
                 run, collection, paths, ranks=ranks, limit=limit, dry_run=dry_run, here=nodes is None
+            )
+        if asked is None and only == "files":
+            raise UsageError(
+                "no file is named: give a launch script, --model DIR, --data FILE or --path PATH"
             )
         written = None if only == "files" else warm_bytecode.write_missing(run, collection, dry_run=dry_run)
         found: tuple[Node, ...] = ()

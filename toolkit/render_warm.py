@@ -13,6 +13,7 @@ from verl_doctor.toolkit.warm import Moment
 from verl_doctor.toolkit.warm_summary import headline, remarks
 from verl_doctor.toolkit.warmup import HERE, Node, Warmup
 
+_NAME_ONE = "give a launch script, --model DIR, --data FILE or --path PATH"
 _STYLES = {
     "WARM": "bold green",
     "NOTHING": "bold green",
@@ -61,7 +62,7 @@ def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
         undo = [f"verl-doctor undo takes it back ({one.transaction})"] if one.transaction else []
         yield "BYTECODE", f"{_OUTCOMES.get(one.outcome, one.outcome)}{reason}", undo
     if not done.nodes and not done.bytecode:
-        yield "WARM", "every large package has its bytecode caches, and no model or file was named", []
+        yield "NOTHING", f"there is nothing to be compiled, and no file is named: {_NAME_ONE}", []
 
 
 _OUTCOMES = {

@@ -23,11 +23,15 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 @dataclass(frozen=True)
 class Mount:
-    """The file system of some of the files, as the kernel's list of mounts has it; `shared`: other machines read from it too."""
+    """The file system of some of the files, as the kernel's list of mounts has it.
+
+    `shared`: other machines read from it too. `of_kernel`: its files are the kernel's own, and are no memory of anything.
+    """
 
     source: str
     kind: str
     shared: bool = False
+    of_kernel: bool = False
 
     @property
     def in_memory(self) -> bool:
@@ -101,7 +105,7 @@ class Warmed:
     @property
     def resident(self) -> int | None:
         """Bytes of the wanted ones that are resident now; None where the kernel does not tell it of some."""
-        told = [row.after if self.done else row.before for row in self.plan.rows]
+        told = [row.after if self.done else row.before for row in self.plan.rows if row.wanted]
         return None if None in told else sum(one or 0 for one in told)
 
 
@@ -113,6 +117,9 @@ def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> P
     for file in chosen.files:
         if file.device not in mounts:
             mounts[file.device] = _mount_of(machine, file.path)
+        if mounts[file.device].of_kernel:
+            rows.append(Row(file, trouble="it is the kernel's own"))
+            continue
         row = _looked_at(file)
         wanted = row.data
         if left is not None and not mounts[file.device].in_memory:
@@ -125,7 +132,11 @@ def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> P
 
 def _mount_of(machine: Machine, path: str) -> Mount:
     system = file_system_of(machine, path)
-    return Mount("", "") if system is None else Mount(system.device, system.kind, system.shared)
+    return (
+        Mount("", "")
+        if system is None
+        else Mount(system.device, system.kind, system.shared, system.of_kernel)
+    )
 
 
 def _looked_at(file: WarmFile, wanted: int | None = None) -> Row:

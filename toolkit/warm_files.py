@@ -85,7 +85,10 @@ class _Walk:
         self._full = False
 
     def model(self, folder: Path) -> None:
-        """The files of a model's folder that a loader opens."""
+        """The files of a model's folder that a loader opens; of a model that is one file, that file."""
+        if os.path.isfile(folder):
+            self._add(str(folder), of_folder=False)
+            return
         try:
             names = os.listdir(folder)  # noqa: PTH208 - names alone
         except OSError as error:

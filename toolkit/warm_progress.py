@@ -33,10 +33,11 @@ class WarmProgress:
         self._estimated = False
 
     def __enter__(self) -> WarmProgress:  # noqa: PYI034 - Self is newer than Python 3.10
-        files = counted(len(self._plan.rows), "file")
-        announce(f"reads {in_bytes(self._plan.missing)} of {in_bytes(self._plan.size)} in {files}")
-        if sys.stderr.isatty() and self._plan.missing:
-            self._show_bar()
+        if self._plan.missing:
+            files = counted(len(self._plan.rows), "file")
+            announce(f"reads {in_bytes(self._plan.missing)} of {in_bytes(self._plan.size)} in {files}")
+            if sys.stderr.isatty():
+                self._show_bar()
         return self
 
     def __exit__(

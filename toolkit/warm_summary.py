@@ -71,7 +71,7 @@ def summary(warmed: Warmed) -> Summary:
     """Add up the files."""
     plan = warmed.plan
     troubles = [*plan.left_out, *(LeftOut(row.file.path, row.trouble) for row in plan.rows if row.trouble)]
-    before = [row.before for row in plan.rows]
+    before = [row.before for row in plan.rows if row.wanted]
     cut = [row for row in plan.rows if row.wanted < row.data]
     return Summary(
         files=len(plan.rows),
@@ -98,7 +98,7 @@ def summary(warmed: Warmed) -> Summary:
 def headline(one: Summary) -> tuple[str, str]:
     """One word, and the sentence behind it."""
     if not one.files:
-        return "NOTHING", "there is no file with content to be read"
+        return "PART" if one.troubles else "NOTHING", "there is no file with content to be read"
     if not one.done:
         return _planned(one)
     there = f"{in_bytes(one.wanted)} in {counted(one.files, 'file')}"

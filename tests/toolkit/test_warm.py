@@ -18,7 +18,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.page_cache import Residency
 from verl_doctor.toolkit.warm import Moment, Plan, Warmed, survey, warm
 from verl_doctor.toolkit.warm_files import choose
-from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, Device, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, Device, fetch, parts_with_data, read_ahead
 from verl_doctor.toolkit.warm_room import Room
 from verl_doctor.toolkit.warm_summary import headline, remarks, summary
 
@@ -40,11 +40,11 @@ def said(done: Warmed) -> str:
 
 
 def test_what_was_evicted_is_resident_afterwards(disk: Path) -> None:
-    files = [written(disk / name, 20 * MIB + 1234) for name in ("a", "b")]
+    files = [written(disk / name, 2 * MIB + 1234) for name in ("a", "b")]
     assert [cached_share(file) for file in files] == [0, 0]
     planned = plan_for(disk)
-    assert planned.missing == planned.wanted == planned.size == 2 * (20 * MIB + 1234)
-    assert said(Warmed(planned)).startswith("COLD 0 B of 40.0 MiB in 2 files are resident")
+    assert planned.missing == planned.wanted == planned.size == 2 * (2 * MIB + 1234)
+    assert said(Warmed(planned)).startswith("COLD 0 B of 4.0 MiB in 2 files are resident")
     done = warm(Machine(), planned, NEVER)
     assert [cached_share(file) for file in files] == [1, 1]
     assert (summary(done).verdict, done.resident, done.read) == ("ok", planned.size, planned.size)
@@ -55,16 +55,16 @@ def test_what_was_evicted_is_resident_afterwards(disk: Path) -> None:
 
 def test_one_call_over_a_whole_file_is_the_trap_that_steps_avoid(disk: Path) -> None:
     """The kernel reports success for both; what is behind the read-ahead of the device never comes."""
-    file = written(disk / "a", 64 * MIB)
-    ahead = read_ahead(Machine(), file.stat().st_dev)
+    size = 20 * MIB  # of the read-ahead of a disk 8 MiB are the most that anybody sets
+    file = written(disk / "a", size)
     number = os.open(file, os.O_RDONLY)
     try:
         os.posix_fadvise(number, 0, 0, os.POSIX_FADV_WILLNEED)
-        time.sleep(0.2)
+        time.sleep(0.1)
         assert cached_share(file) < 1
         evict(file)
-        device = Device(ahead)
-        assert sum(fetch(number, start, start + STRETCH, device, bool) for start in (0, STRETCH)) == 64 * MIB
+        device = Device(read_ahead(Machine(), file.stat().st_dev))
+        assert fetch(number, 0, size, device, bool) == size
         assert cached_share(file) == 1
         assert not device.read
     finally:
@@ -129,19 +129,19 @@ def test_an_empty_choice_is_nothing_to_do(disk: Path) -> None:
 
 
 def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) -> None:
-    files = [written(disk / f"model-{number}.safetensors", 4 * MIB) for number in range(1, 5)]
-    done = warmed(disk, room=9 * MIB)
+    files = [written(disk / f"model-{number}.safetensors", MIB) for number in range(1, 5)]
+    done = warmed(disk, room=9 * MIB // 4)
     assert [cached_share(file) for file in files] == [1, 1, 0.25, 0]
     one = summary(done)
-    assert (one.verdict, one.whole_files, one.wanted) == ("failures", 2, 9 * MIB)
+    assert (one.verdict, one.whole_files, one.wanted) == ("failures", 2, 9 * MIB // 4)
     assert (
-        "the memory limit of /job leaves 9.0 MiB: 9.0 MiB of 16.0 MiB are warmed, as far as model-3.safetensors: "
+        "the memory limit of /job leaves 2.2 MiB: 2.2 MiB of 4.0 MiB are warmed, as far as model-3.safetensors: "
         "2 files whole, those that a loader reads first"
     ) in said(done)
 
 
 def test_the_users_own_limit_is_no_failure(disk: Path) -> None:
-    written(disk / "a", 4 * MIB)
+    written(disk / "a", 2 * MIB)
     done = warmed(disk, room=100 * MIB, limit=MIB + 5)
     assert (summary(done).verdict, done.resident) == ("ok", MIB)
     assert "--limit allows no more" in said(done)
@@ -162,33 +162,27 @@ def test_what_lies_in_memory_takes_no_room(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_told_and_goes_on_from_there(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verl_doctor.toolkit.warm.STRETCH", MIB)
-    file = written(disk / "a", 64 * MIB)
-    ended: list[str] = []
+    monkeypatch.setattr("verl_doctor.toolkit.warm.STRETCH", MIB // 4)
+    file = written(disk / "a", 4 * MIB)
+    fetched: list[object] = []
+    real = warm_reading.fetch
 
-    def watch(moment: Moment) -> None:
-        if moment.brought:
-            ended.append("SIGINT ended it")
-
-    real, slowly = warm_reading.fetch, threading.Lock()
-
-    def slow(*words: object) -> int:
-        with slowly:
-            time.sleep(0.01)
+    def counted(*words: object) -> int:
+        fetched.append(words)
         return real(*words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("verl_doctor.toolkit.warm.fetch", slow)
-    half = warm(Machine(), plan_for(file), lambda: ended[0] if ended else "", watch)
-    assert 0 < (half.resident or 0) < 64 * MIB
+    monkeypatch.setattr("verl_doctor.toolkit.warm.fetch", counted)
+    half = warm(Machine(), plan_for(file), lambda: "SIGINT ended it" if len(fetched) > 3 else "")
+    assert half.resident is not None
+    assert half.resident < 4 * MIB
     assert summary(half).verdict == "failures"
     assert "SIGINT ended it: the same command goes on where it ended" in said(half)
     rest = warmed(file)
-    assert half.resident is not None
-    assert (rest.read, summary(rest).verdict) == (64 * MIB - half.resident, "ok")
+    assert (rest.read, summary(rest).verdict) == (4 * MIB - half.resident, "ok")
 
 
 def test_a_file_that_is_cut_short_meanwhile(disk: Path) -> None:
-    file = written(disk / "a", 8 * MIB)
+    file = written(disk / "a", 2 * MIB)
     planned = plan_for(file)
     os.truncate(file, MIB)
     done = warm(Machine(), planned, NEVER)
@@ -227,7 +221,7 @@ def test_an_error_of_the_disk_ends_that_file_alone(disk: Path, monkeypatch: pyte
 def test_what_is_pushed_out_meanwhile_is_read_once_more_and_then_said(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = written(disk / "a", 4 * MIB)
+    file = written(disk / "a", MIB)
     real = warm_reading.fetch
 
     def pushed_out(number: int, *words: object) -> int:
@@ -237,9 +231,9 @@ def test_what_is_pushed_out_meanwhile_is_read_once_more_and_then_said(
 
     monkeypatch.setattr("verl_doctor.toolkit.warm.fetch", pushed_out)
     done = warmed(file)
-    assert done.read == 8 * MIB
-    assert summary(done).lost == 4 * MIB
-    assert "4.0 MiB were read and pushed out of memory again" in said(done)
+    assert done.read == 2 * MIB
+    assert summary(done).lost == MIB
+    assert "1.0 MiB were read and pushed out of memory again" in said(done)
     assert summary(done).verdict == "failures"
 
 
