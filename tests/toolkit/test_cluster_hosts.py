@@ -47,6 +47,7 @@ PARCEL = Parcel(
             "files": [],
             "words": [],
             "data": [],
+            "ray_address": "",
         },
         "marker": "verl-doctor",
         "cwd": "/",
