@@ -17,7 +17,13 @@ WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
 SCRIPT = "/home/me/run.sh"
 TREE: Mapping[str, Any] = {
     "actor_rollout_ref": {
-        "model": {"path": "~/models/x", "override_config": {}, "use_remove_padding": True},
+        "model": {
+            "path": "~/models/x",
+            "override_config": {},
+            "use_remove_padding": True,
+            "use_shm": False,
+            "lora_rank": 0,
+        },
         "actor": {
             "strategy": "fsdp",
             "use_dynamic_bsz": False,
@@ -37,6 +43,7 @@ TREE: Mapping[str, Any] = {
             "temperature": 1.0,
             "enforce_eager": True,
             "gpu_memory_utilization": 0.5,
+            "load_format": "dummy",
             "max_num_seqs": 1024,
             "max_num_batched_tokens": 8192,
             "tensor_model_parallel_size": 2,

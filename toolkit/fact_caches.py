@@ -19,7 +19,6 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.file_systems import FileSystem, file_system_of, may_write, nearest, space_of
 from verl_doctor.toolkit.machine import Machine
 
-_IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 _BELOW = {"FLASHINFER_WORKSPACE_BASE": "/.cache/flashinfer"}
 # Where administrators mount a node's own disk. Below it each user needs a folder that may be written.
 _LOCAL = (
@@ -155,4 +154,4 @@ def _most_room(machine: Machine) -> str:
 
 def _is_own_disk(mount: FileSystem) -> bool:
     """Whether other machines see nothing of it, it is no memory, and compiled code can be loaded from it."""
-    return not (mount.shared or mount.kind in _IN_MEMORY or mount.read_only or "noexec" in mount.options)
+    return not (mount.shared or mount.in_memory or mount.read_only or "noexec" in mount.options)

@@ -41,6 +41,7 @@ _SHARED_FUSE = re.compile(
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
+_IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -49,6 +50,7 @@ class FileSystem:
     """A mount: where, of what kind, from which device. `shared` says that other machines may see the same files.
 
     `root` is the folder of the file system that is mounted there, and `options` are the mount's and the file system's own.
+    `number` is that of the device, "8:1".
     """
 
     mounted_on: str
@@ -57,6 +59,12 @@ class FileSystem:
     read_only: bool = False
     root: str = "/"
     options: tuple[str, ...] = ()
+    number: str = ""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its files are kept in memory alone."""
+        return self.kind in _IN_MEMORY
 
     @property
     def shared(self) -> bool:
@@ -141,7 +149,13 @@ def file_systems(machine: Machine) -> Iterator[FileSystem]:
             own = fields[5].split(",")
             options = (*own, *(rest[2].split(",") if len(rest) > 2 else ()))
             yield FileSystem(
-                _plain(fields[4]), rest[0], _plain(rest[1]), "ro" in options, _plain(fields[3]), options
+                _plain(fields[4]),
+                rest[0],
+                _plain(rest[1]),
+                "ro" in options,
+                _plain(fields[3]),
+                options,
+                fields[2],
             )
 
 
