@@ -20,6 +20,8 @@ _LEFT_OUT = ("torchvision", "torchaudio", "torchcodec", "triton")
 # verl asks for the version of a distribution "vllm", and vLLM takes itself for a CPU build by the word "cpu" in it.
 _ALIAS = ("vllm", "0.31.0+cpu")
 
+_PICTURES = ("torchvision==0.28.0", "qwen-vl-utils==0.0.14", "av==18.1.0")
+
 _LIMIT = 1200.0  # seconds of one command
 
 
@@ -27,6 +29,12 @@ def python() -> Path:
     """The interpreter of the environment. Shared: run it, never change what it has. Skips, or fails in CI, without it."""
     name = f"environments/rehearsal-{sys.version_info.major}.{sys.version_info.minor}"
     return kept(name, _build) / "bin" / "python"
+
+
+def pictures() -> Path:
+    """A folder for PYTHONPATH with what models that see need beside the environment: it has no torchvision of its own."""
+    name = f"environments/rehearsal-pictures-{sys.version_info.major}.{sys.version_info.minor}"
+    return kept(name, _add_pictures)
 
 
 def variables() -> dict[str, str]:
@@ -61,6 +69,25 @@ def _build(folder: Path) -> None:
     (alias / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (alias / "INSTALLER").write_text("verl-doctor's tests\n")
     (alias / "RECORD").write_text("")
+
+
+def _add_pictures(folder: Path) -> None:
+    pip = [
+        str(python().parent / "pip"),
+        "install",
+        "-q",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--target",
+        str(folder),
+    ]
+    try:
+        _run([*pip, *_PICTURES], dict(os.environ))
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        cannot_run(f"{', '.join(_PICTURES)} could not be installed: {error}")
+    # Describes operators that only the build for CUDA has, and ends the import where they are not loaded.
+    (folder / "torchvision" / "_meta_registrations.py").write_text("")
 
 
 def _run(command: list[str], environ: dict[str, str]) -> str:

@@ -138,7 +138,7 @@ def _text(architecture: str, family: str) -> dict[str, Any]:
         "pad_token_id": number(END),
         "rms_norm_eps": 1e-06,
         "rope_theta": 10000.0,
-        "sliding_window": LONGEST,
+        "sliding_window": None,
         "tie_word_embeddings": False,
         "torch_dtype": "bfloat16",
         "use_cache": True,

@@ -1,0 +1,26 @@
+"""Loads models by their folders with vLLM and lets each of them say something. Runs in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from PIL import Image
+from vllm import LLM, SamplingParams
+
+
+def told(folder: str) -> list[int]:
+    """How many tokens each of two prompts got."""
+    sees = Path(folder, "preprocessor_config.json").exists()
+    model = LLM(folder, enforce_eager=True, max_model_len=256, max_num_seqs=2)
+    part = [{"type": "image"}, {"type": "text", "text": "What?"}] if sees else "What?"
+    asked = [{"role": "user", "content": part}]
+    prompt = model.get_tokenizer().apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
+    one = {"prompt": prompt} | ({"multi_modal_data": {"image": Image.new("RGB", (84, 56))}} if sees else {})
+    answers = model.generate([one, one], SamplingParams(max_tokens=8, ignore_eos=True))
+    return [len(answer.outputs[0].token_ids) for answer in answers]
+
+
+if __name__ == "__main__":
+    print(json.dumps({Path(folder).parent.name: told(folder) for folder in sys.argv[1:]}))

@@ -1,0 +1,42 @@
+"""Reads tiny data with verl's own data sets, and says what it found. Runs in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from verl.utils import hf_processor, hf_tokenizer
+from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+
+
+def told(folder: str) -> dict[str, object]:
+    tokenizer, processor = hf_tokenizer(f"{folder}/model"), hf_processor(f"{folder}/model")
+    config = OmegaConf.create(
+        {"cache_dir": os.environ["HOME"], "max_prompt_length": 256, "filter_overlong_prompts_workers": 1}
+    )
+    rewarded = RLHFDataset(f"{folder}/train.parquet", tokenizer, config, processor)
+    validation = RLHFDataset(f"{folder}/validation.parquet", tokenizer, config, processor)
+    collate_fn([*(rewarded[index] for index in range(len(rewarded)))])
+    row, other = rewarded[0], validation[0]
+    assert row["reward_model"] != other["reward_model"]
+    config = OmegaConf.create({"max_length": 512, "pad_mode": "no_padding"})
+    tuning = MultiTurnSFTDataset(f"{folder}/sft_train.parquet", tokenizer, config, processor)
+    talk = tuning[0]
+    return {
+        "rows": len(rewarded),
+        "prompt": [*(turn["role"] for turn in row["raw_prompt"]), *pictures(row["raw_prompt"])],
+        "tools": [*row["tools_kwargs"]],
+        "learnt": tokenizer.decode(talk["input_ids"][talk["loss_mask"].bool()]),
+    }
+
+
+def pictures(prompt: list[dict[str, object]]) -> list[str]:
+    parts = [part for turn in prompt if isinstance(turn["content"], list) for part in turn["content"]]
+    return ["image" for part in parts if part["type"] == "image" and part["image"].size == (84, 56)]
+
+
+print(json.dumps({Path(folder).name: told(folder) for folder in sys.argv[1:]}))
