@@ -16,6 +16,7 @@ import rehearsal_environment
 from kept import cannot_run, kept
 from running import Doctor
 
+from verl_doctor.toolkit import render_tiny
 from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
@@ -143,11 +144,8 @@ def test_the_columns_are_those_of_the_named_verl(
     verl = wheel_tree("verl", version) / "verl"
     tiny = make(Machine(), real, tmp_path / "tiny", kind="multi-turn", rows=3, verl=verl)
     assert isinstance(tiny, Tiny)
-    named = ("--data", str(tiny.train), "--data", str(tiny.validation))
-    assert judged(here, tmp_path, "--verl", str(verl), *named, "--", *BATCH) == {}
-
-
-BATCH = ("python", "-m", "verl.trainer.main_ppo", "data.train_batch_size=3")
+    command = ["python", "-m", "verl.trainer.main_ppo", *render_tiny.overrides(tiny)]
+    assert judged(here, tmp_path, "--verl", str(verl), "--", *command) == {}
 
 
 def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
