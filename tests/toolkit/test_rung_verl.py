@@ -101,6 +101,19 @@ def test_a_run_that_was_ended_says_why(tmp_path: Path, why: str, code: str) -> N
     assert why in outcome.cause
 
 
+def test_a_trainer_that_got_nothing_is_not_the_first_cause(tmp_path: Path) -> None:
+    nothing = "Sync replay buffer selected terminal groups with no materializable trajectories."
+    text = f"{TRACE}Error executing job with overrides: ['a=1']\nTraceback (most recent call last):\nRuntimeError: {nothing}\n"
+    assert judgement(tmp_path, text, 1).cause.startswith("KeyError: 'answer'")
+
+
+def test_prompts_that_failed_while_the_step_went_on_are_told(tmp_path: Path) -> None:
+    text = f"(A pid=3) ERROR: Error in _run_prompt for uid=9acad06c\n{TRACE}{STEP}"
+    outcome = judgement(tmp_path, text, 0)
+    assert outcome.status == "passed"
+    assert "1 prompt failed, and verl went on without: KeyError: 'answer'" in outcome.notes
+
+
 def test_an_end_without_a_word_is_told_with_its_status(tmp_path: Path) -> None:
     assert "status -9" in judgement(tmp_path, "", -9).cause
 
