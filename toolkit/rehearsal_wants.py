@@ -48,22 +48,31 @@ class Files:
 def sizes() -> list[Want]:
     """One step on two prompts with two answers each, on one device, with nothing saved and nobody told."""
     small = [
-        ("data.train_batch_size", 2),
         ("data.gen_batch_size", 2),
         ("data.max_prompt_length", 512),
         ("data.max_response_length", 32),
-        (f"{_ARL}.actor.ppo_mini_batch_size", 2),
+        (f"{_ARL}.rollout.prompt_length", 512),
+        (f"{_ARL}.rollout.response_length", 32),
         (f"{_ARL}.rollout.n", 2),
         (f"{_ARL}.rollout.max_num_seqs", 64),
-        ("critic.ppo_mini_batch_size", 2),
         (f"{_ARL}.rollout.agent.num_workers", 1),
         ("trainer.total_epochs", 1),
     ]
     alone = [
+        ("data.train_batch_size", 2),
+        (f"{_ARL}.actor.ppo_mini_batch_size", 2),
+        ("critic.ppo_mini_batch_size", 2),
         (f"{_ARL}.actor.ppo_micro_batch_size_per_gpu", 1),
         (f"{_ARL}.rollout.log_prob_micro_batch_size_per_gpu", 1),
         (f"{_ARL}.ref.log_prob_micro_batch_size_per_gpu", 1),
         ("critic.ppo_micro_batch_size_per_gpu", 1),
+    ]
+    in_other_words = [
+        f"{_ARL}.actor.ppo_micro_batch_size",
+        f"{_ARL}.rollout.log_prob_micro_batch_size",
+        f"{_ARL}.ref.log_prob_micro_batch_size",
+        "critic.ppo_micro_batch_size",
+        f"{_ARL}.rollout.max_model_len",
     ]
     fixed = [
         ("trainer.total_training_steps", 1),
@@ -90,6 +99,7 @@ def sizes() -> list[Want]:
     return [
         *(Want((key,), value, _SIZE, most=True) for key, value in small),
         *(Want((key,), value, _SIZE) for key, value in (*alone, *fixed)),
+        *(Want((key,), None, f"{_SIZE}; another key says how small", asked=True) for key in in_other_words),
         *(Want((key,), value, _ONE_DEVICE) for key, value in one),
         *(Want((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, asked=True) for part in ("actor", "ref")),
         Want(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),

@@ -137,9 +137,7 @@ def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[st
         return [f"whether the weights moved could not be seen{norm}"]
     said = []
     if moved.moved == 0:
-        same = numbers.get("critic/score/max") == numbers.get("critic/score/min")
-        why = ": all answers got the same reward, so there was nothing to learn" if same else ""
-        said.append(f"the weights did not move{norm}{why}")
+        said.append(f"the weights did not move{norm}{_why_not(numbers)}")
     else:
         said.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
     if moved.visible and moved.arrived:
@@ -151,6 +149,15 @@ def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[st
     elif moved.visible:
         said.append("what the rollout received could not be seen")
     return said
+
+
+def _why_not(numbers: Mapping[str, float]) -> str:
+    if numbers.get("actor/lr") == 0:
+        return ": the learning rate of the first step is 0, as a warm-up begins"
+    highest, lowest = (numbers.get(f"critic/score/{end}") for end in ("max", "min"))
+    if highest is not None and highest == lowest:
+        return f": all answers got the same reward, {highest:g}, so there was nothing to learn"
+    return ""
 
 
 def notes_of(job: Job) -> list[str]:

@@ -138,5 +138,12 @@ def test_a_run_without_a_witness_passes_without_a_proof() -> None:
     ]
 
 
+def test_a_warm_up_that_begins_with_nothing_is_said() -> None:
+    said = weights_said(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
+    assert said == [
+        "the weights did not move (actor/grad_norm 1): the learning rate of the first step is 0, as a warm-up begins"
+    ]
+
+
 def test_a_change_too_small_for_the_rollout_is_said() -> None:
     assert "too small" in weights_said(Weights(9, 9, 0, 0), {})[1]
