@@ -62,12 +62,12 @@ TREE: Mapping[str, Any] = {
 }
 
 
-def asked(*words: str, verl: str = "0.6.1") -> tuple[Configuration]:
-    """The facts of an example: the miniature, with these overrides from the lines of a script."""
-    tree = Configuration(
-        "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=TREE, verl=verl
+def asked(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE) -> tuple[Configuration]:
+    """The facts of an example: a miniature, with these overrides from the lines of a script."""
+    there = Configuration(
+        "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=tree, verl=verl
     )
-    return (with_overrides(tree, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
+    return (with_overrides(there, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
 
 
 def number_of(configuration: Configuration | Unknown, key: str) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from verl_doctor.toolkit import rehearsal_wants as needs
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Command, Launch
+from verl_doctor.toolkit.fact_old_reward_keys import OldRewardKeys
 from verl_doctor.toolkit.fact_packages import Packages, canonical
 from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
@@ -22,7 +23,6 @@ from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 PROGRAM = "verl.trainer.main_ppo"
 _QUEUE = "transferqueue"
-_OLD_REWARD = ("custom_reward_function.", "reward_model.", "sandbox_fusion.")
 _FSDP = "rehearse with model_engine=dp, or run the ladder on a GPU"
 
 
@@ -74,20 +74,14 @@ def job_of(stage: Stage) -> Job | Outcome:
         _variables(stage),
         words,
         files.reward is not None,
-        () if offer.moves_old_reward else unheeded(composed),
+        _unheeded(composed, stage.facts.get(OldRewardKeys)) if launch is not None else (),
     )
 
 
-def unheeded(composed: Configuration) -> tuple[str, ...]:
-    """The keys of the reward that the script sets under a name which stays for older scripts, beside the one that is read.
-
-    Hydra accepts them, and a trainer that does not call `migrate_legacy_reward_impl` (verl/experimental/reward_loop) never looks.
-    """
-    return tuple(
-        one.key
-        for one in composed.asked
-        if one.fate == "applied" and one.key.startswith(_OLD_REWARD) and composed.has(f"reward.{one.key}")
-    )
+def _unheeded(composed: Configuration, old: OldRewardKeys | Unknown) -> tuple[str, ...]:
+    if isinstance(old, Unknown) or old.moved_by:
+        return ()
+    return tuple(one.key for one in composed.asked if one.fate == "applied" and one.key in old.keys)
 
 
 def _refusal(stage: Stage, offer: Offer, version: str) -> Outcome | None:

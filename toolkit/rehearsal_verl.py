@@ -27,15 +27,13 @@ class Offer:
     """What verl offers. `closed` says why it has no place for a platform, "" when it has one.
 
     `lacking` are methods that its platforms must have, and that the rehearsal's has not. `needs_queue`: its trainer imports
-    `transfer_queue`. `loads_modules`: a module can be loaded into its processes. `moves_old_reward`: its trainer puts what the old keys
-    of the reward say (`custom_reward_function...`) under the new ones (`reward.custom_reward_function...`).
+    `transfer_queue`. `loads_modules`: a module can be loaded into its processes.
     """
 
     closed: str = ""
     lacking: tuple[str, ...] = ()
     needs_queue: bool = False
     loads_modules: bool = False
-    moves_old_reward: bool = True
 
 
 def offer_of(verl: Path) -> Offer:
@@ -54,9 +52,6 @@ def offer_of(verl: Path) -> Offer:
         () if closed else tuple(lacking),
         _mentions(verl / "trainer" / "main_ppo.py", "import transfer_queue"),
         "VERL_USE_EXTERNAL_MODULES" not in unread,
-        any(
-            _mentions(file, "migrate_legacy_reward_impl") for file in sorted((verl / "trainer").rglob("*.py"))
-        ),
     )
 
 

@@ -11,6 +11,7 @@ from open_verl import FILES, open_verl
 
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Command, Launch, Word
+from verl_doctor.toolkit.fact_old_reward_keys import OldRewardKeys
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
@@ -113,22 +114,11 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
     assert job.words.untold == ("+mine.name=$(date)",)
 
 
-def test_old_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
-    config = {
-        "trainer/config/ppo_trainer.yaml": FILES["trainer/config/ppo_trainer.yaml"]
-        + "reward: {custom_reward_function: {path: null}}\n"
-    }
-    heeded = {
-        "trainer/main_ppo.py": FILES["trainer/main_ppo.py"] + "    migrate_legacy_reward_impl(config)\n"
-    }
-    script = ("custom_reward_function.path=mine.py",)
-    for name, changed, keys in (
-        ("new", config, ("custom_reward_function.path",)),
-        ("old", {**config, **heeded}, ()),
-    ):
-        (folder := tmp_path / name).mkdir()
-        (folder / "train.jsonl").write_text("{}\n")
-        assert made(stage(folder, script=script, **changed)).unheeded == keys
+def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text("{}\n")
+    one = stage(tmp_path, script=("custom_reward_function.path=mine.py",))
+    one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
+    assert made(one).unheeded == ("custom_reward_function.path",)
 
 
 def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
