@@ -17,7 +17,15 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover, Leftovers, Store
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.orphans import Around, is_called_helper, is_nameless, is_of_ray, orphans
-from verl_doctor.toolkit.process_table import Row, boot_time, commands, open_files, row_of, seconds_of
+from verl_doctor.toolkit.process_table import (
+    Row,
+    boot_time,
+    commands,
+    open_files,
+    row_of,
+    seconds_of,
+    settled_command,
+)
 from verl_doctor.toolkit.process_ties import ties_of
 
 _MIB = 1024 * 1024
@@ -44,9 +52,10 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     if machine.root != Path("/"):
         return Absent("the processes of a recorded machine are not here")
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    called = commands(machine)
-    if not any(map(is_called_helper, called.values())):
+    if not any(map(is_called_helper, commands(machine).values())):
         return LeftProcesses()
+    # A raylet, or a helper's child, in the middle of execve would count as not there.
+    called = commands(machine, settled_command)
     table = [row for pid, command in called.items() if (row := row_of(pid, machine, command))]
     found = orphans(
         table,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,23 +17,23 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_table import (
     Row,
     boot_time,
+    has_memory,
     numbers,
     open_files,
     own_number,
     row_of,
     seconds_of,
     sees_all,
+    settled_command,
 )
 from verl_doctor.toolkit.unix_sockets import unix_sockets
 
 _WORD = re.compile(r"[\w.-]+", re.ASCII)
 _BETWEEN_WORDS = bytes(code if _WORD.fullmatch(chr(code)) else ord(" ") for code in range(256))
 _NODE = re.compile(r"--node_id=[0-9a-f]{16,}")
-_MEMORY = re.compile(r"^VmSize:", re.MULTILINE)  # a thread of the kernel's has none
 _TRACKER = re.compile(r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.resource_tracker import .*")
 _NUMBERS = re.compile(r"^NSpid:\s+(.*)$", re.MULTILINE)
 _ENDED = ("Z", "X")
-_TRIES, _MOMENT = 50, 0.002  # seconds
 _LONGEST = 60
 
 
@@ -86,7 +85,7 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
     booted = boot_time(machine) or 0
     listed = numbers(machine)
     for pid in () if isinstance(listed, Unknown) else listed:
-        row = _row_of(pid, machine)
+        row = row_of(pid, machine, settled_command(pid, machine))
         if row is None or _is_dead(row, machine):
             continue
         since = booted + seconds_of(row.ticks)
@@ -116,27 +115,11 @@ def signs_of(names: Collection[str], machine: Machine) -> Signs:
     )
 
 
-def _row_of(pid: int, machine: Machine) -> Row | None:
-    """A process as it is after execve(2), in the middle of which it has neither command line nor environment, and is waited for."""
-    row = row_of(pid, machine)
-    for _ in range(_TRIES):
-        if (
-            row is None
-            or row.command
-            or machine.read(f"/proc/{pid}/environ") != ""
-            or not _numbers_of(pid, machine)
-        ):
-            break
-        time.sleep(_MOMENT)
-        row = row_of(pid, machine)
-    return row
-
-
 def _numbers_of(pid: int, machine: Machine) -> set[int]:
     """Its numbers, here and in the namespaces within; none of a thread of the kernel's."""
     status = machine.read(f"/proc/{pid}/status") or ""
     inner = _NUMBERS.search(status)
-    return {pid, *map(int, inner[1].split() if inner else ())} if _MEMORY.search(status) else set()
+    return {pid, *map(int, inner[1].split() if inner else ())} if has_memory(status) else set()
 
 
 def _is_dead(row: Row, machine: Machine) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
 _STATE, _PARENT, _STARTED = 3, 4, 22  # fields of /proc/PID/stat, counted in proc(5) from 1
 _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
+_MEMORY = re.compile(r"^VmSize:", re.MULTILINE)
+_TRIES, _MOMENT = 50, 0.002  # seconds
 _NAME_ENDS = 3  # where the fields behind the name begin
 
 
@@ -68,10 +71,14 @@ def own_number() -> int:
         return os.getpid()
 
 
-def commands(machine: Machine) -> dict[int, str]:
-    """The command lines of all processes that are seen from here, by number. The kernel's own have none and are left out."""
+def commands(machine: Machine, read: Callable[[int, Machine], str] | None = None) -> dict[int, str]:
+    """The command lines of all processes that are seen from here, by number. The kernel's own have none and are left out.
+
+    They are `read` as `command_of` does; with `settled_command` none is missed, which takes twice as long.
+    """
     listed = numbers(machine)
-    found = ((pid, command_of(pid, machine)) for pid in (() if isinstance(listed, Unknown) else listed))
+    every = () if isinstance(listed, Unknown) else listed
+    found = ((pid, (read or command_of)(pid, machine)) for pid in every)
     return {pid: command for pid, command in found if command}
 
 
@@ -132,3 +139,23 @@ def command_of(pid: int, machine: Machine) -> str:
     """The command line of a process, its words apart by blanks; "" when it has ended, or has none."""
     # setproctitle(3) leaves the rest of the old command line as zero bytes.
     return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0 ").replace("\0", " ")
+
+
+def settled_command(pid: int, machine: Machine) -> str:
+    """The same after execve(2), in the middle of which a process has neither command line nor environment: it is waited for.
+
+    Up to 20 ms after Popen has returned, on a busy machine. For what takes a process that is not seen for one that is not there.
+    """
+    for _ in range(_TRIES):
+        command = command_of(pid, machine)
+        if command or not has_memory(machine.read(f"/proc/{pid}/status") or ""):
+            break
+        if machine.read(f"/proc/{pid}/environ") != "":
+            break  # it may not be looked into, or has taken its command line away
+        time.sleep(_MOMENT)
+    return command
+
+
+def has_memory(status: str) -> bool:
+    """Whether the process of this /proc/PID/status has memory of its own: a thread of the kernel's has none, nor what has ended."""
+    return _MEMORY.search(status) is not None

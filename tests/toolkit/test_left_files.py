@@ -28,7 +28,7 @@ from tests.left_behind import (
     verdict,
 )
 
-from verl_doctor.toolkit import fact_left_files, process_signs
+from verl_doctor.toolkit import fact_left_files, process_table
 from verl_doctor.toolkit.fact_left_files import LeftFile, LeftFiles
 from verl_doctor.toolkit.left_file_judgement import judged
 from verl_doctor.toolkit.leftover import Kept, Leftover
@@ -248,7 +248,7 @@ def test_a_process_in_the_middle_of_execve_is_waited_for(tmp_path, monkeypatch):
     for name in ("cmdline", "environ"):
         (process / name).touch()
     command = process / "cmdline"
-    monkeypatch.setattr(process_signs.time, "sleep", lambda _: command.write_text("sh\0psm_0123abcd"))
+    monkeypatch.setattr(process_table.time, "sleep", lambda _: command.write_text("sh\0psm_0123abcd"))
     assert signs_of(["psm_0123abcd"], Machine(root=tmp_path)).of("psm_0123abcd")
 
 
