@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,13 +41,25 @@ def ask_child(
     The document stands behind the token, which nobody else can print. None in its place: there was none, and how the
     process ended says why.
     """
-    token = f"verl-doctor {secrets.token_hex(8)} "
     text = Path(str(script.__file__)).read_text("utf-8")
     env = {"PYTHONDONTWRITEBYTECODE": "1", **variables} if variables else None
+    return ask_text(machine, (python,), text, *arguments, timeout=timeout, env=env)
+
+
+def ask_text(
+    machine: Machine,
+    python: Sequence[str],
+    text: str,
+    *arguments: str,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+) -> tuple[Answer, Any] | Unknown:
+    """The same with a text, which is for interpreters too old for a module of ours. `python` may have options of its own."""
+    token = f"verl-doctor {secrets.token_hex(8)} "
     try:
-        answer = machine.run([python, "-c", text, token, *arguments], timeout=timeout, env=env)
+        answer = machine.run([*python, "-c", text, token, *arguments], timeout=timeout, env=env)
     except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
+        return Unknown(f"{python[0]} cannot be started: {error.strerror}")
     _, found, rest = answer.stdout.rpartition(token)
     try:
         return answer, json.loads(rest.partition("\n")[0]) if found else None

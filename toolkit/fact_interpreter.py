@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import signal
 from dataclasses import dataclass
 from typing import Any
 
+from verl_doctor.toolkit.child import ask_text
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Answer, Machine
 from verl_doctor.toolkit.target import LIBRARIES, Target
@@ -98,10 +97,10 @@ class Interpreter:
 def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
     """Ask the interpreter, as the user's job would start it. When that fails, ask once more without anything of the user's."""
     python = str(target.python)
-    try:
-        answer, said = _ask(machine, [python], _LIMIT)
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
+    heard = _ask(machine, [python], _LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, said = heard
     if said is None:
         return Unknown(_why_not(machine, python, answer))
     if "too_old" in said:
@@ -116,21 +115,23 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
         return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
 
 
-def _ask(machine: Machine, command: list[str], limit: float) -> tuple[Answer, dict[str, Any] | None]:
+def _ask(
+    machine: Machine, command: list[str], limit: float
+) -> tuple[Answer, dict[str, Any] | None] | Unknown:
     """Ask the question. Whatever else is printed, and however the process ends: who has answered has answered."""
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    answer = machine.run([*command, "-c", _QUESTION, token, *LIBRARIES], timeout=limit)
-    _, found, rest = answer.stdout.rpartition(token)
-    try:
-        said = json.loads(rest.partition("\n")[0]) if found else None
-    except ValueError:
-        said = None
+    heard = ask_text(machine, command, _QUESTION, *LIBRARIES, timeout=limit)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, said = heard
     return answer, said if isinstance(said, dict) else None
 
 
 def _why_not(machine: Machine, python: str, answer: Answer) -> str:
     failed = _failure(answer, _LIMIT)
-    isolated, said = _ask(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
+    again = _ask(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
+    if isinstance(again, Unknown):
+        return again.reason
+    isolated, said = again
     if said is not None:
         set_here = ", ".join(name for name in ("PYTHONHOME", "PYTHONPATH") if machine.environ.get(name))
         return (
@@ -140,8 +141,8 @@ def _why_not(machine: Machine, python: str, answer: Answer) -> str:
         )
     if answer.code == 0:
         return f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}"
-    again = _failure(isolated, _LIMIT_ISOLATED)
-    return f"{python} {failed}; isolated (-I -S) it fails as well" + (f": {again}" if again != failed else "")
+    other = _failure(isolated, _LIMIT_ISOLATED)
+    return f"{python} {failed}; isolated (-I -S) it fails as well" + (f": {other}" if other != failed else "")
 
 
 def _failure(answer: Answer, limit: float) -> str:

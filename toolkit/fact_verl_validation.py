@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_doctor.toolkit import child_verl_validation
+from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_configuration import UNTOLD_VALUE, Configuration
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_trees import VerlTrees
@@ -14,49 +15,6 @@ from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 _LIMIT = 100.0  # seconds: it imports verl, and with it torch, perhaps from a slow disk
-# Released verl: `verl.utils.config.validate_config` from 0.6.0 on, a method of the trainer before.
-_QUESTION = r"""
-import json, os, sys, traceback, types
-token, request = sys.argv[1], json.loads(sys.argv[2])
-sys.argv = ["verl"]
-sys.path.insert(0, request["path"])
-
-def answer(**said):
-    sys.stdout.flush()
-    print("\n" + token + json.dumps(said), flush=True)
-    os._exit(0)
-
-def text(error):
-    if str(error):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    return (frames[-1].line or "") if frames else ""
-
-try:
-    from hydra import compose, initialize_config_dir
-    with initialize_config_dir(config_dir=request["folder"], version_base=None):
-        config = compose(config_name=request["name"], overrides=request["overrides"])
-    algorithm, actor = config.algorithm, config.actor_rollout_ref.actor
-    critic = config.critic.get("enable")
-    critic = algorithm.adv_estimator == "gae" if critic is None else bool(critic)
-    reference = bool(actor.get("use_kl_loss")) or bool(algorithm.get("use_kl_in_reward"))
-    try:
-        from verl.utils.config import validate_config
-    except ImportError:
-        from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-        def validate_config(**given):
-            RayPPOTrainer._validate_config(types.SimpleNamespace(**given))
-except BaseException as error:
-    answer(stage="import", kind=type(error).__name__, text=text(error))
-try:
-    validate_config(config=config, use_reference_policy=reference, use_critic=critic)
-except (Exception, SystemExit) as error:
-    frames = traceback.extract_tb(error.__traceback__)
-    where = [frame for frame in frames if "verl" in frame.filename]
-    place = f"{where[-1].filename}:{where[-1].lineno}" if where else ""
-    answer(stage="validation", kind=type(error).__name__, text=text(error), place=place)
-answer(stage="accepted")
-"""
 
 
 @dataclass(frozen=True)
@@ -89,17 +47,18 @@ def verl_validation(
         "name": configuration.name,
         "overrides": [asked.text for asked in configuration.asked],
     }
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    command = [interpreter.executable, "-c", _QUESTION, token, json.dumps(request)]
-    answer = machine.run(command, timeout=_LIMIT)
-    _, found, rest = answer.stdout.rpartition(token)
-    if not found:
+    heard = ask_child(
+        machine, interpreter.executable, child_verl_validation, json.dumps(request), timeout=_LIMIT
+    )
+    if isinstance(heard, Unknown):
+        return heard
+    answer, said = heard
+    if said is None:
         return Unknown(
             f"verl's own validation did not answer within {_LIMIT:.0f} s"
             if answer.code is None
-            else f"verl's own validation could not be run: {answer.said[:200]}"
+            else f"verl's own validation could not be run: {ending(answer, _LIMIT)}"
         )
-    said = json.loads(rest.partition("\n")[0])
     if said["stage"] == "import":
         return Unknown(f"verl's own validation could not be run: {said['kind']}: {said['text'][:200]}")
     if said["stage"] == "accepted":
