@@ -86,7 +86,7 @@ def named_model(
 ) -> NamedModel | Unknown:
     """Which model the job would train, and who names it."""
     if target.model is not None:
-        return NamedModel(target.model, "--model")
+        return NamedModel(target.model, target.model_by)
     override = given(launch_values(launch, configuration), *_PATHS)
     if override is None:
         return Absent("no model is named: --model DIR, or actor_rollout_ref.model.path in the launch command")

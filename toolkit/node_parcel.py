@@ -18,6 +18,7 @@ from verl_doctor.toolkit.fact_api_uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment_place import environment_place
 from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_model import NamedModel, named_model
 from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
@@ -190,10 +191,12 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
 def _said(run: Session, collection: Collection) -> dict[str, Any]:
     """What of this run counts on the nodes too, as JSON has it."""
     target = run.target
+    model = _model(run, collection)
     paths = {
         "verl": str(target.verl or ""),
         "vllm": str(target.vllm or ""),
-        "model": str(target.model or ""),
+        "model": str(model.folder) if model else "",
+        "model_by": model.by if model else "",
         "libraries": [[name, str(folder)] for name, folder in target.libraries],
         "files": [str(file) for file in target.files],
         "words": list(target.words),
@@ -201,6 +204,12 @@ def _said(run: Session, collection: Collection) -> dict[str, Any]:
         "ray_address": target.ray_address and _known_to_all(target.ray_address, collection.get(RayClusters)),
     }
     return {"target": paths, "cwd": str(run.machine.cwd), "marker": run.config.marker}
+
+
+def _model(run: Session, collection: Collection) -> NamedModel | None:
+    """The folder of the model as it is found here, where the job is started; None for a name on the hub, of which each node has its own."""
+    named = named_model(run.machine, run.target, collection.get(Launch), collection.get(Configuration))
+    return None if isinstance(named, Unknown) or named.cached else named
 
 
 def _known_to_all(address: str, clusters: RayClusters | Unknown) -> str:

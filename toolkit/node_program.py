@@ -124,6 +124,7 @@ def _target(said: Mapping[str, Any]) -> Target:
         verl=path("verl"),
         vllm=path("vllm"),
         model=path("model"),
+        model_by=said["model_by"],
         ray_address=said["ray_address"],
     )
 

@@ -54,7 +54,7 @@ class Target:
 
     `libraries` are bare trees of other packages, by name. `files` are what starts the job: launch scripts, `runtime_env`
     YAML, Dockerfiles. `words` are the arguments behind them, or a whole command line when there are no files. `model` is
-    a model's folder, `data` are data files. `ray_address` is that of a cluster's control store (GCS), "host:port". `passed_over` says
+    a model's folder, `model_by` who names it, `data` are data files. `ray_address` is that of a cluster's control store (GCS), "host:port". `passed_over` says
     which active environment could not be taken, and why.
     """
 
@@ -69,6 +69,7 @@ class Target:
     data: tuple[Path, ...] = ()
     ray_address: str = ""
     passed_over: str = ""
+    model_by: str = "--model"
 
     @property
     def prefix(self) -> Path:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from verl_doctor.toolkit import child_node, node_program, node_reader, registry
 from verl_doctor.toolkit.fact_api_uses import VllmUses
 from verl_doctor.toolkit.fact_clock import Clock
+from verl_doctor.toolkit.fact_job_files import job_files
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
@@ -111,3 +113,19 @@ def test_the_ray_that_is_named_is_that_of_all_nodes(heads: tuple[RayNode, ...], 
     known = RayClusters((RayCluster("127.0.0.1:6379", nodes=heads),), "127.0.0.1:6379")
     said = place_parcel(session, session.look({RayClusters: known})).request["target"]
     assert node_program._target(said).ray_address == sent
+
+
+def test_a_model_beside_the_job_is_no_name_on_the_hub_on_other_nodes(tmp_path: Path) -> None:
+    """`models/qwen` is a folder here; on a node that lacks it, it would be taken for a name on the hub, and not be missed."""
+    (tmp_path / "models/qwen").mkdir(parents=True)
+    (tmp_path / "run.sh").write_text(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=models/qwen\n"
+    )
+    session = open_session(Options(python=Path(sys.executable), launch=(str(tmp_path / "run.sh"),)))
+    session = replace(session, machine=replace(session.machine, cwd=tmp_path))
+    sent = place_parcel(session, session.look()).request
+    (tmp_path / "models/qwen").rmdir()
+    target = node_program._target(sent["target"])
+    files = job_files.collect(session.machine, target, Unknown(""), Unknown(""), Unknown(""))
+    assert [(one.path, one.state) for one in files.files] == [(str(tmp_path / "models/qwen"), "missing")]
+    assert target.model_by == "actor_rollout_ref.model.path"
