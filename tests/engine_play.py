@@ -140,16 +140,6 @@ class Told:
     elsewhere: int = 0
 
 
-def address_of(folder: Path) -> str:
-    """The address of the head with this RAY_TMPDIR; `ray start` writes it last."""
-    file = folder / "ray" / "ray_current_cluster"
-    for _ in range(300):
-        if file.is_file() and (address := file.read_text().strip()):
-            return address
-        time.sleep(0.1)
-    raise AssertionError("the head has not said its address")
-
-
 def stage(folder: Path, server: bytes) -> Path:
     """Lay out the miniature, with this text of verl's server in it."""
     write(folder, _FILES)

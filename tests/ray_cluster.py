@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -14,16 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from ray_head import below, free_port
+from ray_head import ALONE, STARTING, address_in, below, end
 
 _START = (
     "--block",
     "--disable-usage-stats",
     "--object-store-memory=80000000",
-    # Raylets of one machine take the same range of ports unless they are told to ask the kernel.
-    "--min-worker-port=0",
-    "--max-worker-port=0",
-    "--dashboard-agent-listen-port=0",
+    *ALONE,
 )
 
 
@@ -83,7 +78,7 @@ class Cluster:
         )
         return int(done.stdout or 0)
 
-    def wait_for(self, nodes: int, seconds: float = 120) -> None:
+    def wait_for(self, nodes: int, seconds: float = STARTING) -> None:
         """Wait until so many nodes are alive. Raises AssertionError when they are not in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -108,7 +103,6 @@ def cluster(
     The `last` one may have another interpreter.
     """
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
-    port = free_port()
     environ = {
         **os.environ,
         "RAY_TMPDIR": str(folder),
@@ -116,12 +110,12 @@ def cluster(
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    made = Cluster(f"127.0.0.1:{port}", python, folder, environ)
+    made = Cluster("", python, folder, environ)
     here = ("--node-ip-address=127.0.0.1",)
     try:
         for number in range(nodes):
             role = (
-                ("--head", f"--port={port}", "--include-dashboard=false")
+                ("--head", "--port=0", "--include-dashboard=false")
                 if number == 0
                 else (f"--address={made.address}",)
             )
@@ -129,20 +123,8 @@ def cluster(
             made.start(
                 *role, *here, python=other, environ=each[number] if number < len(each) else None, cpus=cpus
             )
+            made.address = made.address or address_in(folder)
             made.wait_for(number + 1)  # raylets that start at the same moment take each other's ports
         yield made
     finally:
-        for process in made.started:
-            process.send_signal(signal.SIGTERM)
-        for one in below(folder):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.send_signal(signal.SIGCONT)
-        for process in made.started:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-        for one in [*below(folder)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        for process in made.started:
-            process.wait(10)
-        shutil.rmtree(folder, ignore_errors=True)
+        end(made.started, folder)

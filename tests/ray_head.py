@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,10 @@ import psutil
 from kept import cannot_run, kept
 
 VERSION = "2.60.0"
+STARTING = 180.0
+"""Seconds for a Ray to come up on a machine that has much else to do."""
+ALONE = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
+"""Options without which all raylets of a machine take the same ports: with these they ask the kernel."""
 
 
 def environment(version: str = VERSION) -> Path:
@@ -50,7 +54,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
     """Start a head behind the shell commands `before` (`ulimit -n 240;`), and end all that it started."""
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
     environ = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
-    start = f"{python.parent}/ray start --head --block --port={free_port()} --include-dashboard=false"
+    start = f"{python.parent}/ray start --head --block --port=0 --include-dashboard=false {' '.join(ALONE)}"
     start += " --disable-usage-stats --object-store-memory=100000000"
     process = subprocess.Popen(
         ["bash", "-c", f"{before} exec {start} {' '.join(options)}"],
@@ -60,35 +64,52 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
         stderr=subprocess.STDOUT,
     )
     try:
-        yield Head(_raylet_of(process, folder), python, folder, _address_in(folder))
+        yield Head(_raylet_of(process, folder), python, folder, address_in(folder))
     finally:
+        end([process], folder)
+
+
+def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+    """End what was started, and all that it has started with this folder; then take the folder away."""
+    for process in started:
         process.send_signal(signal.SIGTERM)
+    for one in [*below(folder)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.send_signal(signal.SIGCONT)  # a test may have stopped it
+    for process in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)  # longer only with actors that nobody ends
-        for one in [*below(folder)]:
+    deadline = time.monotonic() + 60
+    while (left := [*below(folder)]) and time.monotonic() < deadline:
+        for one in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
+        for process in started:
+            process.poll()
+        time.sleep(0.05)
+    for process in started:
         process.wait(10)
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _raylet_of(process: subprocess.Popen[bytes], folder: Path) -> int:
-    for _ in range(300):
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline and process.poll() is None:
         for one in below(folder):
-            if one.name() == "raylet":
-                return one.pid
-        if process.poll() is not None:
-            break
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if one.name() == "raylet":
+                    return one.pid
         time.sleep(0.2)
     raise AssertionError("no raylet came up")
 
 
-def _address_in(folder: Path) -> str:
+def address_in(folder: Path) -> str:
     """The address that Ray writes down for others, a moment after the raylet is there."""
     said = folder / "ray" / "ray_current_cluster"
-    for _ in range(100):
-        if said.exists() and said.read_text():
-            return said.read_text().strip()
+    deadline = time.monotonic() + STARTING
+    while time.monotonic() < deadline:
+        if said.exists() and (address := said.read_text().strip()):
+            return address
         time.sleep(0.1)
     raise AssertionError("Ray did not say its address")
 

@@ -71,7 +71,7 @@ def start(python: str, folder: Path) -> list[subprocess.Popen[bytes]]:
                     inside(host, *ray, *RAY), env=environ, stdout=log, stderr=log, start_new_session=True
                 )
             )
-        for _ in range(300):
+        for _ in range(900):
             if "Ray runtime started" in (home / "log").read_text("utf-8", "replace"):
                 break
             time.sleep(0.2)

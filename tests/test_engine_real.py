@@ -52,7 +52,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(python: Path) -> Iterator[Cluster]:
     with ray_head.head(python, "", "--num-cpus=4") as head:
-        yield Cluster(engine_play.address_of(head.folder), head.folder, python)
+        yield Cluster(head.address, head.folder, python)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def test_another_cluster(
 ) -> None:
     verl = tree("0.4.0")
     with ray_head.head(python, "", "--num-cpus=1") as head:
-        other = engine_play.address_of(head.folder)
+        other = head.address
         live: dict[str, str] = {}
         ask = said(cluster, live, RAY_ADDRESS=other)
         told = cluster.play(stage(verl), {"RAY_ADDRESS": other}, meanwhile=ask)

@@ -70,8 +70,7 @@ class Stage:
 
     def seen(self, cwd: Path) -> dict[str, Any]:
         """What `verl-doctor actors` shows of this Ray."""
-        clusters = self.doctor("actors", cwd=cwd)["ray"]["clusters"]
-        (mine,) = [one for one in clusters if one["address"] == self.head.address]
+        (mine,) = until(lambda: self.doctor("actors", cwd=cwd)["ray"]["clusters"])
         assert isinstance(mine, dict)
         return mine
 
@@ -117,7 +116,7 @@ def on_stage(
         yield Stage(at, environ)
 
 
-def until(found: Callable[[], Any], seconds: float = 30) -> Any:
+def until(found: Callable[[], Any], seconds: float = 120) -> Any:
     """Ask again until there is an answer: Ray notices a death a moment later."""
     deadline = time.monotonic() + seconds
     while not (answer := found()) and time.monotonic() < deadline:

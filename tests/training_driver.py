@@ -3,7 +3,7 @@
     python training_driver.py ADDRESS MANAGER_SOURCE MANAGER TRAINER_SOURCE HOW PATIENCE
 
 It runs in an environment that holds Ray alone, so what else the classes name is stood in for: an actor that starts a child process
-is the server with its engine. `fit` ends as HOW says while it validates: it "return"s, "raise"s, or "wait"s for a signal. An actor that is killed takes its
+is the server with its engine. `fit` ends as HOW says while it validates: it "return"s, "raise"s, or "wait"s for a signal, and says so. An actor that is killed takes its
 children with it a moment later: PATIENCE is how many seconds it may take until nothing is left.
 Each line that is printed is a JSON document: how many named actors, engines and scheduler threads there are.
 """
@@ -125,7 +125,8 @@ def main(address, manager_source, manager_name, trainer_source, how, patience):
         if how == "raise":
             raise RuntimeError("training has failed")
         if how == "wait":
-            time.sleep(60)
+            print("it waits", flush=True)
+            time.sleep(300)
         return {"reward": 1.0}
 
     def named():

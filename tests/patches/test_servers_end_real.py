@@ -96,12 +96,13 @@ def trained(
             [*map(str, command)], env=environ, stdout=subprocess.PIPE, stderr=file, text=True
         )
     assert driver.stdout is not None
-    limit = threading.Timer(60, driver.kill)
+    limit = threading.Timer(240, driver.kill)
     limit.start()
     try:
         lines = [driver.stdout.readline()]
         if number:
-            time.sleep(1)
+            while (line := driver.stdout.readline()) and "waits" not in line:
+                pass
             driver.send_signal(number)
         rest, _ = driver.communicate()
     finally:
@@ -109,7 +110,7 @@ def trained(
         driver.kill()
     counted = [json.loads(line) for line in (*lines, *rest.splitlines()) if line.startswith('{"when"')]
     assert len(counted) == 2, complaints.read_text()
-    for _ in range(50):
+    for _ in range(600):
         if not training_driver.engines(str(head.folder)):
             break
         time.sleep(0.1)

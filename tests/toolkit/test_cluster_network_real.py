@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,15 +52,15 @@ def folder() -> Iterator[Path]:
 
 
 def test_the_host_that_is_cut_off_is_named_and_the_others_are_judged(python: Path, folder: Path) -> None:
-    check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--cluster", "--budget", "40"]
+    check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--cluster", "--budget", "60"]
     check += ["--python", str(python), "--ray-address", f"{ray_hosts.NETWORK}.1:{ray_hosts.PORT}"]
-    check += ["--select", "HOST,NET", "--format", "json"]
+    check += ["--select", "HOST130", "--format", "json"]  # their limits: alike, as all are this machine
     done = subprocess.run(
         [*ALONE, sys.executable, ray_hosts.__file__, str(python), str(folder), *check],
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=500,
         env={**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"},
         cwd=folder,
     )
@@ -70,4 +71,7 @@ def test_the_host_that_is_cut_off_is_named_and_the_others_are_judged(python: Pat
     assert missing["nodes"] == "n3"
     assert missing["what"].startswith(("it started no worker in time", "Ray declared it dead"))
     assert done.returncode == 3
-    assert list(ray_head.below(folder)) == []
+    deadline = time.monotonic() + 60
+    while (left := list(ray_head.below(folder))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []  # the kernel ends them with the first process of their space

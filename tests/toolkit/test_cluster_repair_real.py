@@ -46,7 +46,7 @@ def made(files: tuple[Path, Path]) -> Iterator[Cluster]:
 def test_each_environment_is_repaired_once_and_all_nodes_are_looked_at_again(
     made: Cluster, files: tuple[Path, Path], tmp_path: Path, here: Doctor
 ) -> None:
-    target = ("--cluster", "--python", str(made.python), "--ray-address", made.address)
+    target = ("--cluster", "--budget", "180", "--python", str(made.python), "--ray-address", made.address)
     words = ("fix", *target, "--select", "VLLM", "--format", "json")
     planned = here(*words, cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert "the environment lies in 2 places" in planned.stderr

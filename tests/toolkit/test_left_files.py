@@ -330,7 +330,7 @@ def judged_in(namespace: list[str], machine: Machine, *, nobody: bool = False) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     if "unshare" in done.stderr and "permitted" in done.stderr:
         pytest.skip(done.stderr)

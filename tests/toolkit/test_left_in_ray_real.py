@@ -39,11 +39,15 @@ for name in sys.argv[3:]:
 own = Reward.options(name="own").remote()
 ray.get(own.pid.remote())
 if sys.argv[3:]:
-    group = placement_group([{"CPU": 0.2}], name="pool", lifetime="detached")
+    group = placement_group([{"CPU": 0.2}], name=sys.argv[3] + "-pool", lifetime="detached")
     ray.get(group.ready())
 print("READY", flush=True)
 time.sleep(float(sys.argv[2]))
 """
+
+
+REWARD = f"reward-{os.getpid()}"
+"""The name of the detached actor: another Ray of this machine may have such one, too."""
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +97,13 @@ def look(ray: Head) -> tuple[LeftActors, RayCluster]:
     (cluster,) = [one for one in clusters.clusters if one.address == ray.address]
     # Another Ray of this machine is none of this test's business.
     found = [one for one in left.found if getattr(one.removal, "address", "") == ray.address]
-    kept = [one for one in left.kept if one.name.startswith(("reward", "pool", "own"))]
+    kept = [one for one in left.kept if one.name.startswith(REWARD)]
     return LeftActors(tuple(found), tuple(kept)), cluster
 
 
 def soon(ray: Head, found: int) -> LeftActors:
     """Look until so many are left over: Ray learns of a driver's end after a moment."""
-    for _ in range(40):
+    for _ in range(120):
         left, _ = look(ray)
         if len(left.found) == found:
             return left
@@ -108,14 +112,14 @@ def soon(ray: Head, found: int) -> LeftActors:
 
 
 def test_what_a_killed_driver_has_left_is_removed_when_nobody_may_need_it(ray: Head) -> None:
-    with driver(ray, "reward") as made:
+    with driver(ray, REWARD) as made:
         left, _ = look(ray)
         assert (left.found, left.kept) == ((), ())  # its job runs
         made.send_signal(signal.SIGKILL)
         made.wait()
         left = soon(ray, 2)
         assert [one.kind for one in left.found] == ["actor", "placement group"]
-        assert left.found[0].name == "reward (Reward), holds 0.1 CPU"
+        assert left.found[0].name == f"{REWARD} (Reward), holds 0.1 CPU"
         with driver(ray) as other:
             kept, _ = look(ray)
             assert kept.found == ()
