@@ -4,32 +4,53 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit import apply
-from verl_doctor.toolkit.apply import Transaction
-from verl_doctor.toolkit.cli_options import target_options
+from verl_doctor.toolkit.cli_options import node_options, target_options
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.recorded import History, Recorded, history
-from verl_doctor.toolkit.streams import give_up_stdout
+from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.recorded import History, Recorded, history, take_back, undone_words
+from verl_doctor.toolkit.streams import give_up_stdout, nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError, discover
 from verl_doctor.toolkit.text import harmless
 
+_Name = tuple[Path, str]
+"""A transaction: the journal's folder, and its number there."""
 
-@click.command()
+
+@click.command(
+    epilog="Exit codes: 0 it is taken back, 1 something is not, 2 wrong usage, 3 a node did not tell, or a journal cannot be read."
+)
 @target_options
+@node_options
+@click.option(
+    "--ray-address",
+    default="",
+    metavar="HOST:PORT",
+    help="With --cluster: the Ray cluster whose head (GCS) has this address.",
+)
 @click.argument("identifier", required=False, metavar="[ID]")
 @click.option("--list", "list_them", is_flag=True, help="Show what happened when, and change nothing.")
 @click.option("--all", "everything", is_flag=True, help="Take back all repairs of this target, newest first.")
-def undo(*, options: Options, identifier: str | None, list_them: bool, everything: bool) -> int:
+def undo(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    ray_address: str,
+    identifier: str | None,
+    list_them: bool,
+    everything: bool,
+) -> int:
     """Take the last repair back, byte for byte; or repair ID.
 
-    An edit that somebody made since is never lost: it is shown, and the repair stays.
+    An edit that somebody made since is never lost: it is shown, and the repair stays. With --cluster or --nodes what
+    `fix` has repaired there is taken back too, once in each environment.
     """
     if sum((identifier is not None, list_them, everything)) > 1:
         raise UsageError("give an ID, --list or --all, not two of them")
@@ -37,7 +58,15 @@ def undo(*, options: Options, identifier: str | None, list_them: bool, everythin
         raise UsageError("the ID is empty: is a variable not set?")
     if identifier is not None and "/" in identifier:
         folder, _, number = identifier.rpartition("/")
-        return _undone([_Name(Path(folder or "/"), number)])
+        return _undone([(Path(folder or "/"), number)])
+    if nodes is not None:
+        if identifier is not None or list_them:
+            raise UsageError(
+                "on other nodes the last repair is taken back, or with --all every one: leave ID and --list away"
+            )
+        return _undone_on(nodes, replace(options, ray_address=ray_address), everything=everything)
+    if ray_address:
+        raise UsageError("--ray-address says whose nodes --cluster means: add that, or leave it away")
     found = _history(options)
     if list_them:
         return _list(found)
@@ -57,16 +86,9 @@ def _history(options: Options) -> History:
     return history(discover(options, machine), machine)
 
 
-@dataclass(frozen=True)
-class _Name:
-    """A transaction of a journal."""
-
-    home: Path
-    number: str
-
-
 def _meant(found: History, identifier: str | None, *, everything: bool) -> list[_Name]:
     """The transactions to take back, in order. Raises UsageError when none or more than one is called so."""
+    called: Sequence[Recorded] = found.standing(everything=everything)
     if identifier is not None:
         called = [r for r in found.here if r.transaction.id.lstrip("0") == identifier.lstrip("0")]
         if len(called) > 1:
@@ -76,13 +98,7 @@ def _meant(found: History, identifier: str | None, *, everything: bool) -> list[
             raise UsageError(
                 f"there is no repair {identifier} here; verl-doctor undo --list names those there are"
             )
-    else:
-        called = [r for r in reversed(found.here) if r.transaction.state not in {"undone", "failed"}]
-        if everything:
-            called = [r for r in called if any(change.paths for change in r.transaction.changes)]
-        else:
-            called = called[:1]
-    return [_Name(recorded.home, recorded.transaction.id) for recorded in called]
+    return [(recorded.home, recorded.transaction.id) for recorded in called]
 
 
 def _hint(found: History) -> str:
@@ -101,27 +117,35 @@ def _hint(found: History) -> str:
 
 
 def _undone(names: Iterable[_Name]) -> int:
-    """Take them back one after the other, then say so. One that is refused does not keep the others."""
-    done: list[Transaction] = []
-    refused: list[str] = []
-    for name in names:
-        try:
-            done += apply.undo(name.home, name.number)
-        except apply.Refused as error:  # noqa: PERF203 - each by itself
-            refused.append(str(error))
+    """Take them back one after the other, then say so."""
+    done, refused = take_back(names)
     for sentence in refused:
         _complain(sentence)
     try:
         for transaction in done:
-            about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
-            print(harmless(f"undone {transaction.id}: {about}"))
-            for change in transaction.changes:
-                print(harmless(f"  {change.path}: {change.now}"))
+            for line in undone_words(transaction):
+                print(harmless(line))
         sys.stdout.flush()
     except OSError as error:
         give_up_stdout()
         _complain(f"undone {', '.join(t.id for t in done)}; stdout cannot be written: {error.strerror}")
     return int(bool(refused))
+
+
+def _undone_on(nodes: AskedNodes, options: Options, *, everything: bool) -> int:
+    """Take back in the environment here, then in those of the other nodes."""
+    from verl_doctor.toolkit import cluster_undo  # noqa: PLC0415 - few repairs are of many nodes
+
+    with nothing_on_stdout(), Progress() as progress:
+        others = cluster_undo.others(nodes, options, progress.say)
+    code = _undone(_meant(_history(options), None, everything=everything))
+    with nothing_on_stdout(), Progress() as progress:
+        told = cluster_undo.take_back(others, everything=everything, watch=progress.say)
+    for line in told.lines:
+        print(harmless(line))
+    for sentence in (*told.refused, *told.unheard):
+        _complain(sentence)
+    return max(code, int(bool(told.refused))) or (3 if told.unheard else 0)
 
 
 def _complain(sentence: str) -> None:

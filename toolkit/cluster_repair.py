@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,8 @@ from verl_doctor.toolkit.result import Repair, Report, with_repairs
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
 
-_LONGEST = 300.0  # seconds for the repairs of one environment: each is followed by a fresh look
+LONGEST = 300.0
+"""Seconds for the repairs of one environment: each is followed by a fresh look."""
 _FAILED = frozenset({"still failing", "made worse, undone", "refused"})
 
 
@@ -99,8 +101,17 @@ def carry_out(
         repaired, unheard = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
         done += repaired
         left += unheard
+    if any(one.outcome == "repaired" and one.transaction is None for one in done):
+        announce(f"undo --all {_named(nodes, run)} takes all of it back, here and there")
     after = cluster_check.judged(way, run, run.look(), watch)
     return with_repairs(after, done, applied=True), tuple(left)
+
+
+def _named(nodes: AskedNodes, run: Session) -> str:
+    """The options with which another command reaches the same nodes and the same environment."""
+    reached = ["--nodes", fold(nodes.hosts), "--via", nodes.via] if nodes.hosts else ["--cluster"]
+    target = replace(run.target, libraries=(), files=(), words=(), model=None, data=())
+    return shlex.join([*reached, *target.arguments])
 
 
 def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ...]]:
@@ -124,7 +135,7 @@ def _repaired(
     parcel = repair_parcel(run, collection, unsafe=unsafe)
     told: dict[Repair, list[str]] = {}
     unheard = []
-    with contextlib.closing(way.ask(parcel, turn, watch, _LONGEST)) as answers:
+    with contextlib.closing(way.ask(parcel, turn, watch, LONGEST)) as answers:
         for answer in answers:
             if answer.missing or REPAIRS not in answer.facts:
                 announce(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")

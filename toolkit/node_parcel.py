@@ -29,8 +29,8 @@ from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.warm_request import WarmRequest
 
 _PACKAGE = "verl_doctor.toolkit"
-_PROGRAM, _REPAIR, _WARM = "node_program", "node_repair", "node_warm"
-_IN_FEW = frozenset({_REPAIR, _WARM})
+_PROGRAM, _REPAIR, _UNDO, _WARM = "node_program", "node_repair", "node_undo", "node_warm"
+_IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
 _MAIN = f"import sys\nfrom {_PACKAGE}.{_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 # Dependencies of the doctor that are Python alone. Of the others psutil and PyYAML come with Ray, and nothing else is
 # needed to look.
@@ -93,6 +93,11 @@ def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parc
     wanted = {"select": chosen.select, "ignore": (*chosen.ignore, *chosen.ignores), "unsafe": unsafe}
     without_job = replace(run, target=replace(run.target, files=(), words=(), data=()))
     return Parcel(_whole_doctor(), {"repair": wanted, **_said(without_job, collection)})
+
+
+def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Parcel:
+    """Ask that the last repair of the environment be taken back, or `everything`."""
+    return Parcel(packed([_UNDO]), {"undo": {"everything": everything}, **_said(run, collection)})
 
 
 @functools.cache

@@ -27,6 +27,8 @@ from verl_doctor.toolkit.target import Target
 
 REPAIRS = "repairs"
 """What the answer has in place of facts when a repair was asked for."""
+UNDONE = "undone"
+"""The same where repairs are taken back."""
 WARMED = "warmed"
 """The same for a warm-up."""
 
@@ -43,17 +45,22 @@ def main(asked: str, told: str) -> None:
 
 
 def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
-    """What was asked for: facts, or with "repair" what became of the repairs, with "warm" what became of the files."""
+    """What was asked for: facts, or with "repair", "undo" or "warm" what became of that."""
     if "warm" in request:
         from verl_doctor.toolkit.node_warm import warmed  # noqa: PLC0415 - it is in few parcels
 
         return {WARMED: packed_text(json.dumps(warmed(machine, request["warm"], request["seconds"])))}
-    if "repair" not in request:
-        return entries(request, machine)
-    from verl_doctor.toolkit.node_repair import repairs  # noqa: PLC0415 - it is in few parcels
+    if "repair" in request:
+        from verl_doctor.toolkit.node_repair import repairs  # noqa: PLC0415 - it is in few parcels
 
-    done = repairs(machine, _target(request["target"]), request["marker"], request["repair"])
-    return {REPAIRS: packed_text(json.dumps(done))}
+        done = repairs(machine, _target(request["target"]), request["marker"], request["repair"])
+        return {REPAIRS: packed_text(json.dumps(done))}
+    if "undo" in request:
+        from verl_doctor.toolkit.node_undo import undone  # noqa: PLC0415 - it is in few parcels
+
+        told = undone(machine, _target(request["target"]), request["undo"])
+        return {UNDONE: packed_text(json.dumps(told))}
+    return entries(request, machine)
 
 
 def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:

@@ -53,6 +53,13 @@ class History:
         """What other targets were changed by."""
         return tuple(recorded for recorded in self.changes if not recorded.here)
 
+    def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
+        """What of the target's changes stands and could be taken back, newest first: `everything`, or the last alone."""
+        found = [one for one in reversed(self.here) if one.transaction.state not in {"undone", "failed"}]
+        if not everything:
+            return tuple(found[:1])
+        return tuple(one for one in found if any(change.paths for change in one.transaction.changes))
+
 
 def history(target: Target, machine: Machine) -> History:
     """Read the journals of the target's environment and of the user."""
@@ -73,6 +80,25 @@ def history(target: Target, machine: Machine) -> History:
             here = is_targets or any(_is_below(path, roots) or _lies_in(path, beside) for path in paths)
             changes.append(Recorded(home, transaction, here))
     return History(tuple(sorted(changes, key=lambda recorded: recorded.order)), tuple(damaged))
+
+
+def take_back(names: Iterable[tuple[Path, str]]) -> tuple[list[Transaction], list[str]]:
+    """Undo these, each by its journal and number: what is undone, and why others are not. One that is refused does not keep the rest."""
+    done: list[Transaction] = []
+    refused: list[str] = []
+    for home, number in names:
+        try:
+            done += apply.undo(home, number)
+        except apply.Refused as error:  # noqa: PERF203 - each by itself
+            refused.append(str(error))
+    return done, refused
+
+
+def undone_words(transaction: Transaction) -> Iterator[str]:
+    """What was taken back, and how each of its files is now."""
+    about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
+    yield f"undone {transaction.id}: {about}"
+    yield from (f"  {change.path}: {change.now}" for change in transaction.changes)
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:

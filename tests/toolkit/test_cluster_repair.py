@@ -101,6 +101,18 @@ def test_others_follow_when_it_helped_here(run: Session, monkeypatch: pytest.Mon
     assert left == []
 
 
+def test_how_to_take_it_back_on_other_nodes_is_said(
+    run: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = Nodes([place("n1", LOCAL), place("n2", other(2))], {"n2": "repaired"})
+    carried_out(run, nodes, LOCAL, [ended("repaired", "/env/1")], monkeypatch)
+    assert (
+        "verl-doctor undo --all --cluster takes all of it back, here and there\n" in capsys.readouterr().err
+    )
+    carried_out(run, Nodes([place("n1", LOCAL)]), LOCAL, [ended("repaired", "/env/1")], monkeypatch)
+    assert "undo" not in capsys.readouterr().err
+
+
 def test_it_did_not_help_here(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))])
     repairs, left = carried_out(run, nodes, LOCAL, [ended("made worse, undone")], monkeypatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,3 +66,12 @@ def test_each_environment_is_repaired_once_and_all_nodes_are_looked_at_again(
 
     again = here(*words, "--apply", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert json.loads(again.stdout)["repairs"] == []
+
+    (said,) = [
+        line for line in done.stderr.splitlines() if line.endswith("takes all of it back, here and there")
+    ]
+    back = shlex.split(said)[1:-7]
+    undone = here(*back, "--budget", "180", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
+    assert undone.returncode == 0, undone.stderr
+    assert undone.stdout.count("undone ") == 2
+    assert ["verl-doctor:" in file.read_text() for file in files] == [False, False]
