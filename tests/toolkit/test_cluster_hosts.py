@@ -43,6 +43,7 @@ PARCEL = Parcel(
             "verl": "",
             "vllm": "",
             "model": "",
+            "model_by": "",
             "libraries": [],
             "files": [],
             "words": [],
