@@ -7,6 +7,8 @@ afterwards. The page cache gives the processes of a node one copy, so the disk g
 
 from __future__ import annotations
 
+import math
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,9 @@ from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._weights import shard
 from verl_doctor.toolkit.fact_configuration import Asked, Configuration
 from verl_doctor.toolkit.fact_engine_arguments import SECTION
+from verl_doctor.toolkit.fact_limits import HostLimits
+from verl_doctor.toolkit.fact_load_speed import LoadSpeed, Speed
+from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_model_files import ModelFiles
 from verl_doctor.toolkit.fact_model_storage import ModelStorage
 from verl_doctor.toolkit.fact_vllm_loading import STRATEGY, VllmLoading
@@ -50,6 +55,14 @@ def storage(kind: str = "xfs", cached: int | None = 0, **other: Any) -> ModelSto
     """Where the weights of the examples lie."""
     settings = {"mounted_on": "/models", "device": "filer:/models", "bytes": SEVEN_BILLION.bytes, **other}
     return ModelStorage(SEVEN_BILLION.folder, kind, cached=cached, **settings)
+
+
+def speeds(mapped: int, best: int) -> LoadSpeed:
+    """What was measured in the examples, in MiB/s."""
+    faults, side_by_side, direct, warm = (
+        Speed(rate << 20, 1.0) for rate in (mapped, best, best * 9 // 10, 5000)
+    )
+    return LoadSpeed(SEVEN_BILLION.folder, faults, side_by_side, direct, warm)
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,19 @@ def word_of(configuration: Configuration | Unknown, key: str) -> Asked | None:
         return None
     above = key.rpartition(".")[0]
     return configuration.asked_for(key) or configuration.asked_for(above)
+
+
+def warmup(folder: str) -> str:
+    """The command that reads a model into the page cache."""
+    return f"verl-doctor warmup --model {shlex.quote(folder)}"
+
+
+def memory_left(memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
+    """The bytes of memory that a job started here may still take, what the page cache holds included; infinite where nobody says."""
+    amounts = [] if isinstance(memory, Unknown) else [memory.available]
+    group = None if isinstance(limits, Unknown) else limits.shell.groups.memory
+    amounts += [int(group.memory_left)] if group else []
+    return min((amount for amount in amounts if amount is not None), default=math.inf)
 
 
 def job(*words: str) -> Configuration:
