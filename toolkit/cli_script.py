@@ -40,6 +40,12 @@ _WIDTH = 100
 )
 @click.option("--one-node", is_flag=True, help="With --debug: on one node.")
 @click.option(
+    "--gpus",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="With --debug: the GPUs of each node, where the script does not tell.",
+)
+@click.option(
     "--output",
     type=PATH,
     metavar="FILE",
@@ -54,6 +60,7 @@ def script(
     fast_load: bool,
     tiny: Path | None,
     one_node: bool,
+    gpus: int | None,
     output: Path | None,
     diff: bool,
     deep: bool,
@@ -67,8 +74,8 @@ def script(
     """
     if debug == fast_load:
         raise UsageError("choose what the variant is for: --debug or --fast-load")
-    if fast_load and (tiny or one_node):
-        raise UsageError("--tiny and --one-node are for --debug: --fast-load changes nothing that is trained")
+    if fast_load and (tiny or one_node or gpus):
+        raise UsageError("--tiny, --one-node and --gpus are for --debug: --fast-load trains the same")
     kind: Kind = "DEBUG" if debug else "FAST_LOAD"
     with nothing_on_stdout(), Progress():
         session = open_session(options, deep=deep)
@@ -77,7 +84,7 @@ def script(
         if os.path.realpath(path) == os.path.realpath(named):
             raise UsageError(f"--output {output}: this is the script itself; name another file")
         try:
-            made = make(session, kind, path, _recipe(session, kind, tiny, one_node=one_node))
+            made = make(session, kind, path, _recipe(session, kind, tiny, one_node=one_node, gpus=gpus))
         except NoVariant as reason:
             print(f"verl-doctor: {harmless(str(reason))}", file=sys.stderr)
             return 1
@@ -107,12 +114,12 @@ def _script(session: Session) -> Path:
     return files[0]
 
 
-def _recipe(session: Session, kind: Kind, tiny: Path | None, *, one_node: bool) -> Any:
+def _recipe(session: Session, kind: Kind, tiny: Path | None, *, one_node: bool, gpus: int | None) -> Any:
     if kind == "DEBUG":
         from verl_doctor.toolkit.variant_debug import debug  # noqa: PLC0415 - one of the two
 
         folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
-        return lambda there: debug(there, folder, one_node=one_node)
+        return lambda there: debug(there, folder, one_node=one_node, gpus=gpus)
     from verl_doctor.toolkit.variant_fast_load import fast_load  # noqa: PLC0415 - see above
 
     return fast_load

@@ -5,12 +5,20 @@ from __future__ import annotations
 import fnmatch
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.secret import smells_of_secret
 from verl_doctor.toolkit.shell_arithmetic import evaluate
-from verl_doctor.toolkit.shell_syntax import Arithmetic, Parameter, Part, ShellWord, Substitution, Text
+from verl_doctor.toolkit.shell_syntax import (
+    Arithmetic,
+    Parameter,
+    Part,
+    ShellWord,
+    Substitution,
+    Text,
+    Written,
+)
 
 Value = str | list[str | None] | None
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
@@ -37,6 +45,15 @@ class Element(str):
         self.path, self.line = (known.path, known.line) if known and known.line else (path, line)
         self.conditional = conditional or (known is not None and known.conditional)
         return self
+
+
+class Array(list[str | None]):
+    """An array of which each element was written as one word: `words` are these, `path` is the file in which they stand."""
+
+    def __init__(self, values: Iterable[str | None], words: Sequence[Written], path: str) -> None:
+        super().__init__(values)
+        self.words = tuple(words)
+        self.path = path
 
 
 class Unset:

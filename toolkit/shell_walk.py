@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verl_doctor.toolkit.shell_agree import agreed, assigned
-from verl_doctor.toolkit.shell_expand import Element, Scope, Unset, Value, fields, text
+from verl_doctor.toolkit.shell_expand import Array, Element, Scope, Unset, Value, fields, text
 from verl_doctor.toolkit.shell_parse import parse
 from verl_doctor.toolkit.shell_syntax import (
     AndOr,
@@ -21,14 +21,17 @@ from verl_doctor.toolkit.shell_syntax import (
     If,
     Loop,
     Node,
+    Parameter,
     Pipeline,
     Simple,
+    Text,
     Unread,
     Written,
 )
 from verl_doctor.toolkit.shell_test import holds, is_test
 
 _DEEPEST = 20
+_EVERY = (Text("@"),)  # the index in `${name[@]}`
 _MOST_COMMANDS = 20_000
 
 
@@ -270,10 +273,11 @@ class Walk:
 
     def arguments(self, words: tuple[Written | Assignment, ...]) -> list[Argument]:
         """Expand the words of a command."""
-        found = []
+        found: list[Argument] = []
         for word in words:
             if isinstance(word, Written):
-                found += [self.argument(value, word) for value in fields(word.parts, self.scope)]
+                values = fields(word.parts, self.scope)
+                found += map(self.argument, values, self.sources(word, len(values)))
             else:
                 value = text(word.value, self.scope) if word.items is None else None
                 found.append(
@@ -283,12 +287,24 @@ class Walk:
                 )
         return found
 
-    def argument(self, value: str | None, word: Written) -> Argument:
+    def argument(self, value: str | None, source: Argument) -> Argument:
         """An expanded word. An element of an array stands where the array was written."""
         if isinstance(value, Element):
-            place = (value.path, value.line) if value.line else (self.path, word.line)
-            return Argument(value, *place, word.raw, value.conditional)
-        return Argument(value, self.path, word.line, word.raw)
+            place = (value.path, value.line) if value.line else (source.path, source.line)
+            return Argument(value, *place, source.written, value.conditional)
+        return replace(source, text=value)
+
+    def sources(self, word: Written, count: int) -> list[Argument]:
+        """What each word that a written one becomes is made of: itself, or for elements that are not known those of an array."""
+        whole = Argument(None, self.path, word.line, word.raw)
+        part = word.parts[0] if len(word.parts) == 1 else None
+        array = self.scope.get(part.name) if isinstance(part, Parameter) and part.index == _EVERY else None
+        if not isinstance(array, Array) or len(array) != count:
+            return [whole] * count
+        return [
+            whole if value is not None else Argument(None, array.path, item.line, item.raw)
+            for value, item in zip(array, array.words, strict=True)
+        ]
 
     def expanded(self, words: Iterable[Written]) -> list[str | None]:
         """Expand words to the elements of an array."""
@@ -298,17 +314,24 @@ class Walk:
             for value in fields(word.parts, self.scope)
         ]
 
+    def array(self, words: tuple[Written, ...]) -> list[str | None]:
+        """The elements of an array, with the words that they were written as when each is one."""
+        values = self.expanded(words)
+        return Array(values, words, self.path) if len(values) == len(words) else values
+
     def value_of(self, assignment: Assignment) -> Value:
         """The value that a variable has after an assignment."""
         before = self.scope.get(assignment.name)
         if assignment.items is not None:
-            items = self.expanded(assignment.items)
+            items = self.array(assignment.items)
             if any(item.raw.startswith("[") for item in assignment.items):
                 return None  # subscripts of their own
             if not assignment.append or isinstance(before, Unset):
                 return items
             if before is None:
                 return None
+            if isinstance(before, Array) and isinstance(items, Array) and before.path == items.path:
+                return Array([*before, *items], [*before.words, *items.words], items.path)
             return [*(before if isinstance(before, list) else [before]), *items]
         value = text(assignment.value, self.scope)
         if assignment.index is not None:

@@ -48,6 +48,10 @@ class Wishes:
         """What a key has: MISSING, UNTOLD or a value."""
         return lookup(self._tree, key)
 
+    def certain(self, key: str) -> bool:
+        """Whether no word of the command that cannot be told may give the key another value."""
+        return self.there.complete or key in self._found
+
     def number(self, key: str) -> int | None:
         """The value when it is a whole number."""
         value = self.value(key)

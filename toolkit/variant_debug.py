@@ -23,9 +23,17 @@ _OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves
 
 
 def debug(
-    there: Configuration, tiny: Path | None = None, *, one_node: bool = False, tiny_rows: int = 2
+    there: Configuration,
+    tiny: Path | None = None,
+    *,
+    one_node: bool = False,
+    gpus: int | None = None,
+    tiny_rows: int = 2,
 ) -> Recipe:
-    """What is to change in a command that starts verl. `tiny` is a folder that `verl-doctor tiny` wrote."""
+    """What is to change in a command that starts verl.
+
+    `tiny` is a folder that `verl-doctor tiny` wrote, `gpus` the number on each node where the script does not tell.
+    """
     wishes = Wishes(there)
     if one_node:
         wishes.lower("trainer.nnodes", 1, "asked for: --one-node")
@@ -33,7 +41,7 @@ def debug(
         _tiny_data(wishes, tiny)
     trains = there.has("actor_rollout_ref.actor")
     if trains:
-        shrink(wishes, None if tiny is None else tiny_rows)
+        shrink(wishes, None if tiny is None else tiny_rows, gpus)
         _lengths(wishes, tiny)
         _rollout(wishes)
     else:

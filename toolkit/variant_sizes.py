@@ -34,23 +34,24 @@ class Sizes:
         return self.batch * self.samples
 
 
-def shrink(wishes: Wishes, rows: int | None = None) -> None:
-    """Wish for the smallest batch, and for whatever must become smaller with it. `rows` are all that the data have."""
+def shrink(wishes: Wishes, rows: int | None = None, gpus: int | None = None) -> None:
+    """Wish for the smallest batch, and for whatever must become smaller with it.
+
+    `rows` are all that the data have, `gpus` those of each node if the script does not tell.
+    """
     sizes = _now(wishes)
-    replicas = _replicas(wishes)
-    if sizes is None or replicas is None:
-        wishes.kept.append(
-            f"{_BATCH} stays: it depends on {', '.join((_SAMPLES, _MINI, *_GPUS))} and the parallel sizes, and not all of them "
-            "can be told from the script; set the variables that they come from in this shell"
-        )
+    gpus = _gpus(wishes, gpus)
+    replicas = _replicas(wishes, gpus)
+    if sizes is None or gpus is None or replicas is None:
+        wishes.kept.append(_untold(wishes, gpus))
         return
     if wishes.value("trainer.v1.trainer_mode") == "separate_async" and wishes.value("trainer.use_v1") is True:
         wishes.kept.append(f"{_BATCH} stays: the trainer separate_async ties it to its own parameters")
         return
-    small = _smallest(sizes, replicas, _gpus(wishes) or 1, _whole_micro_batch(wishes), rows)
+    small = _smallest(sizes, replicas, gpus, _whole_micro_batch(wishes), rows)
     if small is None:
         return
-    why = f"{small.all_samples} samples a step are the fewest that verl divides among {_gpus(wishes)} GPUs"
+    why = f"{small.all_samples} samples a step are the fewest that verl divides among {gpus} GPUs"
     wishes.lower(_BATCH, small.batch, why)
     wishes.lower("data.gen_batch_size", small.batch, "no more is generated than a step trains on")
     wishes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
@@ -64,14 +65,26 @@ def _now(wishes: Wishes) -> Sizes | None:
     return Sizes(batch, samples, mini) if batch and samples and mini else None
 
 
-def _gpus(wishes: Wishes) -> int | None:
-    each, nodes = (wishes.number(key) for key in _GPUS)
+def _gpus(wishes: Wishes, of_node: int | None) -> int | None:
+    """All GPUs of the job. A word that cannot be told may ask for any number."""
+    each, nodes = (wishes.number(key) if wishes.certain(key) else None for key in _GPUS)
+    each = each or of_node
     return each * nodes if each and nodes else None
 
 
-def _replicas(wishes: Wishes) -> int | None:
+def _untold(wishes: Wishes, gpus: int | None) -> str:
+    """What the sizes depend on that is not known, and how to tell it."""
+    if gpus is None and wishes.certain(_GPUS[1]):
+        why = f"{_GPUS[0]} cannot be told from the script; say it with --gpus N"
+    elif gpus is None:
+        why = "the number of nodes cannot be told from the script"
+    else:
+        why = "the sizes that it depends on cannot be told from the script"
+    return f"the batch sizes stay: {why}, or set the variables that it is made of in this shell"
+
+
+def _replicas(wishes: Wishes, gpus: int | None) -> int | None:
     """How many copies of the trained model share a batch."""
-    gpus = _gpus(wishes)
     if wishes.value(f"{_ACTOR}.strategy") == "megatron":
         names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
         keys = [f"{_ACTOR}.megatron.{name}" for name in names]

@@ -156,10 +156,9 @@ def _rewritten(raw: str, value: Any) -> str:
 def _call(command: Command, path: str, calls: Sequence[Simple]) -> Simple:
     """The command in the script: the one that has all the words which its overrides were written as."""
     if command.path == path:
-        written = list(dict.fromkeys(word.written for word in command.words if word.written)) or [
-            command.module
-        ]
-        fitting = [call for call in calls if _has(call, written)]
+        there = {word.raw for call in calls for word in call.words if isinstance(word, Written)}
+        written = list(dict.fromkeys(word.written for word in command.words if word.written in there))
+        fitting = [call for call in calls if _has(call, written or [command.module])]
         on_line = [call for call in fitting if call.line == command.line] or fitting
         if len(on_line) == 1:
             return on_line[0]
