@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra_asked import asked
 
 from verl_doctor.toolkit.hydra_compose import Sources, compose
 from verl_doctor.toolkit.hydra_defaults import CompositionError
 from verl_doctor.toolkit.hydra_grammar import Override, OverrideError, parse_override
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
-Ask = Callable[[Iterable[dict[str, Any]]], list[dict[str, Any]]]
 
 RELEASES = ("0.4.1", "0.6.1", "0.8.0", "0.9.1")
 OVERRIDES = (
@@ -56,30 +54,7 @@ ATOMS = (
 # fmt: on
 
 
-@pytest.fixture(scope="session")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
-    """Hydra in an environment of its own: its antlr pin is nobody else's business."""
-    from kept import cannot_run
-
-    environment = tmp_path_factory.mktemp("hydra")
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True, timeout=120)
-    python = str(environment / "bin" / "python")
-    done = subprocess.run([python, "-m", "pip", "install", "-q", "hydra-core==1.3.*"], capture_output=True, text=True, check=False, timeout=600)  # fmt: skip
-    if done.returncode:
-        cannot_run(f"hydra-core could not be installed: {done.stderr.strip()[-200:]}")
-
-    def answers(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        lines = "".join(json.dumps(request) + "\n" for request in requests)
-        oracle = str(Path(__file__).with_name("hydra_oracle.py"))
-        said = subprocess.run(
-            [python, oracle], input=lines, capture_output=True, text=True, check=True, timeout=600
-        )
-        return [json.loads(line) for line in said.stdout.splitlines()]
-
-    return answers
-
-
-def test_overrides_are_read_as_hydra_reads_them(ask: Ask) -> None:
+def test_overrides_are_read_as_hydra_reads_them() -> None:
     dice = random.Random(7)
     texts = [
         dice.choice(["a", "a.b", "+a.b", "++a", "~a", "a@b", "a/b@c"])
@@ -87,7 +62,7 @@ def test_overrides_are_read_as_hydra_reads_them(ask: Ask) -> None:
         + "".join(dice.choices(ATOMS, k=dice.randint(0, 7)))
         for _ in range(3000)
     ]
-    for text, answer in zip(texts, ask({"parse": text} for text in texts), strict=True):
+    for text, answer in zip(texts, asked({"parse": text} for text in texts), strict=True):
         found = _read(text)
         if found is None:
             assert "refused" in answer, text
@@ -106,7 +81,7 @@ def test_overrides_are_read_as_hydra_reads_them(ask: Ask) -> None:
 
 
 def test_released_configurations_are_composed_as_hydra_composes_them(
-    ask: Ask, wheel_tree: Callable[[str, str], Path]
+    wheel_tree: Callable[[str, str], Path],
 ) -> None:
     requests = []
     for release in RELEASES:
@@ -116,7 +91,7 @@ def test_released_configurations_are_composed_as_hydra_composes_them(
         ]
         given = [(name, []) for name in names] + [("ppo_trainer", words) for words in OVERRIDES]
         requests += [{"folder": str(folder), "name": name, "overrides": words} for name, words in given]
-    for request, answer in zip(requests, ask(requests), strict=True):
+    for request, answer in zip(requests, asked(requests), strict=True):
         ours = _ours(Path(request["folder"]), request["name"], request["overrides"])
         assert (ours is None) == ("refused" in answer), f"{request}: {answer}"
         if ours is not None:
