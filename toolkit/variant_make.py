@@ -41,7 +41,10 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
     recipes = tuple(recipe(job.configuration) for job in before.jobs)
     orders = [Order(job.command, one.wishes) for job, one in zip(before.jobs, recipes, strict=True)]
     if not any(one.wishes for one in recipes):
-        raise NoVariant(f"{script} needs no {kind} variant: it is one already")
+        kept = [sentence for one in recipes for sentence in one.kept]
+        raise NoVariant(
+            "; ".join([f"{script.name} is its own {kind} variant: nothing in it is to change", *kept])
+        )
     comment = f"# {Marker(session.config.marker).word}: {kind}"
     head = f"{kind} variant of {script.name}"
     problem = ""
