@@ -20,7 +20,7 @@ if __name__ == "__main__":
 TREE = {
     "actor_rollout_ref": {
         "hybrid_engine": True,
-        "model": {"path": "~/models/x", "lora_rank": 0},
+        "model": {"path": "~/models/x", "lora_rank": 0, "use_shm": False},
         "actor": {
             "strategy": "fsdp",
             "use_dynamic_bsz": False,
@@ -53,6 +53,7 @@ TREE = {
             "tensor_model_parallel_size": 2,
             "multi_turn": {"enable": False},
             "agent": {"num_workers": 8},
+            "engine_kwargs": {"vllm": {}},
         },
     },
     "algorithm": {"adv_estimator": "gae", "filter_groups": {"enable": False}},

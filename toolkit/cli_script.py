@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -114,15 +114,18 @@ def _script(session: Session) -> Path:
     return files[0]
 
 
-def _recipe(session: Session, kind: Kind, tiny: Path | None, *, one_node: bool, gpus: int | None) -> Any:
+def _recipe(
+    session: Session, kind: Kind, tiny: Path | None, *, one_node: bool, gpus: int | None
+) -> Callable[[Configuration], Recipe]:
     if kind == "DEBUG":
         from verl_doctor.toolkit.variant_debug import debug  # noqa: PLC0415 - one of the two
 
         folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
         return lambda there: debug(there, folder, one_node=one_node, gpus=gpus)
-    from verl_doctor.toolkit.variant_fast_load import fast_load  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.variant_fast_load import fast_load, surroundings  # noqa: PLC0415 - see above
 
-    return fast_load
+    around = surroundings(session.look())
+    return lambda there: fast_load(there, around)
 
 
 def _tiny(folder: Path) -> Path:

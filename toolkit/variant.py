@@ -17,11 +17,12 @@ Kind = Literal["DEBUG", "FAST_LOAD"]
 
 @dataclass(frozen=True)
 class Wish:
-    """A key of verl's configuration, the value that it is to have, and why in a few words."""
+    """A key of verl's configuration, the value that it is to have, and why in a few words. `sign` is "+" for a key that verl lacks."""
 
     key: str
     value: Any
     why: str
+    sign: Literal["", "+"] = ""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Wishes:
             return
         if apply(self._tree, Override("", key, value)) == "applied":
             self._found[key] = Wish(key, value, why)
+
+    def append(self, key: str, value: Any, why: str) -> None:
+        """Wish for a key of a section that is the user's own, unless the script sets it."""
+        if self.value(key) is MISSING and apply(self._tree, Override("+", key, value)) == "applied":
+            self._found[key] = Wish(key, value, why, "+")
 
     def lower(self, key: str, value: int, why: str) -> None:
         """Wish for at most this number: what is less already, or is no number, stays."""

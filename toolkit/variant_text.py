@@ -85,7 +85,7 @@ def drafts(
     except CannotEdit as reason:
         problem = reason
     if len(orders) == 1:
-        added = [f"{wish.key}={shlex.quote(as_written(wish.value))}" for wish in orders[0].wishes]
+        added = [_override(wish) for wish in orders[0].wishes]
         for call in calls[:_MOST_CALLS]:
             edits = _Edits(source)
             edits.add(call, _anchor(call, last=last), added)
@@ -107,6 +107,11 @@ def as_written(value: Any, quote: str = '"') -> str:
     return json.dumps(value)
 
 
+def _override(wish: Wish) -> str:
+    """A word of the command, as the shell wants it."""
+    return f"{wish.sign}{wish.key}={shlex.quote(as_written(wish.value))}"
+
+
 def _text(value: str, quote: str) -> str:
     return f"{quote}{value}{quote}"
 
@@ -123,7 +128,7 @@ def _edit(
     for wish in order.wishes:
         place = _place(order.command.words, wish.key, path, words)
         if place is None:
-            added.append(f"{wish.key}={shlex.quote(as_written(wish.value))}")
+            added.append(_override(wish))
         else:
             edits.replace(place, _rewritten(place.raw, wish.value))
     if added:
