@@ -1,0 +1,30 @@
+"""Imports modules one after the other. Runs under the target's interpreter, behind `child_smoke_steps`.
+
+Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also asks for the GPUs, which starts CUDA.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.child_smoke_steps import step, tell
+
+
+def main(device: str, *modules: str) -> None:
+    """Import them. The first that cannot be imported ends the child with its traceback."""
+    for name in modules:
+        with step(f"import {name}"):
+            module = importlib.import_module(name)
+        if name == "torch" and device == "cuda":
+            with step("start CUDA"):
+                module.cuda.init()
+                tell(gpus=module.cuda.device_count())
+    tell(cpu=time.process_time())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
