@@ -1,4 +1,4 @@
-"""vLLM loads a model, generates, and on GPUs sleeps and wakes. Runs under the target's interpreter, behind `child_smoke_steps`.
+"""vLLM loads a model, generates, and on GPUs sleeps and wakes. Runs under the target's interpreter.
 
 Called with the model's folder, "cuda" or "cpu", and the engine's further arguments as JSON. No CUDA is started in this process
 itself: vLLM would have to start its engine otherwise than it does in a job.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from verl_doctor.toolkit.child_smoke_steps import step, tell
+from verl_doctor.toolkit.child_smoke_steps import step, tell
 
 TOKENS = 16
 PROMPTS = ["1 + 1 =", "The capital of France is"]
@@ -22,7 +21,10 @@ def main(model: str, device: str, more: str) -> None:
     """Climb step by step. What fails ends the child with its traceback."""
     with step("import vllm"):
         vllm = importlib.import_module("vllm")
-        engine_class, sampling = vllm.LLM, vllm.SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True)
+        engine_class, sampling = (
+            vllm.LLM,
+            vllm.SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True),
+        )
     asleep = {"enable_sleep_mode": True} if device == "cuda" else {}
     before = used(device)
     with step("load the model"):

@@ -1,4 +1,4 @@
-"""Imports modules one after the other. Runs under the target's interpreter, behind `child_smoke_steps`.
+"""Imports modules one after the other. Runs under the target's interpreter.
 
 Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also asks for the GPUs, which starts CUDA.
 """
@@ -8,10 +8,8 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from verl_doctor.toolkit.child_smoke_steps import step, tell
+from verl_doctor.toolkit.child_smoke_steps import step, tell
 
 
 def main(device: str, *modules: str) -> None:

@@ -1,4 +1,4 @@
-"""A Ray of its own, an actor, a placement group, and a worker group of verl's. Runs under the target's interpreter, behind `child_smoke_steps`.
+"""A Ray of its own, an actor, a placement group, and a worker group of verl's. Runs under the target's interpreter.
 
 Called with the number of GPUs and of CPUs that Ray is to have. On a machine without GPUs Ray hands out one that is not there:
 what is tried is that verl's workers are placed, named and called.
@@ -10,10 +10,9 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from verl_doctor.toolkit.child_smoke_steps import step, tell
+from verl_doctor.toolkit.child_smoke_steps import step, tell
 
 NAMESPACE = "verl_doctor_smoke"
 STORE = 100 * 1024 * 1024  # bytes of shared memory; Ray wants 75 MB at least
@@ -62,7 +61,9 @@ def actor(ray: Any) -> None:
     found = ray.get_actor("echo", namespace=NAMESPACE)
     heard = ray.get(found.variable.remote(WORD))
     if heard != "heard":
-        raise RuntimeError(f"the actor has {WORD}={heard!r}: Ray does not hand on the env_vars of a runtime_env")
+        raise RuntimeError(
+            f"the actor has {WORD}={heard!r}: Ray does not hand on the env_vars of a runtime_env"
+        )
     if len(ray.get(found.many.remote())) != 2 * 1024 * 1024:
         raise RuntimeError("an object comes back from the object store shorter than it was")
     ray.kill(made)
@@ -73,7 +74,9 @@ def placed(ray: Any, gpus: int) -> None:
     group = ray.util.placement_group([{"CPU": 1, "GPU": 1}] * gpus, strategy="STRICT_PACK")
     if not group.wait(60):
         has, free = ray.cluster_resources(), ray.available_resources()
-        raise RuntimeError(f"Ray did not place {gpus} x 1 GPU and 1 CPU within 60 s; it has {has}, free are {free}")
+        raise RuntimeError(
+            f"Ray did not place {gpus} x 1 GPU and 1 CPU within 60 s; it has {has}, free are {free}"
+        )
 
     def seen() -> Any:
         return os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -81,7 +84,9 @@ def placed(ray: Any, gpus: int) -> None:
     strategy = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
     task = ray.remote(seen)
     tasks = [
-        task.options(num_gpus=1, num_cpus=1, scheduling_strategy=strategy(group, placement_group_bundle_index=index)).remote()
+        task.options(
+            num_gpus=1, num_cpus=1, scheduling_strategy=strategy(group, placement_group_bundle_index=index)
+        ).remote()
         for index in range(gpus)
     ]
     devices = ray.get(tasks)
@@ -92,7 +97,7 @@ def placed(ray: Any, gpus: int) -> None:
 
 
 def group(ray: Any, gpus: int) -> None:
-    """verl's own classes place one worker on each GPU and call them all."""
+    """Verl's own classes place one worker on each GPU and call them all."""
     base = importlib.import_module("verl.single_controller.base")
     marks = importlib.import_module("verl.single_controller.base.decorator")
     own = importlib.import_module("verl.single_controller.ray.base")

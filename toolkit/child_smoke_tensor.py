@@ -1,13 +1,11 @@
-"""One operation with tensors on the CPU or on every GPU that the job sees. Runs under the target's interpreter, behind `child_smoke_steps`."""
+"""One operation with tensors on the CPU or on every GPU that the job sees. Runs under the target's interpreter."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from verl_doctor.toolkit.child_smoke_steps import step, tell
+from verl_doctor.toolkit.child_smoke_steps import step, tell
 
 SIZE = 256
 
@@ -24,7 +22,9 @@ def main(kind: str) -> None:
             ones = torch.ones(SIZE, SIZE, device=name, dtype=torch.bfloat16)
             product = (ones @ ones).float().cpu()
         if not bool((product == SIZE).all()):
-            raise RuntimeError(f"{name} computes wrongly: {SIZE} is wanted, {product.min()} to {product.max()} came out")
+            raise RuntimeError(
+                f"{name} computes wrongly: {SIZE} is wanted, {product.min()} to {product.max()} came out"
+            )
         if kind == "cuda":
             tell(device=name, called=torch.cuda.get_device_name(name))
 

@@ -42,6 +42,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 _ELSEWHERE = {
     "actors": "cli_actors",
     "clean": "cli_clean",
+    "smoke": "cli_smoke",
     "watch": "cli_watch",
     "warmup": "cli_warmup",
     "undo": "cli_changes",
@@ -114,6 +115,7 @@ def cli() -> None:
     verl-doctor actors        who lives on which GPU; which ranks are alive
     verl-doctor clean         what dead jobs have left behind; --apply removes it
     verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
+    verl-doctor smoke         try what the job will do; the first rung that breaks
     verl-doctor watch         what will run out first while a job runs, and when
     verl-doctor tiny DIR      tiny data and a tiny random model, for trials
     verl-doctor warmup        a job's files into memory before it starts

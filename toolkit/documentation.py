@@ -20,7 +20,7 @@ _COSTS = {
     "live": "live: tries something out in a child process, takes seconds, needs --deep",
     "gpu": "gpu: uses the GPU for a moment, needs --deep",
     "cluster": "cluster: asks a Ray cluster, needs --cluster",
-    "slow": "slow: takes minutes",
+    "slow": "slow: takes minutes; verl-doctor smoke runs it",
 }
 
 

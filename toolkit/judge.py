@@ -19,7 +19,11 @@ from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged
 DEEP = frozenset({"live", "gpu"})
 """The cost classes that --deep adds."""
 
-_ASKED_FOR_BY = {**dict.fromkeys(DEEP, "needs --deep"), "cluster": "needs --cluster"}
+_ASKED_FOR_BY = {
+    **dict.fromkeys(DEEP, "needs --deep"),
+    "cluster": "needs --cluster",
+    "slow": "verl-doctor smoke runs it",
+}
 _FOLLOWS = "follows from "
 
 

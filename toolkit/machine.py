@@ -147,13 +147,13 @@ class Machine:
             environment = {
                 **self.environ,
                 **dict.fromkeys(_PRIVATE_FOLDERS, private),
-                **self._as_seen_from_here(),
+                **self.as_seen_from_elsewhere(),
             }
             environment.update({"PYTHONDONTWRITEBYTECODE": "1"} if env is None else env)
             yield private, environment
 
-    def _as_seen_from_here(self) -> dict[str, str]:
-        """What would mean something else in a private home and folder: the user's packages and relative paths."""
+    def as_seen_from_elsewhere(self) -> dict[str, str]:
+        """Variables that would mean something else in a private home and folder: the user's packages, relative paths."""
         seen = {}
         if not self.environ.get("PYTHONUSERBASE") and (home := self.home):
             seen["PYTHONUSERBASE"] = str(Path(home, ".local"))

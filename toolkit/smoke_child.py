@@ -11,11 +11,13 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from verl_doctor.toolkit import child_smoke_steps
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_group import started
 from verl_doctor.toolkit.process_table import below
@@ -27,6 +29,14 @@ _MOST = 16 * 1024 * 1024  # bytes of a log; a child that writes more is ended
 _PIECE = 1024 * 1024  # bytes that are read at once
 _LOOK = 1.0  # seconds between two looks at the text and at the processes
 _BREATH = 0.2  # seconds; also between two looks at a child whose end the system does not tell
+_RUN = """
+import sys, types
+name, steps, path = sys.argv[1:4]
+del sys.argv[1:4]
+sys.modules[name] = types.ModuleType(name)
+exec(compile(open(steps).read(), steps, "exec"), sys.modules[name].__dict__)
+exec(compile(open(path).read(), path, "exec"), globals())
+"""
 TOLD = "VERL_DOCTOR_TOLD"
 """Names the file in which a child writes down what it has to tell, one JSON document in a line."""
 
@@ -50,6 +60,15 @@ class Ran:
         return self.log.read_text("utf-8", "replace")
 
 
+def script(python: str, module: ModuleType, *arguments: str) -> list[str]:
+    """How a `child_smoke_*` module is run in another interpreter: as a program, which imports what it tells its steps with.
+
+    Not by its path: its folder would be where that interpreter looks for modules first.
+    """
+    steps = child_smoke_steps
+    return [python, "-c", _RUN, steps.__name__, str(steps.__file__), str(module.__file__), *arguments]
+
+
 def run_logged(
     argv: Sequence[str],
     environ: Mapping[str, str],
@@ -58,11 +77,12 @@ def run_logged(
     *,
     limit: float,
     watch: Watch | None = None,
-    look: Callable[[], None] = lambda: None,
+    look: Callable[[Collection[tuple[int, int]]], None] = lambda _: None,
 ) -> Ran:
     """Run a child in `folder` for at most `limit` seconds, and write what it says to `log`.
 
-    `look` is called beside `watch`, about once a second and once more before the child is ended, while all its processes are there.
+    `look` is called beside `watch`, about once a second and once more before the child is ended, while all its processes are there. It is
+    given those that were seen below the child, by number and start.
     Raises OSError when it cannot be started.
     """
     begun = time.monotonic()
@@ -77,7 +97,7 @@ def run_logged(
 
         def look_around() -> None:
             kin.update(below(child.pid, Machine()))
-            look()
+            look(kin)
 
         try:
             while not why and not listener.has_ended(_BREATH):

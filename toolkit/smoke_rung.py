@@ -6,30 +6,21 @@ A rung is a module `rung_*.py` with a function `climb(stage: Stage) -> Outcome`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from verl_doctor.toolkit.collect import Facts
+from verl_doctor.toolkit.fact_smoke_run import Device, Status, Step
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.smoke_child import Ran, Watch, run_logged
+from verl_doctor.toolkit.smoke_folder import MARK, long_as
 from verl_doctor.toolkit.target import Target
 
-Status = Literal["passed", "failed", "not applicable", "not reached"]
-Device = Literal["cpu", "cuda"]
+__all__ = ["Device", "Outcome", "Stage", "Status", "Step"]
 
 _LONGEST = 600.0  # seconds of one child
 _LEAST = 1.0  # second that a child has when the whole run's time is over: it ends with that reason
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that a rung has done, and how many seconds it took. `cpu` are those of the processors, None when nobody counted."""
-
-    name: str
-    seconds: float
-    cpu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,7 @@ class Stage:
 
     `python` is the target's interpreter, `environ` the environment that the job starts with. `folder` is private to this run and
     removed afterwards; its path is short, as the sockets of Ray lie in it. `logs` is a folder that stays when the rung fails.
-    `model`, `train` and `validation` are what to climb with: the user's own or tiny ones; None when there is none.
+    `model`, `train` and `validation` are what to climb with: the user's own (`own_model`) or tiny ones; None when there is none.
     `facts` are those of the target, `target` what the user named (`files` and `words` are the launch script and its arguments).
     `begun` are the seconds of time.monotonic at which the rung began, `budget` how long it may take.
     """
@@ -73,10 +64,11 @@ class Stage:
     model: Path | None = None
     train: Path | None = None
     validation: Path | None = None
+    own_model: bool = False
     begun: float = field(default_factory=time.monotonic)
     budget: float = _LONGEST
     say: Callable[[str], None] = field(default=lambda _: None)
-    look: Callable[[], None] = field(default=lambda: None)
+    look: Callable[[Collection[tuple[int, int]]], None] = field(default=lambda _: None)
 
     @property
     def left(self) -> float:
@@ -98,7 +90,7 @@ class Stage:
         `watch` is given the text so far about once a second; the reason that it returns ends the child. `name` is that of its log.
         All that it started has ended when this returns. Raises OSError when it cannot be started.
         """
-        wanted = {**self.environ, **private_variables(self.folder), **(variables or {})}
+        wanted = {**self.environ, **private_variables(self.folder, self.environ), **(variables or {})}
         return run_logged(
             argv,
             {name: value for name, value in wanted.items() if value is not None},
@@ -122,21 +114,21 @@ class Stage:
         raise FileExistsError(f"{self.logs} holds a thousand logs called {name}")
 
 
-def private_variables(folder: Path) -> dict[str, str | None]:
+def private_variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
     """What keeps a child, and Ray in it, away from the user's home, temporary folder and clusters.
 
-    RAY_ADDRESS would lead to another cluster, a session name or a namespace to another job. Ray 2.60 turns token authentication on by
-    itself and writes a token into the home (ray-project/ray, python/ray/_private/authentication).
+    RAY_ADDRESS would lead to another cluster, RAY_NAMESPACE and a job's configuration to another job. Ray 2.60 turns token authentication on
+    by itself and writes a token into the home (ray-project/ray, python/ray/_private/authentication). Ray takes TMPDIR for its
+    sessions where RAY_TMPDIR is not set.
     """
-    home = folder / "home"
-    temporary = folder / "tmp"
+    home, temporary = folder / "home", folder / "tmp"
     for one in (home, temporary):
         one.mkdir(mode=0o700, exist_ok=True)
     return {
         **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), str(home)),
         "XDG_CACHE_HOME": str(home / ".cache"),
-        "TMPDIR": str(temporary),
-        "RAY_TMPDIR": str(folder),
+        "TMPDIR": str(long_as(temporary, environ, "TMPDIR")),
+        "RAY_TMPDIR": str(long_as(folder, environ, "RAY_TMPDIR", "TMPDIR")),
         "RAY_ADDRESS": None,
         "RAY_NAMESPACE": None,
         "RAY_JOB_CONFIG_JSON_ENV_VAR": None,
@@ -144,4 +136,5 @@ def private_variables(folder: Path) -> dict[str, str | None]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
+        MARK: str(folder),
     }

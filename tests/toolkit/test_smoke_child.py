@@ -79,7 +79,7 @@ def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
     wait = "while not os.path.exists('seen'): time.sleep(0.02)\n"
     looks = []
 
-    def look() -> None:
+    def look(_: object) -> None:
         looks.append(1)
         if len(looks) > 1:
             (tmp_path / "seen").touch()

@@ -1,0 +1,92 @@
+"""`verl-doctor smoke`: a ladder of trials from an import to a step of training, and the first rung that breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_options, target_options
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.view import as_view, show
+
+_LAST = 5
+
+
+@contextlib.contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the command as Ctrl-C does: everything that runs is ended and removed first."""
+
+    def stop(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@click.command(
+    epilog="Exit codes: 0 every rung that applies here holds, 1 one breaks, 2 wrong usage, 3 not all was tried."
+)
+@target_options
+@job_options
+@click.option("--script", "named", type=PATH, metavar="FILE", help="Climb with this launch script.")
+@click.option("--rung", type=click.IntRange(1, _LAST), metavar="N", help="Climb this rung alone.")
+@click.option("--up-to", type=click.IntRange(1, _LAST), metavar="N", help="Climb up to this rung.")
+@click.option("--cpu", is_flag=True, help="Climb on the CPU, even where a GPU is.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    default="30m",
+    show_default=True,
+    metavar="TIME",
+    help="How long the whole climb may take.",
+)
+@click.option("--keep", is_flag=True, help="Keep all logs, not only those of a rung that breaks.")
+@answer_options
+def smoke(
+    *,
+    options: Options,
+    named: Path | None,
+    rung: int | None,
+    up_to: int | None,
+    cpu: bool,
+    budget: float,
+    keep: bool,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Try what the job will do, from an import to a step of training.
+
+    1 imports and files, 2 the devices, 3 Ray, 4 vLLM, 5 one step of verl. Each rung runs in children with a time limit and a Ray of
+    their own, and all that they leave is removed. Without a GPU it climbs on the CPU, as far as what is installed can.
+    """
+    from verl_doctor.toolkit import render_smoke, smoke_document  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit.smoke import Wish, climb  # noqa: PLC0415
+
+    if rung is not None and up_to is not None:
+        raise UsageError("--rung climbs one rung, --up-to several: choose one")
+    numbers = (rung,) if rung is not None else tuple(range(1, (up_to or _LAST) + 1))
+    if named is not None:
+        options = replace(options, launch=(str(named), *options.launch))
+    with nothing_on_stdout(), _ended_like_ctrl_c(), Progress() as progress:
+        run = open_session(options).at_cost("slow")
+        climbed, report = climb(run, Wish(numbers, cpu, budget, keep), progress.say)
+    view = as_view(
+        lambda: smoke_document.document(climbed, report),
+        lambda: render_smoke.markdown_lines(climbed, report),
+        lambda width: render_smoke.text_lines(climbed, report, width),
+    )
+    show(view, form, file)
+    return smoke_document.exit_code(climbed)

@@ -1,0 +1,107 @@
+"""Rung 1: everything that the job imports can be imported, and the files are there that the user names.
+
+The imports go on side by side, each in a process of its own, as many at a time as there are cores. Where there are few, those that
+build on each other share a process: importing torch once more takes a core for two seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from verl_doctor.toolkit import child_smoke_imports
+from verl_doctor.toolkit.fact_data_files import DataFiles
+from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_model import Model
+from verl_doctor.toolkit.fact_resources import Resources
+from verl_doctor.toolkit.fact_trees import VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.smoke_child import Ran, script
+from verl_doctor.toolkit.smoke_failure import failed, steps_of
+from verl_doctor.toolkit.smoke_rung import Outcome, Stage
+
+_LIMIT = 300.0  # seconds of one process: without bytecode caches, from a network share, it takes minutes
+_MAIN = "verl.trainer.main_ppo"
+# Where verl keeps its workers and its rollout, below its top package; the first that is there counts, newest first.
+_WORKERS = ("workers.engine_workers", "workers.fsdp_workers")
+_ROLLOUT = "workers.rollout.vllm_rollout"
+
+
+def climb(stage: Stage) -> Outcome:
+    """Look for the files, then import."""
+    wrong = list(_files(stage))
+    if wrong:
+        return Outcome("failed", wrong[0], "name files that are there", "SMOKE103", tuple(wrong[1:4]))
+    lanes = lanes_for(stage, cores(stage))
+    with ThreadPoolExecutor(cores(stage)) as pool:
+        ran = list(pool.map(lambda modules: _import(stage, modules), lanes))
+    broken = next((one for one in ran if one.code != 0), None)
+    if broken is None:
+        return Outcome("passed", steps=steps_of(*ran))
+    return replace(failed(broken, {"start CUDA": "SMOKE104", "": "SMOKE101"}), steps=steps_of(*ran))
+
+
+def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
+    """What is imported in one process each, the longest first, for so many cores."""
+    main = _program(stage)
+    verl = stage.facts.get(VerlTrees)
+    folder = None if isinstance(verl, Unknown) else verl.imported.folder
+    workers = [f"verl.{name}" for name in _WORKERS if folder and _is_module(folder, name)][:1]
+    rollout = [f"verl.{_ROLLOUT}"] if folder and _is_module(folder, _ROLLOUT) else []
+    engine, trainer = ("vllm", *rollout), ("verl", *main)
+    lanes: list[tuple[str, ...]] = [engine, (*trainer, *workers), ("torch",), ("ray",)]
+    if processors > len(lanes):
+        lanes = [engine, trainer, *((one,) for one in workers), ("vllm",), ("torch",), ("ray",)]
+    return lanes
+
+
+def cores(stage: Stage) -> int:
+    """How many this process may use: those that it may run on, and what its cgroup gives it."""
+    resources = stage.facts.get(Resources)
+    allowed = None if isinstance(resources, Unknown) else resources.cpus
+    return max(1, int(allowed or os.cpu_count() or 1))
+
+
+def _program(stage: Stage) -> tuple[str, ...]:
+    """The module that the launch script starts. A script of the user's own is not imported: it would begin to train."""
+    launch = stage.facts.get(Launch)
+    command = None if isinstance(launch, Unknown) else launch.command
+    module = command.module if command is not None else _MAIN
+    return () if "/" in module or module.endswith(".py") else (module,)
+
+
+def _is_module(folder: str, name: str) -> bool:
+    path = Path(folder, *name.split("."))
+    return os.path.isfile(path.with_suffix(".py")) or os.path.isfile(path / "__init__.py")
+
+
+def _import(stage: Stage, modules: Sequence[str]) -> Ran:
+    argv = script(stage.python, child_smoke_imports, stage.device, *modules)
+    return stage.run(argv, limit=_LIMIT, name=f"import-{modules[-1]}")
+
+
+def _files(stage: Stage) -> Iterator[str]:
+    """What is wrong with the files of the user's own, if he names some. Without a GPU a launch script's model is not used."""
+    named = stage.target.model is not None or stage.device == "cuda"
+    model = stage.facts.get(Model) if named else Absent("it is not used")
+    data = stage.facts.get(DataFiles)
+    if isinstance(model, Model):
+        if model.without_weights:
+            yield f"{model.folder} ({model.named_by}) holds no weights"
+        for bad in model.bad_files:
+            yield f"{model.folder}/{bad.name} ({model.named_by}): {_TROUBLE[bad.trouble]}{bad.reason and f', {bad.reason}'}"
+    elif not isinstance(model, Absent) and stage.target.model is not None:
+        yield f"the model: {model.reason}"
+    for file in data.files if isinstance(data, DataFiles) else ():
+        if file.trouble:
+            yield f"{file.path} ({file.named_by}): {file.trouble}{file.reason and f', {file.reason}'}"
+
+
+_TROUBLE = {
+    "missing": "there is no such file",
+    "pointer": "a Git LFS pointer, not the file",
+    "damaged": "damaged",
+}

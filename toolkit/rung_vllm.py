@@ -1,0 +1,97 @@
+"""Rung 4: vLLM loads a model and generates; on GPUs its engine sleeps, gives the memory back, and wakes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from verl_doctor.toolkit import child_smoke_engine
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rung_ray import gpus_of
+from verl_doctor.toolkit.smoke_child import Ran, script
+from verl_doctor.toolkit.smoke_failure import failed, left_out, steps_of
+from verl_doctor.toolkit.smoke_rung import Outcome, Stage
+from verl_doctor.toolkit.text import in_bytes
+
+_LIMIT = 900.0  # seconds; kernels that are compiled at the first start take minutes
+_CODES = {
+    "import vllm": "SMOKE101",
+    "load": "SMOKE108",
+    "generate again": "SMOKE110",
+    "generate": "SMOKE109",
+    "sleep": "SMOKE110",
+    "wake": "SMOKE110",
+    "": "SMOKE108",
+}
+_LENGTH = 256  # tokens of a prompt with its answer
+_SMALL, _USUAL = 0.1, 0.5  # parts of a GPU's memory, for a tiny model and for one of the user's own
+_GIVEN_BACK = 0.5  # of what the engine took; its own CUDA context stays
+_CPU_CACHE = "1"  # GiB
+
+
+def climb(stage: Stage) -> Outcome:
+    """Let vLLM load the model."""
+    if refusal := _refusal(stage):
+        return Outcome("not applicable", refusal)
+    if stage.model is None:
+        return Outcome("failed", "there is no model to load", "name one with --model", "SMOKE112")
+    argv = script(
+        stage.python, child_smoke_engine, str(stage.model), stage.device, json.dumps(_arguments(stage))
+    )
+    variables: dict[str, str | None] = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    if stage.device == "cpu":
+        # Without the second vLLM takes half of the machine's memory for its cache.
+        variables |= {"CUDA_VISIBLE_DEVICES": "", "VLLM_CPU_KVCACHE_SPACE": _CPU_CACHE}
+    ran = stage.run(argv, limit=_LIMIT, variables=variables, name="vllm")
+    if ran.code != 0:
+        return failed(ran, _CODES)
+    outcome = Outcome("passed", steps=steps_of(ran), notes=left_out(ran), log=ran.log)
+    return _memory(ran, outcome) if stage.device == "cuda" else outcome
+
+
+def _refusal(stage: Stage) -> str:
+    """Why vLLM cannot be tried on this device, "" when it can."""
+    if stage.device == "cuda":
+        return ""
+    platform = stage.facts.get(VllmPlatform)
+    if isinstance(platform, Unknown):
+        return f"without a GPU a vLLM for CPUs is needed: {platform.reason}"
+    if platform.name != "cpu":
+        return f"without a GPU a vLLM for CPUs is needed, and this one is for {platform.name} ({platform.told_by})"
+    return ""
+
+
+def _arguments(stage: Stage) -> dict[str, Any]:
+    """The engine's arguments: small, and with the user's own model as the launch script has them."""
+    common: dict[str, Any] = {"enforce_eager": True, "max_model_len": _LENGTH}
+    if stage.device == "cpu":
+        return common
+    own = stage.own_model
+    said = stage.facts.get(Configuration) if own and (stage.target.files or stage.target.words) else None
+    parallel = _number(said, "actor_rollout_ref.rollout.tensor_model_parallel_size") or 1
+    part = _number(said, "actor_rollout_ref.rollout.gpu_memory_utilization") or (_USUAL if own else _SMALL)
+    return {
+        **common,
+        "tensor_parallel_size": min(int(parallel), gpus_of(stage)),
+        "gpu_memory_utilization": part,
+    }
+
+
+def _number(configuration: Configuration | Unknown | None, key: str) -> float | None:
+    value = configuration.get(key) if isinstance(configuration, Configuration) else None
+    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+
+
+def _memory(ran: Ran, outcome: Outcome) -> Outcome:
+    """Judge what a sleeping engine gave back."""
+    told = next((one for one in ran.told if "took" in one), {"took": 0, "given_back": 0})
+    took, back = int(told["took"]), int(told["given_back"])
+    said = f"the engine took {in_bytes(max(0, took))} of the GPUs' memory and gave back {in_bytes(max(0, back))} asleep"
+    if took > 0 and back < took * _GIVEN_BACK:
+        return replace(
+            outcome, status="failed", cause=said, code="SMOKE110", remedy="see verl-doctor explain SMOKE110"
+        )
+    return replace(outcome, notes=(*outcome.notes, said))

@@ -1,0 +1,229 @@
+"""`verl-doctor smoke`: a ladder of trials, each rung only when the ones below it hold."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from verl_doctor.toolkit import tiny
+from verl_doctor.toolkit.child_environ import child_environ
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_model import Model
+from verl_doctor.toolkit.fact_rollout_module import RolloutModule
+from verl_doctor.toolkit.fact_smoke_run import Device, SmokeRun, SmokeRung
+from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.smoke_folder import NOTE, private_folder
+from verl_doctor.toolkit.smoke_logs import keep_those_of_ray, new_folder, remove_empty
+from verl_doctor.toolkit.smoke_rung import Outcome, Stage
+from verl_doctor.toolkit.smoke_traces import Traces
+from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.tiny import Tiny
+
+BUDGET = 1800.0  # seconds for the whole climb
+_WITH_A_MODEL = 4  # the first rung that needs one
+_CANNOT = "SMOKE112"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: its number from below, its name, and the module that climbs it."""
+
+    number: int
+    name: str
+    module: str
+
+
+RUNGS = (
+    Rung(1, "imports and files", "rung_imports"),
+    Rung(2, "devices", "rung_devices"),
+    Rung(3, "Ray", "rung_ray"),
+    Rung(4, "vLLM", "rung_vllm"),
+    Rung(5, "a step of verl", "rung_verl"),
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks for: which rungs, on the CPU even where a GPU is, in how many seconds, and whether all logs stay."""
+
+    numbers: tuple[int, ...] = tuple(rung.number for rung in RUNGS)
+    on_cpu: bool = False
+    budget: float = BUDGET
+    keep: bool = False
+
+
+def climb(run: Session, wish: Wish, say: Callable[[str], None]) -> tuple[SmokeRun, Report]:
+    """Climb as far as it goes, and judge it. When a rung breaks, what `check` finds is in the report too.
+
+    Raises UsageError when the interpreter cannot be used at all.
+    """
+    facts = run.look()
+    interpreter = facts.get(Interpreter)
+    if isinstance(interpreter, Unknown):
+        raise UsageError(f"{run.target.python} cannot be examined: {interpreter.reason}")
+    device, chosen_by = _device(run.machine, facts, wish)
+    own = _own_model(facts, run, device)
+    logs = new_folder()
+    with private_folder(run.machine) as folder:
+        begun = time.monotonic()
+        stage = Stage(
+            machine=run.machine,
+            target=run.target,
+            facts=facts,
+            python=interpreter.executable,
+            environ=_environ(run.machine, facts),
+            folder=folder,
+            logs=logs,
+            device=device,
+            model=own,
+            own_model=own is not None,
+            train=run.target.data[0] if run.target.data else None,
+            validation=run.target.data[-1] if run.target.data else None,
+            begun=begun,
+            budget=wish.budget,
+            look=Traces(folder / NOTE, run.machine).look,
+        )
+        rungs = tuple(_rungs(stage, wish, interpreter, say))
+    remove_empty(logs)
+    climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
+    say("what check says")
+    codes = ("SMOKE",) if climbed.broken is None else ()
+    again = run.narrowed(codes) if codes else run
+    return climbed, again.check(run.look({SmokeRun: climbed}), say)
+
+
+def _rungs(
+    stage: Stage, wish: Wish, interpreter: Interpreter, say: Callable[[str], None]
+) -> Iterator[SmokeRung]:
+    broken: SmokeRung | None = None
+    for rung in RUNGS:
+        if rung.number not in wish.numbers:
+            continue
+        if broken is not None:
+            yield SmokeRung(rung.number, rung.name, "not reached", cause=f"rung {broken.number} breaks")
+            continue
+        if stage.left <= 0:
+            yield SmokeRung(rung.number, rung.name, "not reached", cause="the time of --budget is over")
+            continue
+        doing = f"rung {rung.number} of {len(RUNGS)}, {rung.name}"
+        say(doing)
+        begun = time.monotonic()
+        here = replace(stage, logs=stage.logs / f"rung-{rung.number}", say=partial(_say, say, doing))
+        outcome = _climbed(here, rung, interpreter)
+        kept = _keep(here, outcome, keep=wish.keep)
+        done = SmokeRung(
+            rung.number,
+            rung.name,
+            outcome.status,
+            round(time.monotonic() - begun, 3),
+            outcome.cause,
+            outcome.remedy,
+            outcome.code,
+            outcome.lines,
+            kept,
+            outcome.steps,
+            outcome.notes,
+        )
+        broken = done if done.status == "failed" else None
+        yield done
+
+
+def _say(say: Callable[[str], None], doing: str, step: str) -> None:
+    say(f"{doing}: {step}")
+
+
+def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
+    if rung.number >= _WITH_A_MODEL:
+        made = _with_a_model(stage, interpreter)
+        if isinstance(made, Outcome):
+            return made
+        stage = made
+    try:
+        outcome: Outcome = importlib.import_module(f"verl_doctor.toolkit.{rung.module}").climb(stage)
+    except OSError as error:
+        return Outcome("failed", f"a child cannot be started: {error}", code=_CANNOT)
+    return outcome
+
+
+def _with_a_model(stage: Stage, interpreter: Interpreter) -> Stage | Outcome:
+    """The same with a model and data, tiny ones where the user has none."""
+    if stage.model is not None and stage.train is not None:
+        return stage
+    folder = stage.folder / "tiny"
+    if os.path.isdir(folder):
+        made: Tiny | Unknown = Tiny(
+            folder / "model", folder / "train.parquet", folder / "validation.parquet", ""
+        )
+    else:
+        stage.say("writing a tiny model")
+        made = tiny.make(stage.machine, interpreter, folder, verl=stage.target.verl)
+    if isinstance(made, Unknown):
+        return Outcome("failed", made.reason, "name a model with --model and data with --data", _CANNOT)
+    return replace(
+        stage,
+        model=stage.model or made.model,
+        train=stage.train or made.train,
+        validation=stage.validation or made.validation,
+    )
+
+
+def _keep(stage: Stage, outcome: Outcome, *, keep: bool) -> str:
+    """Keep the logs of a rung that failed, or of all; else remove them. The path of the one that counts, "" when none is kept."""
+    if outcome.status == "failed":
+        keep_those_of_ray(stage.folder, stage.logs)
+    elif not keep:
+        shutil.rmtree(stage.logs, ignore_errors=True)
+        return ""
+    log = outcome.log
+    if log is not None and log.is_relative_to(stage.folder):  # one of Ray's, which goes with the folder
+        log = stage.logs / "ray" / log.name
+    if log is not None:
+        return str(log)
+    return str(stage.logs) if os.path.isdir(stage.logs) else ""
+
+
+def _device(machine: Machine, facts: Collection, wish: Wish) -> tuple[Device, str]:
+    """On what to climb, and why."""
+    if wish.on_cpu:
+        return "cpu", "--cpu"
+    if has_device_nodes(machine):
+        return "cuda", "there is an NVIDIA GPU"
+    platform = facts.get(VllmPlatform)
+    why = (
+        platform.reason
+        if isinstance(platform, Unknown)
+        else f"vLLM is for {platform.name} ({platform.told_by})"
+    )
+    return "cpu", f"there is no NVIDIA GPU; {why}"
+
+
+def _own_model(facts: Collection, run: Session, device: Device) -> Path | None:
+    """The user's own model: the one that is named, or with a GPU that of the launch script when it is there."""
+    if run.target.model is not None:
+        return run.target.model
+    if device == "cpu" or not (run.target.files or run.target.words):
+        return None
+    model = facts.get(Model)
+    return Path(model.folder) if isinstance(model, Model) else None
+
+
+def _environ(machine: Machine, facts: Collection) -> dict[str, str]:
+    """The environment of the process that the job starts with, seen from the private folder in which children run."""
+    variables, job, rollout = facts.get(Variables), facts.get(JobVariables), facts.get(RolloutModule)
+    known = not isinstance(variables, Unknown) and not isinstance(job, Unknown)
+    environ = child_environ(machine, variables, job, rollout) if known else dict(machine.environ)  # type: ignore[arg-type]
+    return {**environ, **machine.as_seen_from_elsewhere()}
