@@ -27,7 +27,7 @@ def text_lines(run: SmokeRun, report: Report, width: int | None) -> Iterator[Tex
     for rung in run.rungs:
         yield Text("")
         yield from map(Text, _rung_lines(rung, width))
-    others = words.check_says(report)
+    others = words.check_says(run, report)
     if others:
         yield Text("")
     for code, finding in others:
@@ -73,5 +73,5 @@ def markdown_lines(run: SmokeRun, report: Report) -> Iterator[str]:
         yield ""
         yield from (f"* try: {escaped(harmless(said))}" for said in [broken.remedy] if said)
         yield from (f"* log: {in_code(said)}" for said in [broken.log] if said)
-    for code, finding in words.check_says(report):
+    for code, finding in words.check_says(run, report):
         yield f"* verl-doctor check says: {code} {escaped(harmless(finding.message))}"

@@ -16,6 +16,7 @@ from verl_doctor.toolkit.rule import Finding
 SCHEMA_VERSION = 1
 _VERDICTS = {0: "ok", 1: "failures", 3: "could_not_check"}
 _MOST = 5  # findings of `check`
+_RAY = 3  # the rung from which on a cluster has a part in it
 
 
 def exit_code(run: SmokeRun) -> int:
@@ -44,7 +45,7 @@ def document(run: SmokeRun, report: Report) -> dict[str, Any]:
             for rung in run.rungs
         ],
         "findings": [_finding(code, finding) for code, finding in own_findings(report)],
-        "check_says": [_finding(code, finding) for code, finding in check_says(report)],
+        "check_says": [_finding(code, finding) for code, finding in check_says(run, report)],
         "seconds": round(sum(rung.seconds for rung in run.rungs), 3),
     }
 
@@ -67,12 +68,17 @@ def own_findings(report: Report) -> list[tuple[str, Finding]]:
     ]
 
 
-def check_says(report: Report) -> list[tuple[str, Finding]]:
-    """What other rules have found that stops a job: the cause may be among them."""
+def check_says(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
+    """What other rules have found that stops a job, when a rung breaks: the cause may be among them.
+
+    What dead jobs have left, and what other clusters do, has no part in imports.
+    """
+    number = 0 if run.broken is None else run.broken.number
+    strange = ("SMOKE", "LEFT", "RAY") if number < _RAY else ("SMOKE", "LEFT")
     return [
         (result.code, finding)
         for result, finding in report.findings()
-        if not result.code.startswith("SMOKE") and finding.severity == "error"
+        if not result.code.startswith(strange) and finding.severity == "error"
     ][:_MOST]
 
 
