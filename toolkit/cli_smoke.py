@@ -67,7 +67,7 @@ def smoke(
     form: str,
     file: Path | None,
 ) -> int:
-    """Try what the job will do, from an import to a step of training.
+    """Try what the job will do: the first rung that breaks.
 
     1 imports and files, 2 the devices, 3 Ray, 4 vLLM, 5 one step of verl. Each rung runs in children with a time limit and a Ray of
     their own, and all that they leave is removed. Without a GPU it climbs on the CPU, as far as what is installed can.
