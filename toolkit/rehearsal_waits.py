@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, read_cluster
 from verl_doctor.toolkit.fact_ray_token import RayToken
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process_table import command_of, numbers
 
+_GCS = re.compile(r"--gcs-address=([\w.:\[\]-]+)")
 _WAITING = ("PENDING_CREATION", "DEPENDENCIES_UNREADY")
 
 
 def waits_in(machine: Machine, python: str, folder: Path) -> str:
-    """Ask the cluster that was started with RAY_TMPDIR in `folder`. "" when nothing waits, or nobody answers."""
-    try:
-        address = (folder / "ray" / "ray_current_cluster").read_text("utf-8").strip()
-    except (OSError, ValueError):
-        return ""
-    return waiting(read_cluster(machine, python, address, RayToken()))
+    """Ask the cluster whose session lies below `folder`. "" when nothing waits, or nobody answers."""
+    address = _address_in(machine, folder)
+    return waiting(read_cluster(machine, python, address, RayToken())) if address else ""
+
+
+def _address_in(machine: Machine, folder: Path) -> str:
+    """Of its control store, as its raylet is told: a Ray that a driver starts may write it into no file."""
+    listed = numbers(machine)
+    for pid in () if isinstance(listed, Unknown) else listed:
+        command = command_of(pid, machine)
+        if command and f"{folder}/" in command and (found := _GCS.search(command)):
+            return found[1]
+    return ""
 
 
 def waiting(cluster: RayCluster) -> str:
@@ -31,13 +42,18 @@ def waiting(cluster: RayCluster) -> str:
     )
     said = [f"{count} x {name} ({needs})" for (name, needs), count in sorted(actors.items())]
     said += [
-        f"placement group of {' and '.join(map(_said, group.bundles))}"
+        f"a placement group of {_parts(group.bundles)}"
         for group in cluster.groups
         if group.state == "PENDING"
     ]
     if not said:
         return ""
     return f"Ray cannot start {', '.join(said)}: it has {_said(_sum(cluster, 'resources'))}, free are {_said(_sum(cluster, 'free'))}"
+
+
+def _parts(bundles: Sequence[Mapping[str, float]]) -> str:
+    counts = Counter(map(_said, bundles))
+    return " and ".join(said if count == 1 else f"{count} x {said}" for said, count in counts.items())
 
 
 def _sum(cluster: RayCluster, part: str) -> Mapping[str, float]:

@@ -32,7 +32,7 @@ _FAILED = re.compile(
 )
 _UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
 _QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries speak more often
-_QUIET = 90.0  # seconds; compiling and loading a tiny model take less, and imports speak
+_QUIET = 60.0  # seconds until Ray is asked, and between two questions
 _INSISTED = (
     2  # times that Ray's autoscaler says that it has no such node; once may come before a node has joined
 )
@@ -57,7 +57,7 @@ class Watcher:
         self._begun = self._spoke = clock()
         self._length = self._read_to = 0
         self._failed = False
-        self._asked = False
+        self._asked = self._begun
         self._refused = 0
         self.reached: list[Reached] = []
 
@@ -66,11 +66,11 @@ class Watcher:
         now = self._clock()
         if len(text) > self._length:
             end = text.rfind("\n") + 1
-            self._length, self._spoke, self._asked = len(text), now, False
+            self._length, self._spoke = len(text), now
             new, self._read_to = _COLOUR.sub("", text[self._read_to : end]), end
             if reason := self._read(new, now):
                 return reason
-        return self._silence(now - self._spoke)
+        return self._silence(now)
 
     def steps(self) -> tuple[Step, ...]:
         """How long each part took."""
@@ -103,11 +103,12 @@ class Watcher:
     def _is_past(self, name: str) -> bool:
         return any(one.name == name for one in self.reached)
 
-    def _silence(self, quiet: float) -> str | None:
+    def _silence(self, now: float) -> str | None:
+        quiet = now - self._spoke
         if self._failed and quiet > _QUIET_AFTER_FAILURE:
             return f"a process of the job failed, and nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
-        if quiet > _QUIET and not self._asked:
-            self._asked = True
+        if now - max(self._spoke, self._asked) > _QUIET:
+            self._asked = now
             if wanted := self._waits_for():
                 return f"nothing was heard for {quiet:.0f} s: {wanted}"
         return None

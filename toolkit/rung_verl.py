@@ -141,7 +141,10 @@ def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[st
     else:
         said.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
     if moved.visible and moved.arrived:
-        said.append(f"{moved.arrived} of them are in the rollout, bit for bit; vLLM joins the others")
+        said.append(
+            f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the rollout bit for bit: "
+            "vLLM joins others into one"
+        )
     elif moved.moved and not moved.visible:
         said.append(
             "the learning rate is too small for a change that bfloat16 shows, so the rollout's are the same"

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import rehearsal_waits
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayNode
-from verl_doctor.toolkit.rehearsal_waits import waiting
+from verl_doctor.toolkit.rehearsal_waits import waiting, waits_in
 
 NODE = RayNode("n", "127.0.0.1", resources={"CPU": 2.0, "memory": 9e9}, free={"CPU": 0.0})
 
@@ -21,6 +27,22 @@ def test_a_group_without_a_place_is_named_with_its_parts() -> None:
     assert "placement group of 3 CPU and 1 GPU" in waiting(
         RayCluster("127.0.0.1:1", nodes=(NODE,), groups=(group,))
     )
+
+
+def test_the_control_store_is_that_of_the_raylet_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid, session in ((7, "/tmp/other"), (8, "/tmp/vd-1")):
+        (tmp_path / "proc" / str(pid)).mkdir(parents=True)
+        command = f"raylet\0--session-dir={session}/ray/session_1\0--gcs-address=10.0.0.{pid}:6379\0"
+        (tmp_path / "proc" / str(pid) / "cmdline").write_text(command)
+    asked = []
+    monkeypatch.setattr(
+        rehearsal_waits, "read_cluster", lambda *given: asked.append(given[2]) or RayCluster(given[2])
+    )
+    assert waits_in(Machine(root=tmp_path), "python3", Path("/tmp/vd-1")) == ""
+    assert waits_in(Machine(root=tmp_path), "python3", Path("/tmp/gone")) == ""
+    assert asked == ["10.0.0.8:6379"]
 
 
 def test_nothing_waits_where_all_run() -> None:

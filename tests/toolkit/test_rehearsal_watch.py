@@ -70,8 +70,16 @@ def test_who_goes_on_speaking_after_a_failure_is_left_alone() -> None:
 def test_silence_alone_is_asked_about_and_ends_the_run_where_ray_cannot_start_something() -> None:
     run = Run(waits="Ray cannot start 8 x SimpleStorageUnit (1 CPU): it has 2 CPU, free are 0 CPU")
     assert run.after(80, BEGIN) is None
-    assert run.after(80) is None
+    assert run.after(50) is None
     assert str(run.after(20)).endswith("free are 0 CPU")
+
+
+def test_who_was_busy_at_the_first_question_is_asked_again() -> None:
+    run = Run()
+    assert [run.after(10, BEGIN), run.after(70)] == [None, None]
+    run.waits = "Ray cannot start it"
+    assert run.after(30) is None
+    assert "Ray cannot start it" in str(run.after(40))
 
 
 def test_silence_while_ray_has_started_all_goes_on() -> None:

@@ -51,7 +51,7 @@ def test_a_step_that_moved_weights_has_passed(tmp_path: Path) -> None:
     assert outcome.status == "passed"
     assert outcome.notes[:2] == (
         "2 of 2 tensors moved (actor/grad_norm 2.5)",
-        "1 of them are in the rollout, bit for bit; vLLM joins the others",
+        "2 of them differ in bfloat16, and 1 of these are in the rollout bit for bit: vLLM joins others into one",
     )
 
 
