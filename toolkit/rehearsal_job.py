@@ -143,7 +143,7 @@ def _composed(stage: Stage, command: Command, verl: Path, version: str) -> Confi
     if isinstance(found, Unknown):
         return Outcome("not reached", f"the configuration of the job is not known: {found.reason}")
     if found.refused:
-        return Outcome("failed", f"Hydra refuses the configuration: {found.refused}", code="SMOKE153")
+        return Outcome("failed", f"Hydra refuses the configuration: {found.refused}", code="SMOKE152")
     return found
 
 
@@ -168,7 +168,7 @@ def _files(stage: Stage, script: Configuration | None) -> needs.Files | Outcome:
         named = tuple(map(str, value)) if isinstance(value, list) else (str(value),)
         rows = first_rows(stage.machine, stage.python, named, stage.folder / key.removeprefix("data."))
         if isinstance(rows, Unknown):
-            return Outcome("failed", rows.reason, f"give {key} files that are there", "SMOKE152")
+            return Outcome("failed", rows.reason, f"give {key} files that are there", "SMOKE151")
         taken.append(rows)
     return needs.Files(stage.model, taken[0], taken[1], stage.folder)
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from verl_doctor.toolkit.smoke_failure import HANGS
+
 from verl_doctor.toolkit.first_cause import Cause, first_cause
 from verl_doctor.toolkit.rehearsal_job import Job, job_of
-from verl_doctor.toolkit.rehearsal_left import Left
 from verl_doctor.toolkit.rehearsal_waits import waits_in
 from verl_doctor.toolkit.rehearsal_watch import Watcher, plain
 from verl_doctor.toolkit.rehearsal_weights import Weights, metrics, weights
@@ -39,8 +40,7 @@ def climb(stage: Stage) -> Outcome:
     watcher = Watcher(partial(waits_in, stage.machine, stage.python, stage.folder))
     argv = ["env", f"--chdir={stage.machine.cwd}", *job.argv]
     begun = time.time()
-    with Left(stage.machine, job.variables):
-        ran = stage.run(argv, limit=_LIMIT, variables=job.variables, watch=watcher, name="verl")
+    ran = stage.run(argv, limit=_LIMIT, variables=job.variables, watch=watcher, name="verl")
     watcher(ran.text + "\n")
     return judged(job, ran, watcher, begun)
 
@@ -93,16 +93,16 @@ def cause_in(text: str) -> Cause | None:
 
 _READ = "read the log from these lines upwards"
 _CODES = (
-    ("has no node with", "SMOKE154"),
-    ("Ray cannot start", "SMOKE154"),
-    ("a process of the job failed", "SMOKE155"),
-    ("does not answer", "SMOKE156"),
-    ("did not end within", "SMOKE157"),
+    ("has no node with", "SMOKE153"),
+    ("Ray cannot start", "SMOKE153"),
+    ("a process of the job failed", "SMOKE154"),
+    ("does not answer", "SMOKE155"),
+    ("did not end within", HANGS),
 )
 
 
 def _code(why_ended: str) -> str:
-    return next((code for words, code in _CODES if words in why_ended), "SMOKE158")
+    return next((code for words, code in _CODES if words in why_ended), "SMOKE156")
 
 
 def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str] | None:
@@ -110,11 +110,11 @@ def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str]
     if not own_reward:
         return None
     if moved is None:
-        return "verl says that the step is done, and no optimizer took one", "SMOKE159"
+        return "verl says that the step is done, and no optimizer took one", "SMOKE157"
     if moved.moved == 0:
-        return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE159"
+        return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE157"
     if moved.arrived == 0:
-        return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE160"
+        return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE158"
     return None
 
 

@@ -123,7 +123,7 @@ def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
 
 def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
     outcome = refused(stage(tmp_path, script=("data.train_files=gone.parquet",)))
-    assert (outcome.status, outcome.code) == ("failed", "SMOKE152")
+    assert (outcome.status, outcome.code) == ("failed", "SMOKE151")
     assert "gone.parquet is not there" in outcome.cause
 
 
@@ -173,7 +173,7 @@ def test_a_vllm_for_gpus_cannot_be_the_rollout_of_a_rehearsal(tmp_path: Path) ->
 def test_what_hydra_refuses_is_the_cause(tmp_path: Path) -> None:
     one = stage(tmp_path, script=())
     one.facts[Configuration] = Configuration("", "", "ppo", refused="no such group: model_engine=x")  # type: ignore[index]
-    assert (refused(one).code, refused(one).status) == ("SMOKE153", "failed")
+    assert (refused(one).code, refused(one).status) == ("SMOKE152", "failed")
 
 
 def test_megatron_is_said_to_need_gpus(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_what_the_script_asked_for_and_did_not_get_is_listed(tmp_path: Path) -> 
 
 def test_a_step_that_moved_nothing_has_failed(tmp_path: Path) -> None:
     outcome = judgement(tmp_path, STEP, 0, after="ab")
-    assert (outcome.status, outcome.code) == ("failed", "SMOKE159")
+    assert (outcome.status, outcome.code) == ("failed", "SMOKE157")
 
 
 def test_with_the_users_reward_a_step_that_moved_nothing_is_a_hint(tmp_path: Path) -> None:
@@ -75,12 +75,12 @@ def test_with_the_users_reward_a_step_that_moved_nothing_is_a_hint(tmp_path: Pat
 
 
 def test_weights_that_do_not_arrive_in_the_rollout_are_a_failure(tmp_path: Path) -> None:
-    assert judgement(tmp_path, STEP, 0, received="ab").code == "SMOKE160"
+    assert judgement(tmp_path, STEP, 0, received="ab").code == "SMOKE158"
 
 
 def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
     outcome = judgement(tmp_path, TRACE, 1)
-    assert (outcome.status, outcome.code) == ("failed", "SMOKE158")
+    assert (outcome.status, outcome.code) == ("failed", "SMOKE156")
     assert outcome.cause.startswith("KeyError: 'answer'")
     assert any("reward.py" in line for line in outcome.lines)
 
@@ -88,11 +88,11 @@ def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("why", "code"),
     [
-        ("Ray has no node with {'CPU': 3.0}, and waits for one without end", "SMOKE154"),
-        ("nothing was heard for 90 s: Ray cannot start 8 x SimpleStorageUnit (1 CPU)", "SMOKE154"),
-        ("a process of the job failed, and nothing was heard for 46 s", "SMOKE155"),
-        ("the Ray cluster that it was led to does not answer", "SMOKE156"),
-        ("it did not end within 600 s", "SMOKE157"),
+        ("Ray has no node with {'CPU': 3.0}, and waits for one without end", "SMOKE153"),
+        ("nothing was heard for 90 s: Ray cannot start 8 x SimpleStorageUnit (1 CPU)", "SMOKE153"),
+        ("a process of the job failed, and nothing was heard for 46 s", "SMOKE154"),
+        ("the Ray cluster that it was led to does not answer", "SMOKE155"),
+        ("it did not end within 600 s", "SMOKE111"),
     ],
 )
 def test_a_run_that_was_ended_says_why(tmp_path: Path, why: str, code: str) -> None:
