@@ -24,7 +24,7 @@ def main(config):
     run(config)
 """,
     "trainer/config/ppo_trainer.yaml": """
-data: {train_files: train.jsonl, val_files: train.jsonl, train_batch_size: 1024}
+data: {train_files: train.jsonl, val_files: train.jsonl, prompt_key: prompt, train_batch_size: 1024}
 actor_rollout_ref:
   model: {path: null}
   actor: {strategy: fsdp, optim: {lr: 1.0e-6}}

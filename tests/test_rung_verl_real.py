@@ -86,22 +86,29 @@ def test_a_step_on_processors_moves_weights_and_the_rollout_gets_them(
     assert {path.name for path in tmp_path.iterdir()} == {"data", "logs"}
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [("", "KeyError: 'points'"), ("data.prompt_key=question", "KeyError: 'question'")],
-    ids=["reward", "column"],
-)
-def test_a_fault_in_the_users_job_is_the_first_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, said: str
-) -> None:
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
+    """The folder in which a user stands, with a script and a reward that raises; and a private one."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.sh").write_text(SCRIPT.format(more=more))
     (tmp_path / "mine.py").write_text(RAISES)
     with private() as own:
-        outcome = climb(tmp_path, own, "run.sh")
+        yield tmp_path, own
+
+
+def test_a_reward_that_raises_is_the_first_cause(job: tuple[Path, Path]) -> None:
+    (job[0] / "run.sh").write_text(SCRIPT.format(more=""))
+    outcome = climb(*job, "run.sh")
     assert outcome.status == "failed"
-    assert outcome.cause.startswith(said), outcome
+    assert outcome.cause.startswith("KeyError: 'points'"), outcome
+    assert any("mine.py" in line for line in outcome.lines)
     notes = "\n".join(outcome.notes)
     assert "replaced actor_rollout_ref.model.path: Qwen/Qwen3-8B -> " in notes
     assert "replaced trainer.n_gpus_per_node: 8 -> 1" in notes
     assert "left out trainer.experiment_name" in notes
+
+
+def test_a_column_that_the_data_lack_is_the_first_cause(job: tuple[Path, Path]) -> None:
+    (job[0] / "run.sh").write_text(SCRIPT.format(more="data.prompt_key=question"))
+    outcome = climb(*job, "run.sh")
+    assert outcome.code == "SMOKE151"
+    assert "data/train.parquet has no column question: it has " in outcome.cause

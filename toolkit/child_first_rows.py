@@ -1,7 +1,7 @@
 """Copies the first rows of a data file. Runs under the target's interpreter, with its pyarrow.
 
 It is handed over as text. Called with a token, the number of rows, and pairs of paths: from, to. It answers with a list: for each
-pair the number of rows that were written, or why there are none.
+pair the number of rows that were written and the names of the columns, or why there are none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from itertools import islice
 
 
-def copy_parquet(source: str, target: str, rows: int) -> int:
+def copy_parquet(source: str, target: str, rows: int) -> tuple[int, list[str]]:
     """Copy with the file's own schema, and what other libraries keep in its footer."""
     import pyarrow.parquet  # noqa: PLC0415
 
@@ -19,11 +19,11 @@ def copy_parquet(source: str, target: str, rows: int) -> int:
     with pyarrow.parquet.ParquetWriter(target, file.schema_arrow) as writer:
         for batch in islice(file.iter_batches(batch_size=rows), 1):
             writer.write_batch(batch)
-            return int(batch.num_rows)
-    return 0
+            return batch.num_rows, list(batch.schema.names)
+    return 0, []
 
 
-def copy_json(source: str, target: str, rows: int) -> int:
+def copy_json(source: str, target: str, rows: int) -> tuple[int, list[str]]:
     """Copy the first lines, or the first elements of one list."""
     with open(source, encoding="utf-8") as file:  # noqa: PTH123
         first = file.read(1)
@@ -32,14 +32,15 @@ def copy_json(source: str, target: str, rows: int) -> int:
             taken = json.load(file)[:rows]
             text = json.dumps(taken)
         else:
-            taken = list(islice(file, rows))
-            text = "".join(taken)
+            lines = list(islice(file, rows))
+            taken = list(map(json.loads, lines))
+            text = "".join(lines)
     with open(target, "w", encoding="utf-8") as file:  # noqa: PTH123
         file.write(text)
-    return len(taken)
+    return len(taken), sorted({name for row in taken for name in row})
 
 
-def copied(source: str, target: str, rows: int) -> int | str:
+def copied(source: str, target: str, rows: int) -> tuple[int, list[str]] | str:
     """Copy one file, or say why not."""
     try:
         return (copy_parquet if source.endswith(".parquet") else copy_json)(source, target, rows)

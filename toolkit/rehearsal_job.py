@@ -16,7 +16,7 @@ from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rehearsal_plugin import put_in_place, variables
-from verl_doctor.toolkit.rehearsal_rows import first_rows
+from verl_doctor.toolkit.rehearsal_rows import Rows, first_rows
 from verl_doctor.toolkit.rehearsal_verl import PLUGIN, Names, Offer, offer_of
 from verl_doctor.toolkit.rehearsal_words import Words, words_for
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
@@ -169,8 +169,27 @@ def _files(stage: Stage, script: Configuration | None) -> needs.Files | Outcome:
         rows = first_rows(stage.machine, stage.python, named, stage.folder / key.removeprefix("data."))
         if isinstance(rows, Unknown):
             return Outcome("failed", rows.reason, f"give {key} files that are there", "SMOKE151")
-        taken.append(rows)
+        if lacking := _without_prompts(script, named, rows):
+            return Outcome(
+                "failed", lacking, "name the column with the prompts in data.prompt_key", "SMOKE151"
+            )
+        taken.append(tuple(one.path for one in rows))
     return needs.Files(stage.model, taken[0], taken[1], stage.folder)
+
+
+def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[Rows, ...]) -> str:
+    """Which file lacks the column that verl's own dataset class reads; "" when none does, or another class reads them."""
+    key = script.get("data.prompt_key")
+    if not isinstance(key, str) or isinstance(script.get("data.custom_cls.path"), str):
+        return ""
+    return next(
+        (
+            f"the data file {name} has no column {key}: it has {', '.join(one.columns)}"
+            for name, one in zip(named, rows, strict=True)
+            if one.columns and key not in one.columns
+        ),
+        "",
+    )
 
 
 def _wants(stage: Stage, files: needs.Files, *, own: bool) -> list[needs.Want]:

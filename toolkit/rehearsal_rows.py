@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import child_first_rows
@@ -15,9 +16,17 @@ _LIMIT = 60.0  # seconds
 _FORMATS = (".parquet", ".json", ".jsonl")  # verl/utils/dataset/rl_dataset.py
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A data file for the rehearsal, and its columns; none where they are not known."""
+
+    path: Path
+    columns: tuple[str, ...] = ()
+
+
 def first_rows(
     machine: Machine, python: str, named: tuple[str, ...], folder: Path
-) -> tuple[Path, ...] | Unknown:
+) -> tuple[Rows, ...] | Unknown:
     """Copy the first rows of these files into `folder`. A file whose format is verl's or a dataset class's own matter stays where it is.
 
     Unknown says which file cannot be read, and why.
@@ -33,17 +42,20 @@ def first_rows(
     }
     pairs = [str(path) for pair in places.items() for path in pair]
     if not pairs:
-        return tuple(paths)
+        return tuple(map(Rows, paths))
     folder.mkdir(parents=True, exist_ok=True)
     heard = ask_child(machine, python, child_first_rows, str(ROWS), *pairs, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, counts = heard
-    if not isinstance(counts, list) or len(counts) != len(places):
+    answer, told = heard
+    if not isinstance(told, list) or len(told) != len(places):
         return Unknown(f"the first rows of {', '.join(named)} could not be copied: {ending(answer, _LIMIT)}")
-    for path, count in zip(places, counts, strict=True):
-        if not isinstance(count, int):
-            return Unknown(f"the data file {path} cannot be read: {count}")
-        if count == 0:
+    found = {}
+    for (path, place), one in zip(places.items(), told, strict=True):
+        if isinstance(one, str):
+            return Unknown(f"the data file {path} cannot be read: {one}")
+        count, columns = one
+        if not count:
             return Unknown(f"the data file {path} has no rows")
-    return tuple(places.get(path, path) for path in paths)
+        found[path] = Rows(place, tuple(columns))
+    return tuple(found.get(path, Rows(path)) for path in paths)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.smoke_rung import Step
@@ -117,8 +117,3 @@ class Watcher:
 def plain(text: str) -> str:
     """A log without the colours that Ray gives to the names of processes."""
     return _COLOUR.sub("", text)
-
-
-def total(steps: Sequence[Step]) -> float:
-    """Seconds of all parts."""
-    return sum(step.seconds for step in steps)

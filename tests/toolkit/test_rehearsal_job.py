@@ -115,7 +115,7 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
 
 
 def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_text("{}\n")
+    (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
     one = stage(tmp_path, script=("custom_reward_function.path=mine.py",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
     assert made(one).unheeded == ("custom_reward_function.path",)
@@ -125,6 +125,15 @@ def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
     outcome = refused(stage(tmp_path, script=("data.train_files=gone.parquet",)))
     assert (outcome.status, outcome.code) == ("failed", "SMOKE151")
     assert "gone.parquet is not there" in outcome.cause
+
+
+@pytest.mark.parametrize(("script", "code"), [((), "SMOKE151"), (("data.prompt_key=question",), "")])
+def test_a_column_that_is_not_there_is_the_cause(tmp_path: Path, script: tuple[str, ...], code: str) -> None:
+    (tmp_path / "train.jsonl").write_text('{"question": 1, "answer": 2}\n')
+    outcome = job_of(stage(tmp_path, script=script))
+    assert getattr(outcome, "code", "") == code
+    if isinstance(outcome, Outcome):
+        assert outcome.cause == "the data file train.jsonl has no column prompt: it has answer, question"
 
 
 def test_a_queue_that_is_imported_and_not_installed_is_the_cause(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.rehearsal_rows import first_rows
+from verl_doctor.toolkit.rehearsal_rows import Rows, first_rows
 
 ROWS = [{"prompt": [{"role": "user", "content": f"{number}?"}]} for number in range(20)]
 
@@ -16,16 +16,17 @@ def test_the_first_rows_of_lines_and_of_a_list_are_copied(tmp_path: Path) -> Non
     (tmp_path / "list.json").write_text(json.dumps(ROWS[:3]))
     found = first_rows(Machine(cwd=tmp_path), sys.executable, ("lines.jsonl", "list.json"), tmp_path / "own")
     assert not isinstance(found, Unknown)
-    lines, whole = found
+    lines, whole = (one.path for one in found)
     assert [json.loads(line) for line in lines.read_text().splitlines()] == ROWS[:8]
     assert json.loads(whole.read_text()) == ROWS[:3]
-    assert {path.parent for path in found} == {tmp_path / "own"}
+    assert {one.path.parent for one in found} == {tmp_path / "own"}
+    assert {one.columns for one in found} == {("prompt",)}
 
 
 def test_a_folder_is_a_matter_of_the_dataset_class_and_stays_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     assert first_rows(Machine(cwd=tmp_path), sys.executable, ("rows",), tmp_path / "own") == (
-        tmp_path / "rows",
+        Rows(tmp_path / "rows"),
     )
 
 

@@ -1,0 +1,66 @@
+"""What a rehearsal asks of released verls: a place for its platform, and a configuration that Hydra takes word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit import rehearsal_wants as needs
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Command, Word
+from verl_doctor.toolkit.hydra_job import composed
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rehearsal_verl import Names, Offer, offer_of
+from verl_doctor.toolkit.rehearsal_words import words_for
+
+pytestmark = pytest.mark.real
+
+FILES = needs.Files(
+    Path("/m odel"), (Path("/t.parquet"),), (Path("/v.parquet"),), Path("/own"), Path("/r'.py")
+)
+ANYWHERE = [*needs.sizes(), *needs.files(FILES), *needs.without_flash_attention()]
+
+
+def configured(verl: Path, *words: str) -> Configuration:
+    command = Command(
+        "verl.trainer.main_ppo", tuple(Word(text, "run.sh", 1, text) for text in words), "run.sh", 1
+    )
+    found = composed(command, verl, Machine(), "")
+    assert isinstance(found, Configuration), found
+    assert not found.refused
+    return found
+
+
+@pytest.mark.parametrize("release", ["0.9.0", "0.9.1"])
+def test_these_have_a_place_for_the_platform_and_need_the_queue(
+    release: str, wheel_tree: Callable[[str, str], Path]
+) -> None:
+    assert offer_of(wheel_tree("verl", release) / "verl") == Offer(
+        "", (), needs_queue=True, loads_modules=True
+    )
+
+
+@pytest.mark.parametrize("release", ["0.6.1", "0.8.0"])
+def test_earlier_ones_have_none(release: str, wheel_tree: Callable[[str, str], Path]) -> None:
+    offer = offer_of(wheel_tree("verl", release) / "verl")
+    assert "no place for a platform" in offer.closed
+    assert not offer.needs_queue
+
+
+@pytest.mark.parametrize("release", ["0.4.1", "0.6.1", "0.8.0", "0.9.1"])
+@pytest.mark.parametrize("more", [needs.on_gpu(), needs.on_cpu()], ids=["gpu", "cpu"])
+def test_each_word_is_one_that_the_release_takes(
+    release: str, more: list[needs.Want], wheel_tree: Callable[[str, str], Path]
+) -> None:
+    verl = wheel_tree("verl", release) / "verl"
+    out = words_for(configured(verl), (), [*ANYWHERE, *more], Names(verl).__contains__)
+    after = configured(verl, *out.words)
+    assert {asked.fate for asked in after.asked} == {"applied"}
+    assert after.get("actor_rollout_ref.model.path") == "/m odel"
+    assert after.get("trainer.total_training_steps") == 1
+    path = next(
+        key for key in ("reward.custom_reward_function.path", "custom_reward_function.path") if after.has(key)
+    )
+    assert after.get(path) == "/r'.py"
