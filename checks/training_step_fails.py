@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from verl_doctor.checks._smoke import broken_by, examples_of
 from verl_doctor.toolkit.fact_smoke_run import SmokeRun
-
 from verl_doctor.toolkit.rule import Finding, check
 
 

@@ -161,7 +161,9 @@ def _files(stage: Stage, script: Configuration | None) -> needs.Files | Outcome:
         reward = stage.folder / "reward.py"
         shutil.copyfile(PLUGIN / "reward.py", reward)
         validation = stage.validation or stage.train
-        return needs.Files(stage.model, (stage.train,), (validation,), stage.folder, reward)
+        return needs.Files(
+            stage.model, (stage.train,), (validation,), stage.folder, reward, own_model=stage.own_model
+        )
     taken = []
     for key in ("data.train_files", "data.val_files"):
         value = script.get(key)
@@ -174,7 +176,7 @@ def _files(stage: Stage, script: Configuration | None) -> needs.Files | Outcome:
                 "failed", lacking, "name the column with the prompts in data.prompt_key", "SMOKE151"
             )
         taken.append(tuple(one.path for one in rows))
-    return needs.Files(stage.model, taken[0], taken[1], stage.folder)
+    return needs.Files(stage.model, taken[0], taken[1], stage.folder, own_model=stage.own_model)
 
 
 def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[Rows, ...]) -> str:

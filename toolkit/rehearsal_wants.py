@@ -36,13 +36,17 @@ class Want:
 
 @dataclass(frozen=True)
 class Files:
-    """What the step reads and where it may write. `reward` is a file with `compute_score`, None for the script's own or verl's."""
+    """What the step reads and where it may write. `reward` is a file with `compute_score`, None for the script's own or verl's.
+
+    `own_model`: the user has named it.
+    """
 
     model: Path
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
     folder: Path
     reward: Path | None = None
+    own_model: bool = False
 
 
 def sizes() -> list[Want]:
@@ -113,11 +117,12 @@ def sizes() -> list[Want]:
 def files(given: Files) -> list[Want]:
     """The model, the data, and folders of the run's own for all that verl writes."""
     own = "files: of the rehearsal's own folder"
+    model = "model: the one that is named" if given.own_model else "model: a tiny one"
     wants = [
-        Want((f"{_ARL}.model.path",), str(given.model), "model: a tiny one"),
+        Want((f"{_ARL}.model.path",), str(given.model), model),
         Want((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", asked=True),
-        Want(("critic.model.path",), str(given.model), "model: a tiny one"),
-        Want(("critic.model.tokenizer_path",), str(given.model), "model: a tiny one"),
+        Want(("critic.model.path",), str(given.model), model),
+        Want(("critic.model.tokenizer_path",), str(given.model), model),
         Want(("data.train_files",), [*map(str, given.train)], "data: its first rows"),
         Want(("data.val_files",), [*map(str, given.validation)], "data: its first rows"),
         Want(("trainer.default_local_dir",), str(given.folder / "checkpoints"), own),

@@ -10,8 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from verl_doctor.toolkit.smoke_failure import HANGS
-
 from verl_doctor.toolkit.first_cause import Cause, first_cause
 from verl_doctor.toolkit.rehearsal_job import Job, job_of
 from verl_doctor.toolkit.rehearsal_waits import waits_in
@@ -19,6 +17,7 @@ from verl_doctor.toolkit.rehearsal_watch import Watcher, plain
 from verl_doctor.toolkit.rehearsal_weights import Weights, metrics, weights
 from verl_doctor.toolkit.rehearsal_words import Replaced
 from verl_doctor.toolkit.smoke_child import Ran
+from verl_doctor.toolkit.smoke_failure import HANGS
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
 
 _LIMIT = 600.0  # seconds; three minutes are usual on two processors
