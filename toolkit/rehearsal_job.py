@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import rehearsal_wants as needs
+from verl_doctor.toolkit import tiny
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_launch import Command, Launch
 from verl_doctor.toolkit.fact_old_reward_keys import OldRewardKeys
 from verl_doctor.toolkit.fact_packages import Packages, canonical
@@ -23,6 +26,7 @@ from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 PROGRAM = "verl.trainer.main_ppo"
 _QUEUE = "transferqueue"
+_SEEING = "qwen2.5-vl"  # the shape of tiny models that takes pictures
 _FSDP = "rehearse with model_engine=dp, or run the ladder on a GPU"
 
 
@@ -164,6 +168,7 @@ def _files(stage: Stage, script: Configuration | None) -> needs.Files | Outcome:
         return needs.Files(
             stage.model, (stage.train,), (validation,), stage.folder, reward, own_model=stage.own_model
         )
+    model: Path | Outcome = stage.model
     taken = []
     for key in ("data.train_files", "data.val_files"):
         value = script.get(key)
@@ -175,8 +180,30 @@ def _files(stage: Stage, script: Configuration | None) -> needs.Files | Outcome:
             return Outcome(
                 "failed", lacking, "name the column with the prompts in data.prompt_key", "SMOKE151"
             )
+        if not stage.own_model and any(script.get("data.image_key") in one.columns for one in rows):
+            model = _seeing(stage)
         taken.append(tuple(one.path for one in rows))
-    return needs.Files(stage.model, taken[0], taken[1], stage.folder, own_model=stage.own_model)
+    if isinstance(model, Outcome):
+        return model
+    return needs.Files(model, taken[0], taken[1], stage.folder, own_model=stage.own_model)
+
+
+def _seeing(stage: Stage) -> Path | Outcome:
+    """A tiny model for data with pictures."""
+    folder = stage.folder / "tiny-seeing"
+    if os.path.isdir(folder):
+        return folder / "model"
+    interpreter = stage.facts.get(Interpreter)
+    made = (
+        interpreter
+        if isinstance(interpreter, Unknown)
+        else tiny.make(
+            stage.machine, interpreter, folder, shape=_SEEING, kind="image", verl=stage.target.verl
+        )
+    )
+    if isinstance(made, Unknown):
+        return Outcome("not reached", f"the data have pictures, and a tiny model that sees: {made.reason}")
+    return made.model
 
 
 def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[Rows, ...]) -> str:
