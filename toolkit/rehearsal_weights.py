@@ -49,3 +49,50 @@ def metrics(log: str) -> Mapping[str, float]:
     """The numbers of the last step that verl printed; empty when it printed none."""
     steps = _METRIC.findall(log)
     return {name: float(value) for name, value in _NUMBER.findall(steps[-1])} if steps else {}
+
+
+def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str] | None:
+    """Why a step that ended well was none; only what the rehearsal has arranged is judged."""
+    if not own_reward:
+        return None
+    if moved is None:
+        return "verl says that the step is done, and no optimizer took one", "SMOKE157"
+    if moved.moved == 0:
+        return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE157"
+    if moved.arrived == 0:
+        return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE158"
+    return None
+
+
+def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:
+    """What the step did to the weights, in words."""
+    gradient = numbers.get("actor/grad_norm")
+    norm = "" if gradient is None else f" (actor/grad_norm {gradient:.3g})"
+    if moved is None:
+        return [f"whether the weights moved could not be seen{norm}"]
+    said = []
+    if moved.moved == 0:
+        said.append(f"the weights did not move{norm}{_why_not(numbers)}")
+    else:
+        said.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
+    if moved.visible and moved.arrived:
+        said.append(
+            f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the rollout bit for bit: "
+            "vLLM joins others into one"
+        )
+    elif moved.moved and not moved.visible:
+        said.append(
+            "the learning rate is too small for a change that bfloat16 shows, so the rollout's are the same"
+        )
+    elif moved.visible:
+        said.append("what the rollout received could not be seen")
+    return said
+
+
+def _why_not(numbers: Mapping[str, float]) -> str:
+    if numbers.get("actor/lr") == 0:
+        return ": the learning rate of the first step is 0, as a warm-up begins"
+    highest, lowest = (numbers.get(f"critic/score/{end}") for end in ("max", "min"))
+    if highest is not None and highest == lowest:
+        return f": all answers got the same reward, {highest:g}, so there was nothing to learn"
+    return ""

@@ -12,9 +12,10 @@ from functools import partial
 
 from verl_doctor.toolkit.first_cause import Cause, first_cause
 from verl_doctor.toolkit.rehearsal_job import Job, job_of
+from verl_doctor.toolkit.rehearsal_refused import Refused
 from verl_doctor.toolkit.rehearsal_waits import waits_in
 from verl_doctor.toolkit.rehearsal_watch import Watcher, plain
-from verl_doctor.toolkit.rehearsal_weights import Weights, metrics, weights
+from verl_doctor.toolkit.rehearsal_weights import metrics, weights, weights_said, weights_wrong
 from verl_doctor.toolkit.rehearsal_words import Replaced
 from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_failure import HANGS
@@ -24,6 +25,14 @@ _LIMIT = 600.0  # seconds; three minutes are usual on two processors
 _GOT_NOTHING = "no materializable trajectories"  # verl/trainer/ppo/v1/replay_buffer.py
 _DROPPED = re.compile(r"Error in _run_prompt for uid=(\S+)")  # verl/trainer/ppo/v1/agent_loop_tq.py
 _OF_HYDRA = "Error executing job with overrides"  # Hydra's words before the exception of the program
+_READ = "read the log from these lines upwards"
+_CODES = (
+    ("has no node with", "SMOKE153"),
+    ("Ray cannot start", "SMOKE153"),
+    ("a process of the job failed", "SMOKE154"),
+    ("does not answer", "SMOKE155"),
+    ("did not end within", HANGS),
+)
 _LATEST = {
     "generation and log probabilities": "before update",
     "update": "after update",
@@ -33,9 +42,10 @@ _LATEST = {
 
 def climb(stage: Stage) -> Outcome:
     """Let verl do one step."""
-    job = job_of(stage)
-    if isinstance(job, Outcome):
-        return job
+    try:
+        job = job_of(stage)
+    except Refused as refused:
+        return refused.outcome
     watcher = Watcher(partial(waits_in, stage.machine, stage.python, stage.folder))
     argv = ["env", f"--chdir={stage.machine.cwd}", *job.argv]
     begun = time.time()
@@ -90,31 +100,8 @@ def cause_in(text: str) -> Cause | None:
     return first_cause(text[: text.rfind(_OF_HYDRA)]) or found
 
 
-_READ = "read the log from these lines upwards"
-_CODES = (
-    ("has no node with", "SMOKE153"),
-    ("Ray cannot start", "SMOKE153"),
-    ("a process of the job failed", "SMOKE154"),
-    ("does not answer", "SMOKE155"),
-    ("did not end within", HANGS),
-)
-
-
 def _code(why_ended: str) -> str:
     return next((code for words, code in _CODES if words in why_ended), "SMOKE156")
-
-
-def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str] | None:
-    """Why a step that ended well was none; only what the rehearsal has arranged is judged."""
-    if not own_reward:
-        return None
-    if moved is None:
-        return "verl says that the step is done, and no optimizer took one", "SMOKE157"
-    if moved.moved == 0:
-        return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE157"
-    if moved.arrived == 0:
-        return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE158"
-    return None
 
 
 def dropped(text: str) -> list[str]:
@@ -126,40 +113,6 @@ def dropped(text: str) -> list[str]:
     why = f": {found.words}" if found else ""
     prompts = "1 prompt" if len(failed) == 1 else f"{len(failed)} prompts"
     return [f"{prompts} failed, and verl went on without{why}"]
-
-
-def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:
-    """What the step did to the weights, in words."""
-    gradient = numbers.get("actor/grad_norm")
-    norm = "" if gradient is None else f" (actor/grad_norm {gradient:.3g})"
-    if moved is None:
-        return [f"whether the weights moved could not be seen{norm}"]
-    said = []
-    if moved.moved == 0:
-        said.append(f"the weights did not move{norm}{_why_not(numbers)}")
-    else:
-        said.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
-    if moved.visible and moved.arrived:
-        said.append(
-            f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the rollout bit for bit: "
-            "vLLM joins others into one"
-        )
-    elif moved.moved and not moved.visible:
-        said.append(
-            "the learning rate is too small for a change that bfloat16 shows, so the rollout's are the same"
-        )
-    elif moved.visible:
-        said.append("what the rollout received could not be seen")
-    return said
-
-
-def _why_not(numbers: Mapping[str, float]) -> str:
-    if numbers.get("actor/lr") == 0:
-        return ": the learning rate of the first step is 0, as a warm-up begins"
-    highest, lowest = (numbers.get(f"critic/score/{end}") for end in ("max", "min"))
-    if highest is not None and highest == lowest:
-        return f": all answers got the same reward, {highest:g}, so there was nothing to learn"
-    return ""
 
 
 def notes_of(job: Job) -> list[str]:

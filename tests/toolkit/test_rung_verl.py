@@ -7,9 +7,9 @@ import pytest
 
 from verl_doctor.toolkit.rehearsal_job import Job
 from verl_doctor.toolkit.rehearsal_watch import Watcher
-from verl_doctor.toolkit.rehearsal_weights import Weights
+from verl_doctor.toolkit.rehearsal_weights import Weights, weights_said, weights_wrong
 from verl_doctor.toolkit.rehearsal_words import Replaced, Words
-from verl_doctor.toolkit.rung_verl import judged, steps_of, weights_said, weights_wrong
+from verl_doctor.toolkit.rung_verl import judged, steps_of
 from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_rung import Outcome, Step
 
