@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from verl_doctor.toolkit import tiny
 from verl_doctor.toolkit.fact_configuration import Configuration
@@ -16,33 +17,47 @@ from verl_doctor.toolkit.rehearsal_wants import Files
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 _SEEING = "qwen2.5-vl"  # the shape of tiny models that takes pictures
+_SMALL = 1 << 30  # bytes of weights; training takes eight times as much, and the rollout as much again
+_WEIGHTS = ("*.safetensors", "*.bin")
 _UNREADABLE = "SMOKE151"
 
 
 def own_files(stage: Stage) -> Files:
     """Those of the stage, and a reward that differs between answers."""
-    if stage.model is None or stage.train is None:
-        raise Refused(Outcome("not reached", "there is no tiny model, or no data, to train with"))
+    if stage.train is None:
+        raise Refused(Outcome("not reached", "there are no data to train with"))
+    model, own = _model(stage, sees=False)
     reward = stage.folder / "reward.py"
     shutil.copyfile(PLUGIN / "reward.py", reward)
     validation = stage.validation or stage.train
-    return Files(stage.model, (stage.train,), (validation,), stage.folder, reward, own_model=stage.own_model)
+    return Files(model, (stage.train,), (validation,), stage.folder, reward, own_model=own)
 
 
 def users_files(stage: Stage, script: Configuration) -> Files:
     """The first rows of the script's data, and a model that takes them."""
     train, validation = (_rows(stage, script, key) for key in ("data.train_files", "data.val_files"))
     sees = any(script.get("data.image_key") in one.columns for one in (*train, *validation))
-    model = stage.model if stage.own_model or not sees else _seeing(stage)
-    if model is None:
-        raise Refused(Outcome("not reached", "there is no tiny model to train"))
-    return Files(
-        model,
-        tuple(one.path for one in train),
-        tuple(one.path for one in validation),
-        stage.folder,
-        own_model=stage.own_model,
-    )
+    model, own = _model(stage, sees=sees)
+    return Files(model, _paths(train), _paths(validation), stage.folder, own_model=own)
+
+
+def _paths(rows: tuple[Rows, ...]) -> tuple[Path, ...]:
+    return tuple(one.path for one in rows)
+
+
+def _model(stage: Stage, *, sees: bool) -> tuple[Path, bool]:
+    """The user's own where it is small enough for one device, else a tiny one. Whether it is the user's."""
+    if stage.own_model and stage.model is not None and _weight(stage.model) <= _SMALL:
+        return stage.model, True
+    if stage.own_model or sees or stage.model is None:
+        return _tiny(stage, sees=sees), False
+    return stage.model, False
+
+
+def _weight(model: Path) -> int:
+    """Bytes of the model's weights."""
+    files = [path for pattern in _WEIGHTS for path in model.glob(pattern)]
+    return sum(path.stat().st_size for path in files)
 
 
 def _rows(stage: Stage, script: Configuration, key: str) -> tuple[Rows, ...]:
@@ -72,21 +87,17 @@ def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[
     )
 
 
-def _seeing(stage: Stage) -> Path:
-    """A tiny model for data with pictures."""
+def _tiny(stage: Stage, *, sees: bool) -> Path:
+    """A tiny model, with pictures in the data one that sees."""
     interpreter = stage.facts.get(Interpreter)
-    folder = stage.folder / "tiny-seeing"
+    chosen: dict[str, Any] = {"shape": _SEEING, "kind": "image"} if sees else {}
     made = (
         interpreter
         if isinstance(interpreter, Unknown)
         else tiny.make(
-            stage.machine, interpreter, folder, shape=_SEEING, kind="image", verl=stage.target.verl
+            stage.machine, interpreter, stage.folder / "tiny-model", verl=stage.target.verl, **chosen
         )
     )
     if isinstance(made, Unknown):
-        raise Refused(
-            Outcome(
-                "not reached", f"the data have pictures, and there is no tiny model that sees: {made.reason}"
-            )
-        )
+        raise Refused(Outcome("not reached", f"there is no tiny model to train: {made.reason}"))
     return made.model

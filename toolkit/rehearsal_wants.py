@@ -117,7 +117,7 @@ def sizes() -> list[Want]:
 def files(given: Files) -> list[Want]:
     """The model, the data, and folders of the run's own for all that verl writes."""
     own = "files: of the rehearsal's own folder"
-    model = "model: the one that is named" if given.own_model else "model: a tiny one"
+    model = "model: the user's own" if given.own_model else "model: a tiny one"
     wants = [
         Want((f"{_ARL}.model.path",), str(given.model), model),
         Want((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", asked=True),

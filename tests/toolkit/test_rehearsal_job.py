@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from open_verl import FILES, open_verl
 
+from verl_doctor.toolkit import rehearsal_files
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_launch import Command, Launch, Word
 from verl_doctor.toolkit.fact_old_reward_keys import OldRewardKeys
 from verl_doctor.toolkit.fact_packages import Distribution, Packages
@@ -22,6 +24,7 @@ from verl_doctor.toolkit.rehearsal_job import job_of
 from verl_doctor.toolkit.rehearsal_refused import Refused
 from verl_doctor.toolkit.smoke_rung import Device, Outcome, Stage
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.tiny import Tiny
 
 QUEUE = Distribution("transferqueue", "0.1.10", "")
 VERL = Distribution("verl", "0.9.1", "", requires=('TransferQueue>=0.1.10; extra == "verl-core"',))
@@ -114,6 +117,38 @@ def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
     one = stage(tmp_path, script=("custom_reward_function.path=mine.py",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
     assert job_of(one).unheeded == ("custom_reward_function.path",)
+
+
+def test_a_model_of_the_users_is_trained_when_it_is_small_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replace(stage(tmp_path), own_model=True, model=tmp_path / "own-model")
+    (tmp_path / "own-model").mkdir()
+    with (tmp_path / "own-model/model.safetensors").open("wb") as file:
+        file.truncate(1 << 30)
+    assert f"++actor_rollout_ref.model.path='{tmp_path}/own-model'" in job_of(one).argv
+    with (tmp_path / "own-model/model-2.safetensors").open("wb") as file:
+        file.truncate(1)
+    tiny_one = Tiny(tmp_path / "made", tmp_path, tmp_path, "qwen2")
+    monkeypatch.setattr(rehearsal_files.tiny, "make", lambda *_, **__: tiny_one)
+    one.facts[Interpreter] = object()  # type: ignore[index]
+    other = replace(one, folder=tmp_path / "own-2")
+    other.folder.mkdir()
+    assert f"++actor_rollout_ref.model.path='{tmp_path}/made'" in job_of(other).argv
+
+
+def test_data_with_pictures_get_a_model_that_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.jsonl").write_text('{"prompt": 1, "images": []}\n')
+    config = FILES["trainer/config/ppo_trainer.yaml"].replace("prompt_key", "image_key: images, prompt_key")
+    one = stage(tmp_path, script=(), **{"trainer/config/ppo_trainer.yaml": config})
+    one.facts[Interpreter] = object()  # type: ignore[index]
+    asked: list[Any] = []
+    made = Tiny(tmp_path / "sees", tmp_path, tmp_path, "qwen2.5-vl")
+    monkeypatch.setattr(
+        rehearsal_files.tiny, "make", lambda *_, **given: asked.append(given["shape"]) or made
+    )
+    assert f"++actor_rollout_ref.model.path='{tmp_path}/sees'" in job_of(one).argv
+    assert asked == ["qwen2.5-vl"]
 
 
 def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
