@@ -21,7 +21,7 @@ from verl_doctor.toolkit.text import counted
 Watch = Callable[[str], None]
 Ask = Callable[..., Generator[NodeAnswer, None, None]]
 
-_LONGEST = 20.0  # seconds for the facts of one node
+_LONGEST = 20.0  # seconds for the facts of one node, a third of the usual budget
 _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the nodes with --facts"
 
 
@@ -74,11 +74,13 @@ def _by_command(nodes: AskedNodes, run: Session, python: str) -> Way:
 
 
 def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
+    usual = max(_LONGEST, nodes.budget / 3)  # who gives all of them more time gives each one more
+
     def ask(
         parcel: Parcel,
         only: Sequence[NodeAnswer] = (),
         watch: Watch = _nobody,
-        longest: float = _LONGEST,
+        longest: float = usual,
         sharing: Sharing = ALONE,
     ) -> Generator[NodeAnswer, None, None]:
         numbers = frozenset(answer.number for answer in only)

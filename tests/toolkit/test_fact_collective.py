@@ -19,7 +19,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
 MINIATURE = Path(__file__).parent.parent / "miniature_torch"
-SHORT = 2.0  # seconds of a trial that hangs
+SHORT = 8.0  # seconds of a trial that hangs, when its ranks have been started
 LONG = 60.0  # of one that ends by itself, on a machine that does much else
 TARGET = Interpreter(sys.executable, "3.11", "cpython", "", "venv", "", (), (), "Linux", "x86_64", "", "", "")
 FREE = Memory(143771, 0, 143155, 616)
@@ -65,7 +65,7 @@ def test_a_rank_that_hangs() -> None:
 @pytest.mark.slow
 def test_a_rank_that_dies_says_why() -> None:
     found = tried("0:dies", limit=LONG)
-    assert (found.works, found.ended) == (False, (1,))
+    assert (found.works, found.ended[:1]) == (False, (1,))
     assert found.said == (
         "NCCL WARN Cuda failure 217 'peer access is not supported'",
         "RuntimeError: NCCL error: unhandled cuda error",
@@ -75,7 +75,7 @@ def test_a_rank_that_dies_says_why() -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_crashes() -> None:
-    assert tried("1:crashes", limit=LONG).ended == (-6,)
+    assert -6 in tried("1:crashes", limit=LONG).ended  # the other one may notice, and fail too
 
 
 @pytest.mark.slow
