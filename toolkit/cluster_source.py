@@ -29,7 +29,7 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 class Way:
     """How the nodes are reached. `says` is that in words.
 
-    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds;
+    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds, more than the budget too;
     of those that share something it asks no more at a time than `sharing` allows.
     """
 
@@ -63,31 +63,29 @@ def _by_command(nodes: AskedNodes, run: Session, python: str) -> Way:
         parcel: Parcel,
         only: Sequence[NodeAnswer] = (),
         watch: Watch = _nobody,
-        longest: float = _LONGEST,
+        longest: float | None = None,
         sharing: Sharing = ALONE,
     ) -> Generator[NodeAnswer, None, None]:
         hosts = [answer.node for answer in only] or nodes.hosts
-        budget = max(nodes.budget, longest)
+        budget, _ = _time(nodes, longest)
         return host_answers(run.machine, hosts, nodes.via, python, parcel, budget, watch, sharing=sharing)
 
     return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", ask)
 
 
 def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
-    usual = max(_LONGEST, nodes.budget / 3)  # who gives all of them more time gives each one more
-
     def ask(
         parcel: Parcel,
         only: Sequence[NodeAnswer] = (),
         watch: Watch = _nobody,
-        longest: float = usual,
+        longest: float | None = None,
         sharing: Sharing = ALONE,
     ) -> Generator[NodeAnswer, None, None]:
         numbers = frozenset(answer.number for answer in only)
-        budget = max(nodes.budget, longest)
+        budget, each = _time(nodes, longest)
         try:
             yield from node_answers(
-                run.machine, driver, parcel, budget, watch, only=numbers, longest=longest, sharing=sharing
+                run.machine, driver, parcel, budget, watch, only=numbers, longest=each, sharing=sharing
             )
         except CouldNotAsk as error:
             raise CouldNotAsk(
@@ -97,6 +95,13 @@ def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: R
     alive = counted(len(cluster.alive), "node")
     job = "this starts a job in it, which ends with the check"
     return Way(f"asks {alive} of the Ray cluster at {cluster.address}: {job}", ask)
+
+
+def _time(nodes: AskedNodes, longest: float | None) -> tuple[float, float]:
+    """Seconds for all nodes, and for each: who gives all of them more gives each one more. What may take `longest` has so much."""
+    if longest is None:
+        return nodes.budget, max(_LONGEST, nodes.budget / 3)
+    return max(nodes.budget, longest), longest
 
 
 def _cluster(run: Session, collection: Collection) -> RayCluster:

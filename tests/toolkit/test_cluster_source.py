@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,21 +16,42 @@ from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options
 
 
-@pytest.mark.parametrize(("budget", "each"), [(10.0, 20.0), (60.0, 20.0), (300.0, 100.0)])
-def test_who_gives_all_nodes_more_time_gives_each_one_more(
-    monkeypatch: pytest.MonkeyPatch, budget: float, each: float
-) -> None:
-    """A node with a slow disk needs it, and nothing but --budget could give it."""
-    told: list[Any] = []
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """The seconds for all nodes and for each with which they are asked."""
+    found: list[tuple[float, float]] = []
 
-    def asked(*_: object, longest: float, **__: object) -> Iterator[NodeAnswer]:
-        told.append(longest)
+    def asked(
+        machine: object,
+        driver: object,
+        parcel: object,
+        budget: float,
+        *_: object,
+        longest: float,
+        **__: object,
+    ) -> Iterator[NodeAnswer]:
+        found.append((budget, longest))
         return iter(())
 
     monkeypatch.setattr(cluster_source, "node_answers", asked)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("budget", "longest", "seconds"),
+    [
+        (10.0, None, (10.0, 20.0)),  # no more than the user gives
+        (60.0, None, (60.0, 20.0)),
+        (300.0, None, (300.0, 100.0)),  # a node with a slow disk needs it, and nothing else could give it
+        (10.0, 300.0, (300.0, 300.0)),  # a repair
+    ],
+)
+def test_how_long_nodes_have(
+    told: list[tuple[float, float]], budget: float, longest: float | None, seconds: tuple[float, float]
+) -> None:
     cluster = RayCluster("10.0.0.1:6379")
     way = cluster_source._through_ray(
         AskedNodes(budget=budget), open_session(Options()), cluster, RayDriver("python", cluster.address)
     )
-    assert list(way.ask(Parcel(b"", {}))) == []
-    assert told == [each]
+    assert list(way.ask(Parcel(b"", {}), longest=longest)) == []
+    assert told == [seconds]
