@@ -128,9 +128,19 @@ def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
         for name in _names(place, about, contents, addresses.get(place, ""))
     }
     signs = signs_of(names, machine) if asked else Signs()
+    mounts = tuple(file_systems(machine))
     return LeftFiles(
         tuple(
-            _seen_at(place, about, contents, addresses.get(place, ""), answers.get(place, ""), machine, signs)
+            _seen_at(
+                place,
+                about,
+                contents,
+                addresses.get(place, ""),
+                answers.get(place, ""),
+                machine,
+                signs,
+                mounts,
+            )
             for place, about, contents in seen
         ),
         time.time(),
@@ -161,9 +171,10 @@ def _seen_at(
     answer: Answer,
     machine: Machine,
     signs: Signs,
+    mounts: Sequence[FileSystem],
 ) -> LeftFile:
     latest = contents.latest / 10**9
-    mount = file_system_of(machine, place.folder)
+    mount = file_system_of(machine, place.folder, mounts)
     return LeftFile(
         place.kind,
         place.path,
@@ -186,7 +197,7 @@ def _seen_at(
         address=address,
         answer=answer,
         foreign=contents.foreign,
-        mounted=contents.mounted or _mounted_below(place, machine),
+        mounted=contents.mounted or _mounted_below(place, machine, mounts),
         closed=contents.closed,
         written=contents.written or contents.strange,
         seen=_seen(mount, signs),
@@ -194,12 +205,12 @@ def _seen_at(
     )
 
 
-def _mounted_below(place: Place, machine: Machine) -> str:
+def _mounted_below(place: Place, machine: Machine, mounts: Sequence[FileSystem]) -> str:
     """A file or folder in it on which something is mounted. Of a file that cannot be seen at the file itself."""
     above = os.path.realpath(machine.at(place.folder)) + "/"
     below = f"{above}{place.entry}/"
-    mounts = (mount.mounted_on for mount in file_systems(machine))
-    return next((path.removeprefix(above) for path in mounts if path.startswith(below)), "")
+    paths = (mount.mounted_on for mount in mounts)
+    return next((path.removeprefix(above) for path in paths if path.startswith(below)), "")
 
 
 def _uses(

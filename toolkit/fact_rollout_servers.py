@@ -69,7 +69,7 @@ def rollout_servers(
         tree = parse(source, path)
         if isinstance(tree, Unreadable):
             return Unknown(tree.reason)
-        asked = _asks_for_the_end(tree)
+        asked = END.encode() in source and _asks_for_the_end(tree)
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 managers += _manager(node, str(path))
@@ -95,11 +95,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _manager(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
     """A class that gives itself servers and puts them to sleep."""
-    stores = any(
+    if method_of(node, "sleep") and any(
         isinstance(part, ast.Attribute) and part.attr == SERVERS and isinstance(part.ctx, ast.Store)
         for part in walk(node)
-    )
-    if stores and method_of(node, "sleep"):
+    ):
         yield ServingClass(path, node.lineno, node.name, method_of(node, END) is not None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,11 +128,16 @@ def why_not_writable(machine: Machine, path: str) -> str:
     return f"user {os.geteuid()} may not write into {there}"
 
 
-def file_system_of(machine: Machine, path: str) -> FileSystem | None:
-    """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts."""
+def file_system_of(
+    machine: Machine, path: str, mounts: Iterable[FileSystem] | None = None
+) -> FileSystem | None:
+    """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts.
+
+    `mounts` are all there are, for who asks about many paths.
+    """
     real = os.path.realpath(path) if machine.root == Path("/") else path
     best = None
-    for mount in file_systems(machine):
+    for mount in file_systems(machine) if mounts is None else mounts:
         # Of two mounts on one folder the later one hides the other.
         inside = f"{real}/".startswith(f"{mount.mounted_on.rstrip('/')}/")
         if inside and (best is None or len(mount.mounted_on) >= len(best.mounted_on)):
