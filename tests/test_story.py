@@ -201,7 +201,8 @@ def test_the_repaired_file_fits_vllm_on_both_sides_of_the_rename(
 
 
 def test_every_format_carries_the_same(environment: Path, job: Path) -> None:
-    arguments = ("check", "--python", environment / "bin/python")
+    # Rules about the machine may say something else a moment later.
+    arguments = ("check", "--python", environment / "bin/python", "--select", "VLLM,API,PKG,PY")
     document = report(*arguments, cwd=job)
     message = result(document, RENAMED)["findings"][0]["message"]
     markdown = doctor(*arguments, "--format", "markdown", cwd=job).stdout
