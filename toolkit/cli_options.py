@@ -94,6 +94,8 @@ def _seconds(text: str) -> float | None:
 class Seconds(click.FloatRange):
     """A number of seconds from `least` to `most`; nan, which no comparison refuses, is none."""
 
+    name = "number of seconds"
+
     def __init__(self, least: float, most: float) -> None:
         super().__init__(min=least, max=most)
 

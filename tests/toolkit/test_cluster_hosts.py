@@ -160,6 +160,7 @@ def test_check_judges_the_hosts(here: Doctor, tmp_path: Path) -> None:
         (("--via", "ssh"), "name them with --nodes HOSTS"),
         (("--budget", "30"), "ask them with --cluster, or --nodes HOSTS"),
         (("--cluster", "--budget", "0"), "0.0 is not in the range 5<=x<=86400"),
+        (("--cluster", "--budget", "1m"), "'1m' is not a valid number of seconds"),
         (("--cluster", "--budget", "inf"), "inf is not in the range"),
         (("--cluster", "--budget", "nan"), "'nan' is no number of seconds; for instance 60"),
         (("--cluster", "--facts", "x.json"), "no node can be asked with it"),
