@@ -128,6 +128,8 @@ def _numbers(ranges: str) -> Iterator[str]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"[{ranges}] is no list of numbers and ranges")
+        if int(last or first) < int(first):
+            raise ValueError(f"[{ranges}] counts backwards")
         if int(last or first) - int(first) > _MOST:
             raise ValueError(f"[{ranges}] stands for more than {_MOST:,} names")
         for number in range(int(first), int(last or first) + 1):

@@ -72,6 +72,12 @@ def test_what_is_no_range_is_refused(text: str) -> None:
         expand(text)
 
 
+@pytest.mark.parametrize("text", ["node[5-1]", "node[1-3,7-5]"])
+def test_a_range_that_counts_backwards_leaves_no_node_out(text: str) -> None:
+    with pytest.raises(ValueError, match="counts backwards"):
+        expand(text)
+
+
 @pytest.mark.parametrize("text", ["[1-", "gpu[1-3", "gpu1-3]", "a[1],b[[2]"])
 def test_half_a_bracket_names_no_other_hosts(text: str) -> None:
     with pytest.raises(ValueError, match=r"without its other half|no list of numbers"):
