@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 
-def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows as Parquet."""
+def write_table(path: Path, rows: list[dict[str, Any]], pictures: str) -> None:
+    """Write rows as Parquet; the column `pictures` is one of pictures for the package `datasets`, which decodes them.
+
+    That is said in the footer, in the form that its old and its new releases read.
+    """
     from pyarrow import Table, parquet  # noqa: PLC0415
 
-    parquet.write_table(Table.from_pylist(rows), path)
+    table = Table.from_pylist(rows)
+    if pictures in table.column_names:
+        features = {"info": {"features": {pictures: [{"_type": "Image"}]}}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
+    parquet.write_table(table, path)
 
 
 def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str], plain: list[str]) -> None:
@@ -69,7 +76,7 @@ def write(folder: Path, order: Path) -> dict[str, Any]:
     try:
         asked = json.loads(order.read_text("utf-8"), object_hook=with_bytes)
         for name, rows in asked["tables"].items():
-            write_table(folder / name, rows)
+            write_table(folder / name, rows, asked["pictures"])
         write_tokenizer(folder / asked["model"], **asked["tokenizer"])
     except ImportError as error:
         return {"lacks": str(error.name or error)}

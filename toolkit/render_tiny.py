@@ -55,8 +55,7 @@ def overrides(made: Tiny) -> list[str]:
         "actor_rollout_ref.model.path": made.model,
         "actor_rollout_ref.actor.ppo_mini_batch_size": made.rows,
     }
-    if made.kind == "multi-turn":
-        values["actor_rollout_ref.rollout.multi_turn.enable"] = True
+    values |= dict(made.settings)
     return [f"{key}={_hydra_value(str(value))}" for key, value in values.items()]
 
 

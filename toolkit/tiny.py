@@ -31,7 +31,8 @@ _ORDER = "order.json"
 class Tiny:
     """What was written: the model's folder, and tables for training with rewards and for fine-tuning on answers.
 
-    `tuning` and `tuning_validation` are None when the tree has no data set for talks. `shape` is a key of `SHAPES`.
+    `tuning` and `tuning_validation` are None when the tree has no data set for talks. `shape` is a key of `SHAPES`. `settings` are
+    what the data want of verl's configuration, keys and values.
     """
 
     model: Path
@@ -42,6 +43,7 @@ class Tiny:
     rows: int = 2
     tuning: Path | None = None
     tuning_validation: Path | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 def make(
@@ -74,7 +76,9 @@ def make(
     try:
         with _whole(folder) as unfinished:
             _write_model(unfinished / "model", chosen)
-            _ask(machine, interpreter.executable, unfinished, tables)
+            if kind == "multi-turn" and read.tool.file:
+                (unfinished / read.tool.file).write_text(read.tool.content, encoding="utf-8")
+            _ask(machine, interpreter.executable, unfinished, {"tables": tables, "pictures": read.pictures})
     except _NotMade as error:
         return Unknown(str(error))
     except OSError as error:
@@ -89,6 +93,7 @@ def make(
         rows=rows,
         tuning=paths.get("sft_train"),
         tuning_validation=paths.get("sft_validation"),
+        settings=_settings(read, folder) if kind == "multi-turn" else (),
     )
 
 
@@ -101,6 +106,12 @@ def _unknown_to_transformers(interpreter: Interpreter, shape: Shape) -> Unknown 
         f"transformers in {interpreter.prefix} is too old for {shape.title}: it has no models/{shape.family}; "
         "choose another --model-shape"
     )
+
+
+def _settings(read: Columns, folder: Path) -> tuple[tuple[str, str], ...]:
+    """What a job needs for talks with a tool."""
+    enabled = ("actor_rollout_ref.rollout.multi_turn.enable", "True")
+    return (enabled, (read.tool.setting, str(folder / read.tool.file))) if read.tool.file else (enabled,)
 
 
 def _tables(read: Columns, kind: Kind, rows: int) -> dict[str, list[tiny_rows.Row]]:
@@ -154,7 +165,7 @@ def _whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _ask(machine: Machine, python: str, folder: Path, tables: dict[str, list[tiny_rows.Row]]) -> None:
+def _ask(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> None:
     """Let the child write the rest. Raises _NotMade."""
     tokenizer: dict[str, Any] = {
         "texts": tiny_rows.texts(),
@@ -163,9 +174,7 @@ def _ask(machine: Machine, python: str, folder: Path, tables: dict[str, list[tin
         "plain": tiny_tokenizer.PLAIN,
     }
     order = folder / _ORDER
-    order.write_text(
-        json.dumps({"model": "model", "tokenizer": tokenizer, "tables": tables}), encoding="utf-8"
-    )
+    order.write_text(json.dumps({"model": "model", "tokenizer": tokenizer, **data}), encoding="utf-8")
     paths = (os.path.abspath(folder), os.path.abspath(order))
     heard = ask_child(machine, python, child_tiny, *paths, timeout=_LIMIT, variables=_VARIABLES)
     order.unlink()

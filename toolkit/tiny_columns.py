@@ -9,6 +9,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.py_source import parse, read, walk
+from verl_doctor.toolkit.tiny_tool import NO_FILE, Tool, tool_of
 
 _REWARDED = "utils/dataset/rl_dataset.py"
 _SUPERVISED = ("utils/dataset/multiturn_sft_dataset.py", "utils/dataset/sft_dataset.py")
@@ -24,7 +25,8 @@ class Columns:
 
     `supervised` are those of fine-tuning, empty when the tree has no data set for it. `info` are the entries that are read
     of the column extra_info. `source` is a value of the column data_source for which the tree has a reward function.
-    `agent` is the name of the agent that calls tools, for the column agent_name; empty when the tree has none.
+    `agent` is the name of the agent that calls tools, for the column agent_name; empty when the tree has none. `tool` is one
+    that it can call.
     """
 
     rewarded: dict[str, str]
@@ -32,6 +34,17 @@ class Columns:
     supervised: dict[str, str] = field(default_factory=dict)
     info: tuple[str, ...] = ()
     agent: str = ""
+    tool: Tool = NO_FILE
+
+    @property
+    def prompt(self) -> str:
+        """The column of prompts."""
+        return self.rewarded.get("prompt_key", "prompt")
+
+    @property
+    def pictures(self) -> str:
+        """The column of pictures, for rewards and for fine-tuning alike."""
+        return self.rewarded.get("image_key", "images")
 
 
 def columns(verl: Path) -> Columns | Unknown:
@@ -50,6 +63,7 @@ def columns(verl: Path) -> Columns | Unknown:
         supervised=supervised,
         info=tuple(dict.fromkeys(_entries(rewarded))),
         agent=_AGENT if _has_agent(verl) else "",
+        tool=tool_of(verl),
     )
 
 

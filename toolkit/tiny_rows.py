@@ -13,9 +13,6 @@ from verl_doctor.toolkit.tiny_columns import Columns
 Kind = Literal["text", "multi-turn", "image"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-TOOL = "add"
-"""The tool that the talks call."""
-
 _ASK = 'Think step by step and put the answer behind "####".'
 _COLOURS = {"red": (224, 32, 32), "green": (32, 160, 64), "blue": (32, 64, 224)}
 _SIDES = (56, 84)  # pixels: height and width; multiples of two patches, so that no release scales the picture
@@ -69,7 +66,7 @@ def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row
     """Rows for fine-tuning on answers; none when the tree has no data set for talks."""
     if "messages_key" not in columns.supervised:
         return []
-    return [_supervised(columns.supervised, kind, one) for one in _sums(count, first)]
+    return [_supervised(columns, kind, one) for one in _sums(count, first)]
 
 
 def _sums(count: int, first: int) -> Iterator[_Sum]:
@@ -81,13 +78,13 @@ def _rewarded(columns: Columns, kind: Kind, one: _Sum, index: int, split: str) -
     info: Row = {"split": split, "index": index, "question": one.question, "answer": one.solution}
     row: Row = {
         "data_source": columns.source,
-        columns.rewarded.get("prompt_key", "prompt"): [{"role": "user", "content": one.question}],
+        columns.prompt: [{"role": "user", "content": one.question}],
         "ability": "math",
         "reward_model": {"style": "rule", "ground_truth": one.answer},
         "extra_info": info,
     }
     if kind == "multi-turn":
-        row[columns.rewarded.get("prompt_key", "prompt")] = [
+        row[columns.prompt] = [
             {"role": "system", "content": "You help with sums."},
             {"role": "user", "content": f"Hello! I have a question about {one.left} apples."},
             {"role": "assistant", "content": "What is the question?"},
@@ -95,58 +92,43 @@ def _rewarded(columns: Columns, kind: Kind, one: _Sum, index: int, split: str) -
         ]
         of_tools = {
             "need_tools_kwargs": True,
-            "tools_kwargs": {TOOL: {"create_kwargs": {"ground_truth": one.answer}}},
+            "tools_kwargs": {columns.tool.name: {"create_kwargs": {"ground_truth": one.answer}}},
         }
         info |= {name: value for name, value in of_tools.items() if name in columns.info}
         if columns.agent:
             row["agent_name"] = columns.agent
     if kind == "image":
-        row[columns.rewarded.get("prompt_key", "prompt")] = [
-            {"role": "user", "content": f"<image>What colour is this? {one.question}"}
-        ]
-        row[columns.rewarded.get("image_key", "images")] = [_picture(one)]
+        row[columns.prompt] = [{"role": "user", "content": f"<image>What colour is this? {one.question}"}]
+        row[columns.pictures] = [_picture(one)]
     return row
 
 
-def _supervised(names: dict[str, str], kind: Kind, one: _Sum) -> Row:
+def _supervised(columns: Columns, kind: Kind, one: _Sum) -> Row:
+    names = columns.supervised
     asked = {"role": "user", "content": one.question}
     answered = {"role": "assistant", "content": one.solution}
     if kind == "multi-turn":
-        call = {"name": TOOL, "arguments": {"left": one.left, "right": one.right}}
+        arguments, told = columns.tool.called(one.left, one.right)
+        call = {"type": "function", "function": {"name": columns.tool.name, "arguments": arguments}}
         talk = [
             {**asked, "tool_calls": None},
-            {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": call}]},
-            {"role": "tool", "content": one.answer, "tool_calls": None},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": told, "tool_calls": None},
             {**answered, "tool_calls": None},
         ]
-        return {names["messages_key"]: talk} | (
-            {names["tools_key"]: [_tool()]} if "tools_key" in names else {}
-        )
+        tools = {names["tools_key"]: [columns.tool.schema]} if "tools_key" in names else {}
+        return {names["messages_key"]: talk, **tools}
     if kind == "image" and "image_key" in names:
         seen = {"role": "user", "content": f"<image>What colour is this? {one.question}"}
-        return {names["messages_key"]: [seen, answered], names["image_key"]: [_picture(one)]}
-    return {names["messages_key"]: [asked, answered]}
+        return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(one)]}
+    row: Row = {names["messages_key"]: [asked, answered]}
+    if "response_key" in names:  # of the data set for one question and its answer, until verl 0.7
+        row |= {names["prompt_key"]: one.question, names["response_key"]: one.solution}
+    return row
 
 
 def _picture(one: _Sum) -> Row:
     """A picture as verl's own data sets hold it. JSON has no bytes: the child decodes what is marked as base64."""
     height, width = _SIDES
     content = tiny_picture.plain(width, height, _COLOURS[one.colour])
-    return {"bytes": {"base64": base64.b64encode(content).decode()}}
-
-
-def _tool() -> Row:
-    """What describes the tool to a model, as OpenAI's interface has it."""
-    number = {"type": "integer", "description": "A number."}
-    return {
-        "type": "function",
-        "function": {
-            "name": TOOL,
-            "description": "Adds two numbers.",
-            "parameters": {
-                "type": "object",
-                "properties": {"left": number, "right": number},
-                "required": ["left", "right"],
-            },
-        },
-    }
+    return {"bytes": {"base64": base64.b64encode(content).decode()}, "path": f"{one.colour}.png"}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import shlex
+import signal
 import struct
+import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from environments import interpreter
 from running import Doctor
 from source_trees import write
@@ -24,6 +30,7 @@ from verl_doctor.toolkit.machine import Answer, Machine
 from verl_doctor.toolkit.tiny import Tiny, make
 from verl_doctor.toolkit.tiny_columns import Columns, columns
 from verl_doctor.toolkit.tiny_shape import SHAPES
+from verl_doctor.toolkit.tiny_tool import tool_of
 
 NEW = {
     "utils/dataset/rl_dataset.py": """
@@ -88,7 +95,7 @@ def test_a_tree_that_cannot_be_read_has_no_columns(files: dict[str, str], tmp_pa
 NAMES = Columns(
     rewarded={"prompt_key": "question", "image_key": "pictures"},
     source="ours/sums",
-    supervised={"messages_key": "talk", "tools_key": "functions", "image_key": "seen"},
+    supervised={"messages_key": "talk", "tools_key": "functions", "image_key": "pictures"},
     info=("need_tools_kwargs", "tools_kwargs"),
     agent="tool_agent",
 )
@@ -135,6 +142,31 @@ def test_talks_to_learn_from_call_the_tool_and_get_its_answer() -> None:
     assert row["functions"][0]["function"]["name"] == "add"
 
 
+def test_rows_to_learn_from_are_columns_of_text_too_where_the_tree_has_a_data_set_for_them() -> None:
+    names = {"messages_key": "talk", "prompt_key": "asked", "response_key": "answered"}
+    (row,) = tiny_rows.supervised(Columns({}, "", supervised=names), "text", 1, 0)
+    assert [turn["content"] for turn in row["talk"]] == [row["asked"], row["answered"]]
+
+
+def test_a_tool_is_one_that_the_tree_can_load(tmp_path: Path) -> None:
+    new = tool_of(write(tmp_path / "new", {"tools/function_tool.py": "", "tools/gsm8k_tool.py": ""}))
+    old = tool_of(write(tmp_path / "old", {"tools/gsm8k_tool.py": ""}))
+    assert (new.file, new.setting) == ("tools.py", "actor_rollout_ref.rollout.multi_turn.function_tool_path")
+    assert (old.file, old.setting) == ("tools.yaml", "actor_rollout_ref.rollout.multi_turn.tool_config_path")
+    assert tool_of(tmp_path).file == ""
+    defined = {node.name for node in ast.walk(ast.parse(new.content)) if isinstance(node, ast.FunctionDef)}
+    assert defined == {new.name}
+    (entry,) = yaml.safe_load(old.content)["tools"]
+    assert entry["tool_schema"]["function"]["name"] == old.name
+
+
+@pytest.mark.parametrize("files", [{}, {"tools/gsm8k_tool.py": ""}])
+def test_a_call_has_the_arguments_that_the_tool_takes(files: dict[str, str], tmp_path: Path) -> None:
+    tool = tool_of(write(tmp_path, files))
+    arguments, _ = tool.called(3, 4)
+    assert [*arguments] == tool.schema["function"]["parameters"]["required"]
+
+
 def test_no_rows_to_learn_from_where_the_tree_has_no_data_set_for_them() -> None:
     assert tiny_rows.supervised(Columns({}, ""), "text", 2, 0) == []
 
@@ -143,7 +175,7 @@ def test_rows_with_pictures_name_each_of_them_once() -> None:
     (row,) = tiny_rows.rewarded(NAMES, "image", 1, 0, "train")
     (learnt,) = tiny_rows.supervised(NAMES, "image", 1, 0)
     assert row["question"][0]["content"].count("<image>") == len(row["pictures"]) == 1
-    assert learnt["talk"][0]["content"].count("<image>") == len(learnt["seen"]) == 1
+    assert learnt["talk"][0]["content"].count("<image>") == len(learnt["pictures"]) == 1
 
 
 def test_a_picture_is_a_whole_png() -> None:
@@ -346,13 +378,17 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
             (folder / f"{name}.parquet").write_bytes(bytes(2000))
         return {"done": True}
 
+    write(verl, {"tools/function_tool.py": ""})
     made = make(child(everything), interpreter(), tmp_path / "a b", kind="multi-turn", rows=1, verl=verl)
     assert isinstance(made, Tiny)
     lines = render_tiny.lines(made, 80, ["--python", "/env"])
     assert lines[0] == f"{tmp_path}/a b is written: 6.5 MiB"
     assert lines[1].split() == ["model/", "6.5", "MiB", "random", "Qwen2,", "3.4", "million", "parameters"]
     assert lines[2] == "  train.parquet           2.0 KiB  1 row for training with rewards"
-    assert any("actor_rollout_ref.rollout.multi_turn.enable=True" in line for line in lines)
+    assert "  actor_rollout_ref.rollout.multi_turn.enable=True \\" in lines
+    tool = f'actor_rollout_ref.rollout.multi_turn.function_tool_path="{tmp_path}/a b/tools.py"'
+    assert f"  '{tool}'" in lines
+    assert (tmp_path / "a b" / "tools.py").is_file()
     assert shlex.split(lines[-1]) == [
         "verl-doctor", "check", "--python", "/env", "--model", f"{tmp_path}/a b/model", "--data", f"{tmp_path}/a b/train.parquet",
     ]  # fmt: skip
@@ -388,6 +424,29 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert names_in(tmp_path) == ["full"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_stays_of_a_command_that_is_ended(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
+    write(
+        tmp_path / "path",
+        {"pyarrow.py": f"open({str(tmp_path / 'begun')!r}, 'w'); import time; time.sleep(60)"},
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "verl_doctor.toolkit", "tiny", "--verl", str(verl), "new"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "path")},
+        stderr=subprocess.PIPE,
+    )
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith(b"verl-doctor: stopped"), said
+    assert names_in(tmp_path) == ["begun", "path", "verl"]
 
 
 def test_what_is_missing_in_the_environment_is_said_by_the_command(

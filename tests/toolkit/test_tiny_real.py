@@ -75,7 +75,10 @@ def loaded_by_transformers(made: dict[str, Tiny], *path: Path) -> dict[str, Any]
 def install_older(folder: Path) -> None:
     uv = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", str(rehearsal_environment.python())]
     done = subprocess.run(
-        [*uv, "--target", str(folder), "transformers==4.51.3"], capture_output=True, text=True, check=False
+        [*uv, "--compile-bytecode", "--target", str(folder), "transformers==4.51.3"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         cannot_run(f"an older transformers could not be installed: {done.stderr.strip()[-200:]}")
@@ -106,6 +109,7 @@ def test_verls_own_data_sets_read_the_rows(made: dict[str, Tiny]) -> None:
         "rows": 2,
         "prompt": ["user"],
         "tools": [],
+        "loaded": [],
         "learnt": "Ann has 2 + 2 = 4 apples.\n#### 4<|im_end|>\n",
     }
     call = '<tool_call>\n{"name": "add", "arguments": {"left": 2, "right": 2}}\n</tool_call><|im_end|>\n'
@@ -115,6 +119,7 @@ def test_verls_own_data_sets_read_the_rows(made: dict[str, Tiny]) -> None:
         | {
             "prompt": ["system", "user", "assistant", "user"],
             "tools": ["add"],
+            "loaded": ["add 7"],
             "learnt": call + str(of_text["learnt"]),
         },
         "qwen2.5-vl": of_text | {"prompt": ["user", "image"]},
@@ -155,7 +160,7 @@ def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
         "--python",
         str(rehearsal_environment.python()),
         "--select",
-        "DATA,LOAD",
+        "DATA,LOAD104,LOAD105",
         "--format",
         "json",
     ]
@@ -188,6 +193,7 @@ def inside(script: str, *arguments: str, path: tuple[Path, ...] | list[Path]) ->
         env={
             **os.environ,
             **rehearsal_environment.variables(),
+            "PYTHONDONTWRITEBYTECODE": "1",  # verl imports a file of the folder whose bytes are compared
             "PYTHONPATH": os.pathsep.join(map(str, path)),
         },
         capture_output=True,

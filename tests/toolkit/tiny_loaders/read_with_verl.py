@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from pathlib import Path
 
 from omegaconf import OmegaConf
+from verl.tools.tool_registry import load_all_tools
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
@@ -30,8 +32,17 @@ def told(folder: str) -> dict[str, object]:
         "rows": len(rewarded),
         "prompt": [*(turn["role"] for turn in row["raw_prompt"]), *pictures(row["raw_prompt"])],
         "tools": [*row["tools_kwargs"]],
+        "loaded": loaded(Path(folder, "tools.py")),
         "learnt": tokenizer.decode(talk["input_ids"][talk["loss_mask"].bool()]),
     }
+
+
+def loaded(path: Path) -> list[str]:
+    """The tools that verl finds in the file, and what a call of each gives."""
+    if not path.exists():
+        return []
+    tools = load_all_tools(None, str(path))
+    return [f"{tool.name} {asyncio.run(tool.call({'left': 3, 'right': 4}))}" for tool in tools]
 
 
 def pictures(prompt: list[dict[str, object]]) -> list[str]:
