@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
-import ray_head
 import rehearsal_environment
-
-from verl_doctor.toolkit import rung_verl, tiny
-from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.session import open_session
-from verl_doctor.toolkit.smoke_rung import Outcome, Stage
-from verl_doctor.toolkit.target import Options
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -35,80 +31,80 @@ def score(data_source, solution_str, ground_truth, extra_info=None):
 """
 
 
-@contextlib.contextmanager
-def private() -> Iterator[Path]:
-    """A folder with a short path, as sockets of Ray lie in it."""
-    with tempfile.TemporaryDirectory(prefix="vd-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-def climb(folder: Path, own: Path, *launch: str) -> Outcome:
-    """Climb rung 5 from `folder`, where the user stands."""
-    python = rehearsal_environment.python()
-    session = open_session(Options(python=python, launch=launch))
-    look = session.look()
-    interpreter = look.get(Interpreter)
-    assert not isinstance(interpreter, Unknown), interpreter
-    files = tiny.make(session.machine, interpreter, own / "tiny")
-    assert not isinstance(files, Unknown), files
-    (folder / "data").mkdir()
-    (folder / "data/train.parquet").write_bytes(files.train.read_bytes())
-    stage = Stage(
-        session.machine,
-        session.target,
-        look,
-        str(python),
-        {**session.machine.environ, **rehearsal_environment.variables()},
-        own,
-        folder / "logs",
-        "cpu",
-        files.model,
-        files.train,
-        files.validation,
+def doctor(folder: Path, *words: str) -> str:
+    """Run the doctor where a user stands, about the environment in which verl runs without a GPU."""
+    command = [
+        sys.executable,
+        "-m",
+        "verl_doctor.toolkit",
+        *words,
+        "--python",
+        str(rehearsal_environment.python()),
+    ]
+    environ = {**os.environ, **rehearsal_environment.variables()}
+    done = subprocess.run(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=900
     )
-    return rung_verl.climb(stage)
+    return done.stdout
 
 
-def test_a_step_on_processors_moves_weights_and_the_rollout_gets_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with private() as own:
-        outcome = climb(tmp_path, own)
-        assert outcome.status == "passed", outcome
-        assert [*ray_head.below(own)] == []
-    moved, arrived, *_ = outcome.notes
+def rung(folder: Path, *words: str) -> dict[str, Any]:
+    """What the last rung says."""
+    said = json.loads(doctor(folder, "smoke", "--cpu", "--rung", "5", "--format", "json", *words))
+    (only,) = said["rungs"]
+    return dict(only)
+
+
+def of_a_smoke_test() -> set[int]:
+    """The processes that carry the mark of some smoke test."""
+    found = set()
+    for process in psutil.process_iter():
+        try:
+            if "VERL_DOCTOR_SMOKE" in process.environ():
+                found.add(process.pid)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def test_a_step_on_processors_moves_weights_and_the_rollout_gets_them(tmp_path: Path) -> None:
+    others = of_a_smoke_test()
+    found = rung(tmp_path)
+    assert found["status"] == "passed", found
+    moved, arrived, *_ = found["notes"]
     assert moved.startswith("27 of 27 tensors moved (actor/grad_norm ")
-    assert "bit for bit" in arrived
-    names = [step.name for step in outcome.steps]
+    assert "in the rollout bit for bit" in arrived
+    names = [step["name"] for step in found["steps"]]
     assert names[:2] == ["imports", "Ray"]
     assert {"generation and log probabilities", "update", "weight sync"} <= set(names)
-    assert {path.name for path in tmp_path.iterdir()} == {"data", "logs"}
+    assert of_a_smoke_test() <= others
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
-    """The folder in which a user stands, with a script and a reward that raises; and a private one."""
-    monkeypatch.chdir(tmp_path)
+def job(tmp_path: Path) -> Path:
+    """The folder in which a user stands, with data and a reward that raises."""
+    doctor(tmp_path, "tiny", "made")
+    (tmp_path / "data").mkdir()
+    shutil.copy(tmp_path / "made/train.parquet", tmp_path / "data")
     (tmp_path / "mine.py").write_text(RAISES)
-    with private() as own:
-        yield tmp_path, own
+    return tmp_path
 
 
-def test_a_reward_that_raises_is_the_first_cause(job: tuple[Path, Path]) -> None:
-    (job[0] / "run.sh").write_text(SCRIPT.format(more=""))
-    outcome = climb(*job, "run.sh")
-    assert outcome.status == "failed"
-    assert outcome.cause.startswith("KeyError: 'points'"), outcome
-    assert any("mine.py" in line for line in outcome.lines)
-    notes = "\n".join(outcome.notes)
+def test_a_reward_that_raises_is_the_first_cause(job: Path) -> None:
+    (job / "run.sh").write_text(SCRIPT.format(more=""))
+    found = rung(job, "--script", "run.sh")
+    assert (found["status"], found["code"]) == ("failed", "SMOKE156")
+    assert found["cause"].startswith("KeyError: 'points'"), found
+    assert any("mine.py" in line for line in found["lines"])
+    notes = "\n".join(found["notes"])
     assert "replaced actor_rollout_ref.model.path: Qwen/Qwen3-8B -> " in notes
     assert "replaced trainer.n_gpus_per_node: 8 -> 1" in notes
     assert "left out trainer.experiment_name" in notes
 
 
-def test_a_column_that_the_data_lack_is_the_first_cause(job: tuple[Path, Path]) -> None:
-    (job[0] / "run.sh").write_text(SCRIPT.format(more="data.prompt_key=question"))
-    outcome = climb(*job, "run.sh")
-    assert outcome.code == "SMOKE151"
-    assert "data/train.parquet has no column question: it has " in outcome.cause
+def test_a_column_that_the_data_lack_is_the_first_cause(job: Path) -> None:
+    (job / "run.sh").write_text(SCRIPT.format(more="data.prompt_key=question"))
+    found = rung(job, "--script", "run.sh")
+    assert (found["status"], found["code"]) == ("failed", "SMOKE151")
+    assert "data/train.parquet has no column question: it has " in found["cause"]

@@ -25,14 +25,26 @@ _LIMIT = 600.0  # seconds; three minutes are usual on two processors
 _GOT_NOTHING = "no materializable trajectories"  # verl/trainer/ppo/v1/replay_buffer.py
 _DROPPED = re.compile(r"Error in _run_prompt for uid=(\S+)")  # verl/trainer/ppo/v1/agent_loop_tq.py
 _OF_HYDRA = "Error executing job with overrides"  # Hydra's words before the exception of the program
-_READ = "read the log from these lines upwards"
-_CODES = (
-    ("has no node with", "SMOKE153"),
-    ("Ray cannot start", "SMOKE153"),
-    ("a process of the job failed", "SMOKE154"),
-    ("does not answer", "SMOKE155"),
-    ("did not end within", HANGS),
+_ENDS = (  # how a run is ended, the code of that, and the next step
+    ("has no node with", "SMOKE153", "give Ray what is asked for, or ask for less"),
+    (
+        "Ray cannot start",
+        "SMOKE153",
+        "give Ray what is asked for (ray_kwargs.ray_init.num_cpus), or ask for less",
+    ),
+    (
+        "a process of the job failed",
+        "SMOKE154",
+        "repair what that process says: the trainer waits for it without end",
+    ),
+    ("does not answer", "SMOKE155", "take the address out, or start a Ray there"),
+    ("did not end within", HANGS, "see at the end of the log what it did last"),
+    ("", "SMOKE156", "repair it where the lines show that it was raised"),
 )
+_NO_FAILURE = (
+    "SMOKE153",
+    "SMOKE155",
+)  # who waits complains of nothing: what the log has of errors is something else
 _LATEST = {
     "generation and log probabilities": "before update",
     "update": "after update",
@@ -57,7 +69,8 @@ def climb(stage: Stage) -> Outcome:
 def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
     """What one run shows."""
     text = plain(ran.text)
-    steps = steps_of(watcher.steps(), ran.told, begun, ran.seconds)
+    last = watcher.part if ran.code != 0 and watcher.part else "end"
+    steps = steps_of(watcher.steps(), ran.told, begun, ran.seconds, last)
     notes = tuple(notes_of(job))
     if ran.code != 0:
         return _failed(ran, text, watcher.part, steps, notes)
@@ -79,17 +92,13 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
 
 
 def _failed(ran: Ran, text: str, part: str, steps: tuple[Step, ...], notes: tuple[str, ...]) -> Outcome:
-    found = cause_in(text)
+    code, remedy = next((code, remedy) for words, code, remedy in _ENDS if words in ran.why_ended)
+    found = None if code in _NO_FAILURE else cause_in(text)
+    words = [found.words if found else "", ran.why_ended]
+    cause = "; ".join(filter(None, words)) or f"verl ended with status {ran.code}, and did not say why"
     where = f" (in the part: {part})" if part else ""
-    if found is None:
-        cause = ran.why_ended or f"verl ended with status {ran.code}, and did not say why"
-        return Outcome(
-            "failed", f"{cause}{where}", _READ, _code(ran.why_ended), log=ran.log, steps=steps, notes=notes
-        )
-    cause = f"{found.words}{where}"
-    if ran.why_ended:
-        cause = f"{cause}; {ran.why_ended}"
-    return Outcome("failed", cause, _READ, _code(ran.why_ended), found.lines, ran.log, steps, notes)
+    lines = found.lines if found else ()
+    return Outcome("failed", f"{cause}{where}", remedy, code, lines, ran.log, steps, notes)
 
 
 def cause_in(text: str) -> Cause | None:
@@ -98,10 +107,6 @@ def cause_in(text: str) -> Cause | None:
     if found is None or _GOT_NOTHING not in found.words:
         return found
     return first_cause(text[: text.rfind(_OF_HYDRA)]) or found
-
-
-def _code(why_ended: str) -> str:
-    return next((code for words, code in _CODES if words in why_ended), "SMOKE156")
 
 
 def dropped(text: str) -> list[str]:
@@ -136,9 +141,13 @@ def _short(value: object) -> str:
 
 
 def steps_of(
-    read: tuple[Step, ...], told: Sequence[Mapping[str, object]], begun: float, seconds: float
+    read: tuple[Step, ...],
+    told: Sequence[Mapping[str, object]],
+    begun: float,
+    seconds: float,
+    last: str = "end",
 ) -> tuple[Step, ...]:
-    """The parts of the run: those that the log shows, and within the step those that the witness saw."""
+    """The parts of the run: those that the log shows, within the step those that the witness saw, and `last` until it ended."""
     found = [step for step in read if step.name != "step"]
     at = sum(step.seconds for step in found)
     for name, event in _LATEST.items():
@@ -147,5 +156,5 @@ def steps_of(
             found.append(Step(name, max(times) - at))
             at = max(times)
     if found and seconds > at:
-        found.append(Step("end", seconds - at))
+        found.append(Step(last, seconds - at))
     return tuple(found)
