@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real
 FILES = needs.Files(
     Path("/m odel"), (Path("/t.parquet"),), (Path("/v.parquet"),), Path("/own"), Path("/r'.py")
 )
-ANYWHERE = [*needs.sizes(), *needs.files(FILES), *needs.without_flash_attention()]
+ANYWHERE = [*needs.sizes(own=True), *needs.files(FILES), *needs.without_flash_attention()]
 
 
 def configured(verl: Path, *words: str) -> Configuration:
@@ -50,7 +50,7 @@ def test_earlier_ones_have_none(release: str, wheel_tree: Callable[[str, str], P
 
 
 @pytest.mark.parametrize("release", ["0.4.1", "0.6.1", "0.8.0", "0.9.1"])
-@pytest.mark.parametrize("more", [needs.on_gpu(), needs.on_cpu()], ids=["gpu", "cpu"])
+@pytest.mark.parametrize("more", [needs.on_gpu(), needs.on_cpu(own=True)], ids=["gpu", "cpu"])
 def test_each_word_is_one_that_the_release_takes(
     release: str, more: list[needs.Want], wheel_tree: Callable[[str, str], Path]
 ) -> None:

@@ -54,14 +54,15 @@ def job_of(stage: Stage) -> Job:
         composed = _of_script(stage)
         files = users_files(stage, composed)
         wants = []
-    wants += [*needs.sizes(), *needs.files(files), *_of_device(stage, own=files.reward is not None)]
+    own = files.reward is not None
+    wants += [*needs.sizes(own=own), *needs.files(files), *_of_device(stage, own=own)]
     words = words_for(composed, command.words, wants, Names(verl).__contains__)
     argv = (stage.python, *_program(command), *words.words, f"hydra.run.dir={stage.folder / 'hydra'}")
     return Job(
         argv,
         _variables(stage),
         words,
-        files.reward is not None,
+        own,
         _unheeded(composed, stage.facts.get(OldRewardKeys)),
     )
 
@@ -120,7 +121,7 @@ def _unheeded(composed: Configuration, old: OldRewardKeys | Unknown) -> tuple[st
 
 def _of_device(stage: Stage, *, own: bool) -> list[needs.Want]:
     if stage.device == "cpu":
-        return needs.on_cpu()
+        return needs.on_cpu(own=own)
     return [*needs.on_gpu(), *(needs.without_flash_attention() if own else ())]
 
 

@@ -49,8 +49,11 @@ class Files:
     own_model: bool = False
 
 
-def sizes() -> list[Want]:
-    """One step on two prompts with two answers each, on one device, with nothing saved and nobody told."""
+def sizes(*, own: bool) -> list[Want]:
+    """One step on two prompts with two answers each, on one device, with nothing saved and nobody told.
+
+    What a script must say, and does not, stays unsaid: only without a script (`own`) are there micro batches in any case.
+    """
     small = [
         ("data.gen_batch_size", 2),
         ("data.max_prompt_length", 512),
@@ -60,23 +63,22 @@ def sizes() -> list[Want]:
         (f"{_ARL}.rollout.n", 2),
         (f"{_ARL}.rollout.max_num_seqs", 64),
         (f"{_ARL}.rollout.agent.num_workers", 1),
+        (f"{_ARL}.actor.ppo_micro_batch_size", 1),
+        (f"{_ARL}.rollout.log_prob_micro_batch_size", 1),
+        (f"{_ARL}.ref.log_prob_micro_batch_size", 1),
+        ("critic.ppo_micro_batch_size", 1),
         ("trainer.total_epochs", 1),
     ]
-    alone = [
+    together = [
         ("data.train_batch_size", 2),
         (f"{_ARL}.actor.ppo_mini_batch_size", 2),
         ("critic.ppo_mini_batch_size", 2),
-        (f"{_ARL}.actor.ppo_micro_batch_size_per_gpu", 1),
-        (f"{_ARL}.rollout.log_prob_micro_batch_size_per_gpu", 1),
-        (f"{_ARL}.ref.log_prob_micro_batch_size_per_gpu", 1),
-        ("critic.ppo_micro_batch_size_per_gpu", 1),
     ]
-    in_other_words = [
-        f"{_ARL}.actor.ppo_micro_batch_size",
-        f"{_ARL}.rollout.log_prob_micro_batch_size",
-        f"{_ARL}.ref.log_prob_micro_batch_size",
-        "critic.ppo_micro_batch_size",
-        f"{_ARL}.rollout.max_model_len",
+    micro = [
+        f"{_ARL}.actor.ppo_micro_batch_size_per_gpu",
+        f"{_ARL}.rollout.log_prob_micro_batch_size_per_gpu",
+        f"{_ARL}.ref.log_prob_micro_batch_size_per_gpu",
+        "critic.ppo_micro_batch_size_per_gpu",
     ]
     fixed = [
         ("trainer.total_training_steps", 1),
@@ -102,8 +104,9 @@ def sizes() -> list[Want]:
     ]
     return [
         *(Want((key,), value, _SIZE, most=True) for key, value in small),
-        *(Want((key,), value, _SIZE) for key, value in (*alone, *fixed)),
-        *(Want((key,), None, f"{_SIZE}; another key says how small", asked=True) for key in in_other_words),
+        *(Want((key,), value, _SIZE) for key, value in (*together, *fixed)),
+        *(Want((key,), 1, _SIZE, most=not own) for key in micro),
+        Want((f"{_ARL}.rollout.max_model_len",), None, f"{_SIZE}: as long as prompt and answer", asked=True),
         *(Want((key,), value, _ONE_DEVICE) for key, value in one),
         *(Want((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, asked=True) for part in ("actor", "ref")),
         Want(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),
@@ -178,8 +181,8 @@ def on_gpu() -> list[Want]:
     ]
 
 
-def on_cpu() -> list[Want]:
-    """What verl and vLLM do on processors in place of what they do on a GPU."""
+def on_cpu(*, own: bool) -> list[Want]:
+    """What verl and vLLM do on processors in place of what they do on a GPU. A script has to name its rollout itself."""
     off = [
         (f"{_ARL}.rollout.free_cache_engine", "device: vLLM's CPU build has no sleep mode"),
         (f"{_ARL}.model.use_fused_kernels", _NO_GPU),
@@ -203,7 +206,7 @@ def on_cpu() -> list[Want]:
         Want((f"{_ARL}.actor.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
         Want((f"{_ARL}.ref.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
         Want(("critic.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
-        Want((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build"),
+        Want((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", asked=not own),
         Want((f"{_ARL}.rollout.enforce_eager",), True, _NO_GPU),
         Want((f"{_ARL}.rollout.enable_sleep_mode",), False, "device: vLLM's CPU build has no sleep mode", hidden=True),
         Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.3, _SIZE, most=True),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,22 @@ def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
     one = stage(tmp_path, script=("custom_reward_function.path=mine.py",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
     assert job_of(one).unheeded == ("custom_reward_function.path",)
+
+
+def test_what_a_script_must_say_is_not_said_for_it(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
+    config = {
+        "trainer/config/ppo_trainer.yaml": FILES["trainer/config/ppo_trainer.yaml"].replace(
+            "strategy: fsdp", "strategy: fsdp, ppo_micro_batch_size_per_gpu: null"
+        )
+    }
+    micro = "++actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
+    for name, script, said in (("own", None, True), ("silent", (), False), ("big", (f"{micro[2:]}6",), True)):
+        (folder := tmp_path / name).mkdir()
+        shutil.copy(tmp_path / "train.jsonl", folder)
+        words = job_of(stage(folder, script=script, **config)).argv
+        assert (micro in words) == said
+        assert ("++actor_rollout_ref.rollout.name='vllm'" in words) == (script is None)
 
 
 def test_a_model_of_the_users_is_trained_when_it_is_small_enough(
