@@ -43,6 +43,7 @@ _ELSEWHERE = {
     "actors": "cli_actors",
     "clean": "cli_clean",
     "smoke": "cli_smoke",
+    "logs": "cli_logs",
     "watch": "cli_watch",
     "warmup": "cli_warmup",
     "undo": "cli_changes",
@@ -114,6 +115,7 @@ def cli() -> None:
     verl-doctor matrix        which vLLM releases this verl runs on
     verl-doctor actors        who lives on which GPU; which ranks are alive
     verl-doctor clean         what dead jobs have left behind; --apply removes it
+    verl-doctor logs FILE     why a run failed, from its logs
     verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
     verl-doctor smoke         try what the job will do; the first rung that breaks
     verl-doctor watch         what will run out first while a job runs, and when

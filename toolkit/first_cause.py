@@ -8,8 +8,10 @@ began, in whichever process that was. Where it says only that somebody died, the
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from verl_doctor.toolkit.log_lines import Line, log_lines
 from verl_doctor.toolkit.python_errors import Raised, raised_in
@@ -40,6 +42,7 @@ _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 _LOUD = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 _LONGEST = 500  # characters of a cause
 _MOST = 6  # lines that show it
+_NEAR = 200  # lines between which one process goes on speaking
 
 
 @dataclass(frozen=True)
@@ -60,25 +63,39 @@ class Cause:
 def first_cause(text: str) -> Cause | None:
     """Find it. None when nothing in the log tells: it may have been ended from outside."""
     lines = list(log_lines(text))
-    return _of_exceptions(lines) or _of_a_death(lines) or _of_complaints(lines)
+    loud = loud_errors(lines)
+    if (first := first_error(loud)) is None:
+        return death_in(lines) or _of_complaints(lines)
+    return (death_in(lines) if follows(first) else None) or cause_of(first, lines)
 
 
-def _of_exceptions(lines: Sequence[Line]) -> Cause | None:
-    loud = [one for one in raised_in(lines) if one.line.level in _LOUD and not _is_ignored(one, lines)]
+def loud_errors(lines: Sequence[Line]) -> list[Raised]:
+    """The exceptions that somebody complains of, in their order; of a chain the last, with the others behind it."""
+    return [one for one in raised_in(lines) if is_loud(one.line) and not _is_ignored(one, lines)]
+
+
+def is_loud(line: Line) -> bool:
+    """Whether what a line says is an error, or said by none that knows levels."""
+    return line.level in _LOUD
+
+
+def last_word(loud: Sequence[Raised]) -> Raised:
+    """The exception that ended the program: its own last one, if it told one; workers may go on complaining after it."""
+    return ([one for one in loud if not one.line.process] or loud)[-1]
+
+
+def first_error(loud: Sequence[Raised]) -> Raised | None:
+    """The exception with which it began; one that `follows` when there is no other."""
     if not loud:
         return None
-    # The program's own last word, if it said one; workers may go on complaining after it.
-    last = [one for one in loud if not one.line.process] or loud
-    first = last[-1].first
-    if not _follows(first):
-        return _cause(_as_first_told(first, loud), lines)
-    causes = [one.first for one in loud if not _follows(one.first)]
-    if causes:
-        return _cause(causes[0], lines)
-    return _of_a_death(lines) or _cause(first, lines)
+    first = last_word(loud).first
+    if not follows(first):
+        return _as_first_told(first, loud)
+    return next((one.first for one in loud if not follows(one.first)), first)
 
 
-def _follows(one: Raised) -> bool:
+def follows(one: Raised) -> bool:
+    """Whether an exception tells of another process's end, or of its own end from outside."""
     return bool(_FOLLOWS.fullmatch(one.name) or _ELSEWHERE.search(one.message))
 
 
@@ -97,13 +114,19 @@ def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
 
 def _is_ignored(one: Raised, lines: Sequence[Line]) -> bool:
     """Whether Python says of it that nobody could catch it, at the end of an object's life."""
-    before = next(
-        (line for line in reversed(lines[: one.began - 1]) if line.process == one.line.process), None
-    )
+    at = _place(lines, one.began)
+    near = reversed(lines[max(at - _NEAR, 0) : at])
+    before = next((line for line in near if line.process == one.line.process), None)
     return before is not None and before.text.startswith("Exception ignored in")
 
 
-def _of_a_death(lines: Sequence[Line]) -> Cause | None:
+def _place(lines: Sequence[Line], number: int) -> int:
+    """Where the line with this number stands among those that are there."""
+    return bisect_left(lines, number, key=lambda line: line.number)
+
+
+def death_in(lines: Sequence[Line]) -> Cause | None:
+    """The first process that died without an exception, as far as somebody says so."""
     for at, line in enumerate(lines):
         if line.level in _LOUD and _DEATH.fullmatch(line.text):
             what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
@@ -123,11 +146,12 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
     return Cause(_short(words), _shown(loud[begin:]), loud[begin].number, loud[begin].process)
 
 
-def _cause(one: Raised, lines: Sequence[Line]) -> Cause:
+def cause_of(one: Raised, lines: Sequence[Line]) -> Cause:
+    """An exception in words, with the lines that show it."""
     more = len(one.message.split("\n"))
-    said = [line for line in lines[one.line.number - 1 :] if _same_speaker(line, one.line)][
-        : min(more, _MOST - 1)
-    ]
+    at = _place(lines, one.line.number)
+    near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, one.line))
+    said = list(islice(near, min(more, _MOST - 1)))
     return Cause(
         _short(one.words),
         _shown([*([one.frame] if one.frame else []), *said]),

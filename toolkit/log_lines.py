@@ -1,7 +1,8 @@
 """The lines of a log in which several processes speak: of each who said it, and what is left without colours, names and clocks.
 
 Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before what its workers say, vLLM "(EngineCore pid=34) ", and then "ERROR 11-20 12:00:00
-[core.py:700] " before each line of a message, also of a traceback.
+[core.py:700] " before each line of a message, also of a traceback. torchrun, srun, mpirun and containers put a number or a name, and
+whoever collects logs a date.
 """
 
 from __future__ import annotations
@@ -10,21 +11,32 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_SPEAKER = re.compile(r"\((?P<who>[\w:.<>-]+(?: [\w:.<>-]+)? ?(?:pid|PID)=\d+)[^()]*\) ?")
-# vLLM's (vllm/logger.py), Python's own with a date, glog's of Ray's C++ processes.
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_SPEAKER = re.compile(
+    r"\((?P<who>[\w:.<>-]+(?: [\w:.<>-]+)? ?(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
+)
+# torchrun's, mpirun's and `srun --label`'s, the name of a container.
+_RANK = re.compile(
+    r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|(?P<task>\d{1,4}): |(?P<container>[\w.-]{1,60}) *\| "
+)
+_CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ")
+_LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
+# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it.
 _HEADER = re.compile(
-    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-\d\d|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[(?P<place>[^\]]*)\] ?"
-    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[ :\w./-]*? -- "
+    rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
+    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL})\b[ :\w./-]*? -- "
+    rf"|\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\[[\w.]+\]\[(?P<hydra>{_LEVEL})\] - "
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>[DIWECF]) \d+ \d+\] "
+    r"|\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>[\w./<>-]+:\d+)\] ?"
 )
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
+_LONGEST = 4000  # characters of a line that are read
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `number` counts from 1, `process` is "WorkerDict pid=12", "" for one that does not say its name.
+    """One line. `number` counts from 1, `process` is "WorkerDict pid=12" or "rank3", "" for one that does not say its name.
 
     `level` is that of a logger, "" where none wrote it, `place` the line of its program that spoke ("core.py:700"). `text` is what it says, `written` the whole line without colours.
     """
@@ -39,14 +51,33 @@ class Line:
 
 def log_lines(text: str) -> Iterator[Line]:
     """All lines in their order."""
-    for number, raw in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
-        written = _REPEATED.sub("", _COLOUR.sub("", raw)).rstrip()
-        rest, process = written, ""
-        while speaker := _SPEAKER.match(rest):
-            process, rest = speaker["who"], rest[speaker.end() :]
-        level = place = ""
-        if header := _HEADER.match(rest):
-            level = header["level"] or header["named"] or _LEVELS[header["letter"]]
-            place = header["place"] or ""
-            rest = rest[header.end() :]
+    for number, raw in enumerate(text.split("\n"), 1):
+        yield from read_line(number, raw)
+
+
+def read_line(number: int, raw: str) -> Iterator[Line]:
+    """One line of a file, or what a progress bar wrote over itself as one line each."""
+    for part in raw[:_LONGEST].rstrip("\r").split("\r"):
+        written = _REPEATED.sub("", _COLOUR.sub("", part)).rstrip()
+        rest, process, level, place = _without_labels(written)
         yield Line(number, process, level, place, rest, written)
+
+
+def _without_labels(written: str) -> tuple[str, str, str, str]:
+    """What a line says, and who, at which level, from where."""
+    rest, process = written, ""
+    while True:
+        if speaker := _SPEAKER.match(rest):
+            process = speaker["who"] or speaker["ray"]
+        elif header := _HEADER.match(rest):
+            level = header["level"] or header["named"] or header["hydra"]
+            level = level or _LEVELS[header["letter"] or header["glog"]]
+            rest, again = rest[header.end() :], process
+            if speaker := _SPEAKER.match(rest):
+                rest, again = rest[speaker.end() :], speaker["who"] or speaker["ray"]
+            return rest, again, level, header["place"] or header["source"] or ""
+        elif speaker := _RANK.match(rest):
+            process = speaker["rank"] or speaker["container"] or f"rank {speaker['mpi'] or speaker['task']}"
+        elif not (speaker := _CLOCK.match(rest)):
+            return rest, process, "", ""
+        rest = rest[speaker.end() :]

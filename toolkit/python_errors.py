@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.log_lines import Line
 
-_REMOTE = re.compile(r"(?:.*\b)?ray::[\w.<>:]+(?:\(\))? \(pid=\d+.*")
-_BEGINS = re.compile(rf"(?:.*\b)?Traceback \(most recent call last\):|{_REMOTE.pattern}")
+_REMOTE = re.compile(r"(?<![\w.<>:])ray::[\w.<>:]+(?:\(\))? \(pid=\d+")
+_BEGINS = re.compile(rf"\bTraceback \(most recent call last\):$|{_REMOTE.pattern}")
 _JOINS = {
     "The above exception was the direct cause of the following exception:": True,
     "During handling of the above exception, another exception occurred:": False,
@@ -95,7 +95,7 @@ def _read(lines: Sequence[Line]) -> Iterator[Raised]:
         text = lines[at].text.strip()
         if text in _JOINS and last is not None:
             join = _JOINS[text]
-        elif _BEGINS.fullmatch(text):
+        elif _BEGINS.search(text):
             one, at = _exception(lines, at)
             if one is not None:
                 if last is not None and join is None:
@@ -126,7 +126,7 @@ def _exception(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
     if at == len(lines) or not (match := _RAISED.fullmatch(lines[at].text.strip())):
         return None, max(at, begin + 1)
     said = [match["said"] or ""]
-    if _REMOTE.fullmatch(said[0]):
+    if _REMOTE.search(said[0]):
         end = at
     else:
         end = at + 1
@@ -134,7 +134,7 @@ def _exception(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
             said.append(lines[end].text)
             end += 1
     one = Raised(match["type"], "\n".join(said).strip(), lines[at], lines[begin].number, frame)
-    if end < len(lines) and _REMOTE.fullmatch(lines[end].text.strip()):
+    if end < len(lines) and _REMOTE.search(lines[end].text.strip()):
         inner, after = _remote(lines, end)
         if inner is not None:
             return replace(one, before=inner, direct=True), after
@@ -161,4 +161,4 @@ def _remote(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
 def _is_over(line: Line) -> bool:
     """Whether a message has ended before this line."""
     text = line.text.strip()
-    return not text or text in _JOINS or bool(_BEGINS.fullmatch(text))
+    return not text or text in _JOINS or bool(_BEGINS.search(text))

@@ -31,6 +31,11 @@ _TOKEN = re.compile(
 )
 # Names that are given a value, or quoted beside one: --name, "name", name=, name: and -Dname.
 _NAMED = re.compile(r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"']))")
+# A name with its value, as logs and configurations write them. KeyError and full_key name none.
+_VALUE = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]+)(?P<between>[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;)}\]]{6,})"
+)
+_NO_VALUE = re.compile(r"\w*(?:Error|Exception)|full_key")
 BLANKED = "://***@"
 """What stands in a URL whose user and password were taken out."""
 
@@ -64,3 +69,14 @@ def may_hold_secret(text: str) -> bool:
 def without_user(url: str) -> str:
     """URLs with `***` in place of the user and the password."""
     return _USER_IN_URL.sub(r"\1***@", url)
+
+
+def without_secrets(text: str) -> str:
+    """A line of a log with `***` in place of tokens, of users in URLs, and of the values of what smells of a secret."""
+    return _VALUE.sub(_blanked, _TOKEN.sub("***", without_user(text)))
+
+
+def _blanked(match: re.Match[str]) -> str:
+    if _NO_VALUE.fullmatch(match["name"]) or not smells_of_secret(match["name"]):
+        return match[0]
+    return f"{match['name']}{match['between']}***"

@@ -1,0 +1,131 @@
+"""What logs look like when something fails: each signature speaks and is silent as its examples say, wherever it is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from io import BytesIO
+
+import pytest
+from log_builder import DRIVER_SAW_IT, ENGINE, OTHERS_WAITED, RANK, RAY, is_raised, told_by, traceback
+
+from verl_doctor.toolkit import registry
+from verl_doctor.toolkit.log_diagnosis import Reading, read
+from verl_doctor.toolkit.log_excerpt import excerpt
+from verl_doctor.toolkit.signature import Signature, signatures
+
+ALL = signatures()
+OWN = "LOG"
+
+
+def judged(log: str) -> Reading:
+    """What is said of a log."""
+    return read(excerpt(BytesIO(log.encode()).read).lines, "run.log")
+
+
+def named(reading: Reading) -> tuple[str, ...]:
+    """The codes of the causes."""
+    return tuple(one.signature.code for one in reading.causes if one.signature is not None)
+
+
+def name_of(signature: Signature) -> str:
+    return f"{signature.code or signature.kind}-{ALL.index(signature)}"
+
+
+@pytest.mark.parametrize("signature", ALL, ids=name_of)
+def test_each_example_is_judged_as_it_says(signature: Signature) -> None:
+    for example in signature.examples:
+        for log in (example.log, traceback(example.log) if is_raised(example.log) else example.log):
+            found = named(judged(log))
+            if example.speaks:
+                assert found[:1] == ((signature.code,) if signature.is_named else ()), log
+            else:
+                assert signature.code not in found or not signature.code, log
+
+
+@pytest.mark.parametrize("signature", [one for one in ALL if one.kind in {"cause", "weak"}], ids=name_of)
+def test_it_is_found_among_noise_and_consequences(signature: Signature) -> None:
+    example = next(one for one in signature.examples if one.speaks)
+    prefixes = (RAY, RANK, ENGINE) if is_raised(example.log) else (RAY,)
+    for prefix in prefixes:
+        assert named(judged(told_by(example.log, prefix)))[:1] == (signature.code,), prefix
+
+
+def test_every_code_is_that_of_a_rule_or_one_of_its_own() -> None:
+    known = {check.code for check in registry.load().checks}
+    assert {one.code for one in ALL if one.code and not one.code.startswith(OWN)} <= known
+    own = {one.code for one in ALL if one.code.startswith(OWN)}
+    assert not own & known
+
+
+def test_each_says_what_helps_and_has_an_example_in_which_it_speaks() -> None:
+    for one in ALL:
+        assert any(example.speaks for example in one.examples), one.title
+        assert bool(one.remedy) == one.is_named, one.title
+    assert max(Counter((one.code, one.title) for one in ALL).values()) == 1
+
+
+ORDINARY = {
+    "a look-up in the reward function": traceback("KeyError: 'answer'", place="/home/u/reward.py"),
+    "shapes": traceback(
+        "RuntimeError: The size of tensor a (4) must match the size of tensor b (8) at non-singleton dimension 1"
+    ),
+    "an assertion of the data set": traceback(
+        "AssertionError: every row needs an image", place="/home/u/data.py"
+    ),
+    "not a number": traceback("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"),
+    "an error of their own class": traceback("my_rewards.Timeout: the judge did not answer"),
+    "a module of their own": traceback(
+        "ModuleNotFoundError: No module named 'my_reward'", place="/home/u/run.py"
+    ),
+    "their own attribute": traceback(
+        "AttributeError: 'MyTrainer' object has no attribute 'scores'", place="/home/u/t.py"
+    ),
+    "their own argument": traceback("TypeError: compute_score() got an unexpected keyword argument 'extra'"),
+    "their own port": traceback("ValueError: port must be a number", place="/home/u/tool.py"),
+    "their own file": traceback(
+        "FileNotFoundError: [Errno 2] No such file or directory: '/home/u/prompts.yaml'"
+    ),
+    "a test server of their own": traceback(
+        "requests.exceptions.ReadTimeout: judge.example.org: Read timed out."
+    ),
+    "a division": traceback("ZeroDivisionError: division by zero", place="/home/u/reward.py"),
+    "JSON of the model's answer": traceback(
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    ),
+    "ended by a person": traceback("KeyboardInterrupt"),
+    "ended by the batch system": "slurmstepd: error: *** JOB 42 ON n7 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***\n",
+    "a late desync": OTHERS_WAITED,
+    "only consequences": DRIVER_SAW_IT,
+    "nothing at all": "",
+}
+
+
+@pytest.mark.parametrize("log", ORDINARY.values(), ids=ORDINARY)
+def test_an_ordinary_fault_is_given_no_cause_in_the_environment(log: str) -> None:
+    for said in (
+        log,
+        told_by(log),
+        told_by(log, RAY),
+        told_by(log, RANK, after=OTHERS_WAITED + DRIVER_SAW_IT),
+    ):
+        assert named(judged(said)) == ()
+
+
+def test_a_warning_before_an_ordinary_fault_is_not_its_cause() -> None:
+    before = (
+        "(raylet) file_system_monitor.cc:1: /tmp/ray/session_1 is over 95% full, available space: 42 GB\n"
+    )
+    reading = judged(before + told_by("KeyError: 'answer'", RAY))
+    assert reading.causes == ()
+    assert [one.signature.code for one in reading.hints if one.signature] == ["HOST106"]
+
+
+def test_the_stronger_of_two_faults_is_the_first_cause() -> None:
+    threads = f"{RAY}OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 64: Resource temporarily unavailable\n"
+    register = "(raylet) Some workers of the worker process(1) have not registered within the timeout.\n"
+    assert named(judged(register + threads + DRIVER_SAW_IT))[:1] == ("HOST102",)
+    assert named(judged(register + DRIVER_SAW_IT))[:1] == ("HOST117",)
+
+
+def test_a_number_that_is_small_says_that_nothing_was_ever_sent() -> None:
+    assert named(judged(OTHERS_WAITED.replace("SeqNum=8123", "SeqNum=1"))) == ("NET130",)

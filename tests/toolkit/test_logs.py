@@ -1,0 +1,298 @@
+"""`verl-doctor logs`: what is read, what is said of it in each form, and that nothing in a log does harm."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+from pathlib import Path
+
+import jsonschema
+import pytest
+from log_builder import DRIVER_SAW_IT, NOISE, RAY, spoken, told_by, traceback
+from running import Doctor
+
+from verl_doctor.toolkit.cli_docs import schema_text
+from verl_doctor.toolkit.log_diagnosis import read
+from verl_doctor.toolkit.log_excerpt import excerpt
+from verl_doctor.toolkit.log_lines import log_lines
+from verl_doctor.toolkit.log_sources import Source, UnreadableError, opened, sources_of
+from verl_doctor.toolkit.secret import without_secrets
+from verl_doctor.toolkit.signature import read as signatures_in
+
+LCUDA = told_by("/usr/bin/ld: cannot find -lcuda: No such file or directory\n", RAY)
+
+
+def said(text: str | bytes) -> list[tuple[int, str]]:
+    """The lines of a log that may tell, and their numbers."""
+    raw = text if isinstance(text, bytes) else text.encode()
+    return [(line.number, line.text) for line in excerpt(io.BytesIO(raw).read).lines]
+
+
+def written(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_the_verdict_comes_first_then_the_proof_and_the_next_step(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "run.log", LCUDA), cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    at = LCUDA.split("\n").index(f"{RAY}/usr/bin/ld: cannot find -lcuda: No such file or directory") + 1
+    assert done.returncode == 1
+    assert lines[0].startswith("FIRST CAUSE  CUDA105: Triton could not link")
+    assert f"run.log:{at} (WorkerDict pid=4711)" in lines[1]
+    assert "Next: verl-doctor check --select CUDA105 --deep" in done.stdout
+    assert "The actor died unexpectedly" in done.stdout.partition("Follows from it:")[2]
+
+
+def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, json.loads(schema_text("logs")))
+    assert (found["verdict"], [one["code"] for one in found["results"]]) == ("failures", ["CUDA105"])
+    assert found["results"][0]["status"] == "fail"
+    assert "-lcuda" in found["results"][0]["findings"][0]["evidence"]["lines"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (told_by("KeyError: 'answer'", RAY), 3, "KeyError: 'answer'"),
+        (DRIVER_SAW_IT, 3, "consequences"),
+        (NOISE, 0, "nothing in these logs says that something failed"),
+        (traceback("KeyboardInterrupt"), 3, "ended the run"),
+    ],
+)
+def test_not_determined_is_said_with_the_first_error(
+    here: Doctor, tmp_path: Path, text: str, code: int, words: str
+) -> None:
+    path = written(tmp_path, "run.log", text)
+    done = here("logs", path, cwd=tmp_path)
+    assert done.stdout.startswith("NOT DETERMINED")
+    assert words in done.stdout
+    found = json.loads(here("logs", path, "--format", "json", cwd=tmp_path).stdout)
+    jsonschema.validate(found, json.loads(schema_text("logs")))
+    assert (found["verdict"], found["results"], done.returncode) == ("not_determined", [], code)
+
+
+def test_markdown_has_the_same(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "markdown", cwd=tmp_path)
+    assert done.stdout.startswith("## First cause: CUDA105")
+    assert "    verl-doctor explain CUDA105" in done.stdout
+
+
+def test_packed_logs_folders_and_several_ranks_are_read_together(here: Doctor, tmp_path: Path) -> None:
+    folder = tmp_path / "session" / "logs"
+    written(folder, "job-driver-1.log.gz", gzip.compress(DRIVER_SAW_IT.encode()))
+    worker = written(
+        folder, "worker-ab-01000000-4711.err", traceback("OSError: [Errno 24] Too many open files")
+    )
+    written(folder, "raylet.out", "[2026-11-20 10:00:00,000 I 1 2] (raylet) main.cc:1: fine\n")
+    written(folder, "core", b"\x7fELF\0\0\0" * 100)
+    done = here("logs", folder, "--format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert [one["code"] for one in found["results"]] == ["HOST103"]
+    assert found["results"][0]["findings"][0]["location"] == {"path": str(worker), "line": 4}
+    assert len(found["target"]["files"]) == 3
+
+
+def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(LCUDA.encode())))
+    assert "CUDA105" in here("logs", "-", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("no.log", None, "there is no such file"),
+        ("core.log", b"\0\1\2\3" * 4000, "it is no text"),
+        ("empty", "", "no log in this folder"),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(
+    here: Doctor, tmp_path: Path, name: str, content: str | bytes | None, words: str
+) -> None:
+    if isinstance(content, bytes):
+        written(tmp_path, name, content)
+    elif content is not None:
+        (tmp_path / name).mkdir()
+    done = here("logs", name, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert words in done.stderr
+
+
+def test_of_a_log_that_was_cut_off_while_packed_what_there_is_counts(here: Doctor, tmp_path: Path) -> None:
+    noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
+    packed = gzip.compress((LCUDA + noise).encode())
+    done = here("logs", written(tmp_path, "run.log.gz", packed[: len(packed) * 2 // 3]), cwd=tmp_path)
+    assert done.stdout.startswith("FIRST CAUSE  CUDA105")
+    assert "ends in the middle" in done.stdout
+
+
+def test_utf16_of_powershell_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "run.log", LCUDA.encode("utf-16"))
+    with opened(Source("run.log", path)) as content:
+        assert any("-lcuda" in line.text for line in excerpt(content).lines)
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "run.log", LCUDA)
+    assert len(sources_of([str(path), str(tmp_path), str(tmp_path / "." / "run.log")])) == 1
+
+
+def test_hostile_bytes_and_secrets_do_not_reach_the_terminal(here: Doctor, tmp_path: Path) -> None:
+    error = "\x1b]0;gotcha\x07\x1b[2J/usr/bin/ld: cannot find -lcuda \x9b31m HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789\n"
+    done = here("logs", written(tmp_path, "run.log", error), cwd=tmp_path)
+    assert "CUDA105" in done.stdout
+    assert not {"\x1b", "\x07", "\x9b"} & set(done.stdout)
+    assert "hf_abc" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("login https://u:pw@h/x", "login https://***@h/x"),
+        ("wandb_api_key=0123456789abcdef rest", "wandb_api_key=*** rest"),
+        ("{'api_key': '0123456789abcdef'}", "{'api_key': '***'}"),
+        ("KeyError: 'limit_images'", "KeyError: 'limit_images'"),
+        ("full_key: data.seed_of_all", "full_key: data.seed_of_all"),
+        ("max_num_batched_tokens=123456", "max_num_batched_tokens=123456"),
+    ],
+)
+def test_values_of_secrets_are_blanked(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+def test_the_options_of_verify_need_it(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "a.log", NOISE), "--verl", tmp_path, cwd=tmp_path)
+    assert (done.returncode, "--verify" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_verify_asks_the_rules_concerned(here: Doctor, tmp_path: Path) -> None:
+    log = written(tmp_path, "a.log", traceback("OSError: [Errno 24] Too many open files"))
+    found = json.loads(here("logs", log, "--verify", "--format", "json", cwd=tmp_path).stdout)
+    assert found["results"][0]["reason"]
+
+
+# The excerpt
+
+
+def test_a_line_is_found_across_blocks_with_its_number() -> None:
+    padding = "step:1 fine\n" * 200_000  # more than two blocks
+    kept = said(padding + "ValueError: no\n" + padding)
+    assert (200_001, "ValueError: no") in kept
+    assert len(kept) < 3000
+
+
+def test_a_traceback_is_kept_whole_between_what_others_say() -> None:
+    own = spoken(traceback("ValueError: no"), "(W pid=1) ")
+    mixed = "\n".join(f"{line}\n(W pid=2) step:7 fine" for line in own.splitlines())
+    assert [text for _, text in said("x\n" * 50_000 + mixed + "\n" + "x\n" * 50_000) if "_build" in text]
+
+
+def test_what_is_said_ten_thousand_times_hides_nothing_and_is_not_kept() -> None:
+    chatter = "".join(f"request {at} failed, error {at % 7}\n" for at in range(10_000))
+    kept = said(chatter + "OSError: [Errno 24] Too many open files\n" + chatter)
+    assert any("Too many open" in text for _, text in kept)
+    assert len(kept) < 2000
+
+
+def test_a_log_that_is_all_complaint_takes_bounded_memory() -> None:
+    words = random.Random(3)
+    flood = "".join(f"error {''.join(words.choices('abcdefghij', k=12))}\n" for _ in range(31_000))
+    found = excerpt(io.BytesIO(flood.encode()).read)
+    assert found.left_out > 0
+    assert len(found.lines) < 34_000
+
+
+def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
+    found = said(b"x" * 5_000_000 + b" OSError: [Errno 24] Too many open files " + b"y" * 1000)
+    assert any("Too many open files" in text for _, text in found)
+    assert max(len(text) for _, text in found) < 5000
+
+
+@pytest.mark.parametrize(
+    ("line", "process", "level", "text"),
+    [
+        ("[rank3]: ValueError: no", "rank3", "", "ValueError: no"),
+        ("[default0]:ValueError: no", "default0", "", "ValueError: no"),
+        ("3: ValueError: no", "rank 3", "", "ValueError: no"),
+        ("[1,2]<stderr>:ValueError: no", "rank 2", "", "ValueError: no"),
+        ("worker-1  | ValueError: no", "worker-1", "", "ValueError: no"),
+        ("2026-11-20T10:00:00.123Z ValueError: no", "", "", "ValueError: no"),
+        ("(raylet, ip=10.0.0.1) no", "raylet", "", "no"),
+        ("ERROR 02-10 19:35:51 engine.py:389] ValueError: no", "", "ERROR", "ValueError: no"),
+        (
+            "[rank1]:[E1120 10:00:00.123 ProcessGroupNCCL.cpp:629] [Rank 1] no",
+            "rank1",
+            "ERROR",
+            "[Rank 1] no",
+        ),
+        ("[2026-11-20 10:00:00,000][verl.x][WARNING] - no", "", "WARNING", "no"),
+        ("2026-11-20 10:00:00 (W pid=7) ERROR 11-20 10:00:00 [core.py:7] no", "W pid=7", "ERROR", "no"),
+    ],
+)
+def test_who_speaks_is_told_from_labels_of_all_kinds(line: str, process: str, level: str, text: str) -> None:
+    (one,) = log_lines(line)
+    assert (one.process, one.level, one.text) == (process, level, text)
+
+
+def test_hostile_lines_take_no_longer_than_others() -> None:
+    """Each would take hours with a pattern that goes back and forth."""
+    for unit in (
+        "(a" * 2,
+        "a-",
+        'File "',
+        "[rank1]:",
+        "ray::",
+        "1: ",
+        "2026-11-20 10:00:00 ",
+        "x.y.",
+        "cannot find ",
+        "Error: *",
+    ):
+        raw = f"Traceback (most recent call last):\n{unit * 4000}\nValueError: {unit * 4000}\n"
+        read(excerpt(io.BytesIO(raw.encode() * 5).read).lines, "x")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arbitrary_bytes_give_an_answer(seed: int) -> None:
+    chance = random.Random(seed)
+    raw = bytearray((LCUDA + told_by("KeyError: 'a'", RAY)).encode())
+    for _ in range(60):
+        at = chance.randrange(len(raw))
+        raw[at : at + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
+    for text in (
+        bytes(raw),
+        chance.randbytes(20_000),
+        b"\n".join(chance.sample(bytes(raw).split(b"\n"), 20)),
+    ):
+        read(excerpt(io.BytesIO(text).read).lines, "x")
+
+
+@pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b""])
+def test_what_only_looks_packed_is_passed_over_or_read(tmp_path: Path, begin: bytes) -> None:
+    path = written(tmp_path, "run.log", begin + random.Random(1).randbytes(3000))
+    try:
+        with opened(Source("run.log", path)) as content:
+            excerpt(content)
+    except UnreadableError as error:
+        assert str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[signature]]\ntitle = "x"\npatterns = ["y"]\nkind = "often"',
+        '[[signature]]\ntitle = "x"\npatterns = ["y"]',
+        '[[signature]]\ntitle = "x"\npatterns = ["y"]\ncode = "A101"\nsound = 1',
+        '[[signature]]\ntitle = "x"\ncode = "A101"',
+    ],
+)
+def test_a_signature_that_is_written_wrongly_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.toml: x"):
+        list(signatures_in(text, "x.toml"))

@@ -1,0 +1,216 @@
+"""From logs to the first cause: the first error (`first_cause`) joined with what texts are known to prove (`signature`).
+
+An error that nobody knows stays without a cause: a fault of the environment is named when the error that ended the run is one, or
+when the run's end tells only of a consequence and such a fault was told before. What else was seen is kept apart from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.first_cause import (
+    cause_of,
+    death_in,
+    first_error,
+    follows,
+    is_loud,
+    last_word,
+    loud_errors,
+)
+from verl_doctor.toolkit.log_lines import Line
+from verl_doctor.toolkit.python_errors import Raised
+from verl_doctor.toolkit.signature import Signature, which
+
+_FRAME = '  File "'
+_NEAR = 200  # lines before an unknown error in which its own process may have told why
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Told:
+    """One thing that a log says: where, by whom, in which words, and what they are known to prove."""
+
+    source: str
+    number: int
+    process: str
+    words: str
+    lines: tuple[str, ...]
+    signature: Signature | None = None
+    times: int = 1
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether it needs no other cause."""
+        return self.signature is not None and self.signature.kind == "cause"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one log tells. `causes` are named faults, first cause first, `error` the first error where that is none of them."""
+
+    causes: tuple[Told, ...] = ()
+    error: Told | None = None
+    also: tuple[Told, ...] = ()
+    consequences: tuple[Told, ...] = ()
+    hints: tuple[Told, ...] = ()
+    total: int = 0
+
+    @property
+    def _rank(self) -> int:
+        if self.causes:
+            return 0 if self.causes[0].is_strong else 2
+        return 1 if self.error is not None and not _only_follows(self.error) else 3
+
+
+def read(lines: Sequence[Line], source: str) -> Reading:
+    """Judge one log."""
+    loud = loud_errors(lines)
+    errors = [_of_chain(one, lines, source) for one in loud]
+    said = list(_in_lines(lines, loud, source))
+    told = sorted((*errors, *said), key=lambda one: one.number)
+    fatal = _fatal(loud, errors, lines, source)
+    strong = [one for one in told if one.is_strong]
+    weak = [one for one in told if one.signature is not None and one.signature.kind == "weak"]
+    hints = _distinct(one for one in told if one.signature is not None and one.signature.kind == "hint")
+    consequences = _distinct(
+        one for one in told if (one.signature is not None and one.signature.kind == "consequence")
+    )
+    first, error = _choose(fatal, strong, weak, hints)
+    named = _distinct(one for one in ([first] if first else []))
+    rest = _distinct(one for one in (*strong, *weak) if one.signature is not None)
+    also = tuple(one for one in rest if not any(_code(one) == _code(other) for other in named))
+    return Reading(named, error, also, consequences, hints if first not in hints else (), len(lines))
+
+
+def _choose(
+    fatal: Told | None, strong: Sequence[Told], weak: Sequence[Told], hints: Sequence[Told]
+) -> tuple[Told | None, Told | None]:
+    """The named first cause, or the error for which there is none."""
+    if fatal is not None and fatal.signature is not None and fatal.signature.kind == "cause":
+        return fatal, None
+    if fatal is None or _only_follows(fatal):
+        causes = [*strong[:1], *weak[:1], *(hints[:1] if fatal is None else [])]
+        return (causes[0], None) if causes else (None, fatal)
+    if fatal.signature is not None and fatal.signature.kind == "weak":
+        before = [one for one in strong if one.number <= fatal.number]
+        return (before[0] if before else fatal), None
+    if fatal.signature is not None:  # a fault of the job's own
+        return None, fatal
+    near = [one for one in strong if _explains(one, fatal)]
+    return (near[0], None) if near else (None, fatal)
+
+
+def _explains(one: Told, fatal: Told) -> bool:
+    """Whether a known fault was told before an error that nobody knows, by its process shortly before or as an error of another."""
+    if one.number > fatal.number:
+        return False
+    return one.process != fatal.process or fatal.number - one.number <= _NEAR
+
+
+def _only_follows(one: Told) -> bool:
+    return one.signature is not None and one.signature.kind in {"consequence", "ended"}
+
+
+def _fatal(loud: Sequence[Raised], errors: Sequence[Told], lines: Sequence[Line], source: str) -> Told | None:
+    """The error with which it began, or the death of a process."""
+    first = first_error(loud)
+    if first is None:
+        death = death_in(lines)
+        return (
+            None
+            if death is None
+            else _known(Told(source, death.number, death.process, death.words, death.lines))
+        )
+    if not follows(first):
+        # The whole chain of the program's last word: what was raised on the way may say more.
+        end = next(told for told, one in zip(errors, loud, strict=True) if one is last_word(loud))
+        own = _told(first, lines, source)
+        if own.signature is None and end.signature is not None and not follows(last_word(loud).first):
+            return end
+        return own
+    death = death_in(lines)
+    if death is not None:
+        return _known(Told(source, death.number, death.process, death.words, death.lines))
+    told = _told(first, lines, source)
+    return told if told.signature is not None else replace(told, signature=_FOLLOWS)
+
+
+_FOLLOWS = Signature("", "consequence", "Another process ended, and this one noticed it", ())
+
+
+def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
+    """An exception with those behind it: the innermost that is known, else the first of all."""
+    every = [_told(each, lines, source) for each in reversed(list(one.chain))]
+    known = [each for each in every if each.signature is not None and each.signature.kind != "consequence"]
+    first = _told(one.first, lines, source)
+    return first if first.signature is not None else (known or [first])[0]
+
+
+def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:
+    cause = cause_of(one, lines)
+    whole = f"{one.type}: {one.message}"
+    signature = which(" ".join(whole.split()), cause.frame)
+    return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
+
+
+def _known(told: Told) -> Told:
+    return replace(told, signature=which(told.words))
+
+
+def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[Told]:
+    """What is said outside of tracebacks."""
+    raised = {each.line.number for one in loud for each in one.chain}
+    framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
+    for line in lines:
+        is_frame = line.text.startswith(_FRAME)
+        is_code = framed.get(line.process, False) and line.text.startswith("    ")
+        framed[line.process] = is_frame or is_code
+        if is_frame or is_code or line.number in raised or not line.text:
+            continue
+        signature = which(line.text)
+        if signature is None or not (is_loud(line) or (signature.warning and line.level == "WARNING")):
+            continue
+        words = line.text.strip()
+        yield Told(
+            source,
+            line.number,
+            line.process,
+            words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}...",
+            (line.written[:_LONGEST],),
+            signature,
+        )
+
+
+def _code(one: Told) -> tuple[str, str]:
+    return (one.signature.code, one.signature.title) if one.signature is not None else ("", one.words)
+
+
+def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
+    """Each thing once, where it was told first, with how often."""
+    found: dict[tuple[str, str], Told] = {}
+    for one in told:
+        known = found.setdefault(_code(one), one)
+        if known is not one:
+            found[_code(one)] = replace(known, times=known.times + 1)
+    return tuple(found.values())
+
+
+def together(readings: Mapping[str, Reading]) -> Reading:
+    """Judge several logs of one run: named causes before errors that nobody knows, and those before consequences."""
+    ordered = sorted(readings.values(), key=lambda one: one._rank)  # noqa: SLF001 - of this module
+    if not ordered:
+        return Reading()
+    first = ordered[0]
+    causes = _distinct(one for reading in ordered for one in reading.causes) if first.causes else ()
+    strong = tuple(one for one in causes if one.is_strong) or causes
+    also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
+    errors = [one.error for one in ordered if one.error is not None]
+    return Reading(
+        strong,
+        None if strong else next(iter(errors), None),
+        tuple(one for one in also if _code(one) not in {_code(other) for other in strong}),
+        _distinct(one for reading in ordered for one in reading.consequences),
+        _distinct(one for reading in ordered for one in reading.hints),
+        sum(one.total for one in ordered),
+    )

@@ -1,0 +1,148 @@
+"""What `verl-doctor logs` found as a JSON document. `data/logs.schema.json` describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.toolkit.log_diagnosis import Reading, Told
+from verl_doctor.toolkit.result import STATUSES
+from verl_doctor.toolkit.secret import without_secrets
+from verl_doctor.toolkit.text import harmless
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was read and found. `notes` say what was passed over; `confirmed` what the rules say here, by code, when they were asked."""
+
+    reading: Reading
+    files: tuple[str, ...]
+    size: int
+    notes: tuple[str, ...] = ()
+    confirmed: Mapping[str, str] | None = None
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """One word: a cause was named or not."""
+        return "failures" if self.reading.causes else "not_determined"
+
+    @property
+    def exit_code(self) -> int:
+        """1 a cause was named, 3 something went wrong and it was not determined why, 0 nothing went wrong."""
+        if self.reading.causes:
+            return 1
+        return 3 if self.reading.error is not None or self.reading.consequences else 0
+
+
+def shown(text: str) -> str:
+    """A line of a log for others to see: nothing in it acts on a terminal, and no secret is in it."""
+    return harmless(without_secrets(text), keep="\t")
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Everything, in JSON types. The first cause stands first."""
+    reading = answer.reading
+    results = [_result(one, answer) for one in reading.causes]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": answer.verdict,
+        "target": {"files": list(answer.files), "bytes": answer.size, "lines": reading.total},
+        "results": results,
+        "summary": {status: len(results) if status == "fail" else 0 for status in STATUSES},
+        "first_error": None if reading.error is None else _told(reading.error),
+        "also": [_told(one) for one in reading.also],
+        "consequences": [_told(one) for one in reading.consequences],
+        "hints": [_told(one) for one in reading.hints],
+        "notes": list(answer.notes),
+        "seconds": round(answer.seconds, 3),
+    }
+
+
+def _result(one: Told, answer: Answer) -> dict[str, Any]:
+    signature = one.signature
+    if signature is None:  # a named cause has one
+        raise ValueError(one.words)
+    return {
+        "code": signature.code,
+        "title": signature.title,
+        "status": "fail",
+        "reason": (answer.confirmed or {}).get(signature.code, ""),
+        "seconds": 0.0,
+        "findings": [
+            {
+                "message": f"{signature.title}: {shown(one.words)}",
+                "severity": "error",
+                "evidence": {
+                    "found": shown(one.words),
+                    "wanted": "",
+                    "read_from": f"{one.source}:{one.number}",
+                    "lines": [shown(line) for line in one.lines],
+                    "process": shown(one.process),
+                },
+                "location": {"path": one.source, "line": one.number},
+                "remedy": signature.remedy,
+                "node": None,
+                "fix": None,
+            }
+        ],
+    }
+
+
+def _told(one: Told) -> dict[str, Any]:
+    signature = one.signature
+    return {
+        "words": shown(one.words),
+        "code": signature.code if signature is not None and signature.code else None,
+        "title": signature.title if signature is not None else "",
+        "kind": signature.kind if signature is not None else "unknown",
+        "path": one.source,
+        "line": one.number,
+        "process": shown(one.process),
+        "lines": [shown(line) for line in one.lines],
+        "times": one.times,
+    }
+
+
+def headline(answer: Answer) -> tuple[str, str]:
+    """One or two words, and the sentence behind them."""
+    reading = answer.reading
+    if reading.causes:
+        first = reading.causes[0]
+        return "FIRST CAUSE", f"{first.signature.code}: {first.signature.title}" if first.signature else ""
+    error = reading.error
+    if error is None:
+        said = (
+            "a process ended, and nothing says why"
+            if reading.consequences
+            else "nothing in these logs says that something failed"
+        )
+    elif error.signature is not None and error.signature.kind == "ended":
+        said = f"{error.signature.title.lower()}; nothing before says why"
+    elif error.signature is not None and error.signature.kind == "job":
+        said = f"{error.signature.title.lower()}; no fault of the environment"
+    elif error.signature is not None:
+        said = f"only consequences are told: {error.signature.title.lower()}"
+    else:
+        said = "the first error is none that is known as a fault of the environment"
+    return "NOT DETERMINED", said
+
+
+def next_steps(answer: Answer) -> Sequence[str]:
+    """Commands, the most useful first."""
+    steps = []
+    for one in answer.reading.causes[:2]:
+        signature = one.signature
+        if signature is None or signature.code.startswith("LOG"):
+            continue
+        deep = " --deep" if signature.deep else ""
+        steps.append(f"verl-doctor check --select {signature.code}{deep}  # is it so on this machine?")
+        steps.append(f"verl-doctor explain {signature.code}")
+    if not answer.reading.causes and answer.reading.consequences:
+        steps.append(
+            "verl-doctor logs /tmp/ray/session_latest/logs  # what Ray's processes said, on the node that died"
+        )
+    return steps

@@ -1,0 +1,181 @@
+"""What of a log may tell why a run failed: a bounded number of its lines, found in blocks, without reading the others one by one.
+
+A line counts when one of a few words stands in it. Behind one that begins a traceback everything counts for a while, for several
+processes may speak in turn. What is said again and again counts a few times; the end of the log always does. Of a log that
+complains in every line the first and the last complaints are kept.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.log_lines import Line, read_line
+
+CUT_OFF = (EOFError, zlib.error, OSError, ValueError)
+"""What the readers of packed files raise when one is damaged, or ends too early."""
+
+WORDS = (
+    "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "is not in struct",
+    "No such file or directory", "No space left on device", "command not found", "temporarily unavailable", "terminate called",
+    "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed 0.00", "*** SIG",
+    "No available node types", "not registered within", "register center actor", "loopback address", "marked dead", "NVRM: Xid",
+    "Unknown vLLM environment", "KeyboardInterrupt",
+)  # fmt: skip
+"""Nearly every complaint has one of these in it; each costs half a second for a gigabyte."""
+
+_OPENERS = (b"Traceback (most recent", b"ray::", b"Error executing job", b"terminate called", b'File "')
+_WINDOW = 40  # lines behind an opener, or behind a frame
+_OFTEN = 3  # times that a complaint is kept
+_TRACEBACKS = 20  # times that a traceback is
+_SAMPLE = 600  # bytes by which tracebacks are told apart
+_KNOWN = 100_000  # complaints that are remembered
+_FIRST, _LAST = 20_000, 10_000  # lines that are kept
+_TAIL = 32_768  # bytes of the end
+_LONGEST = 3500  # bytes of a line
+_BLOCK = 1 << 20
+_DIGITS = b"0123456789"
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The lines that may tell, in their order, and how many lines and bytes there were.
+
+    `left_out` is how many of them were too many, `cut_off` why it could not be read to its end.
+    """
+
+    lines: tuple[Line, ...]
+    total: int
+    size: int
+    left_out: int = 0
+    cut_off: str = ""
+
+
+def excerpt(read: Callable[[int], bytes], words: Sequence[str] = WORDS) -> Excerpt:
+    """Read a log to its end. Takes time in proportion to its size, and a bounded amount of memory."""
+    reader = _Reader(tuple(word.encode() for word in words))
+    cut_off = ""
+    try:
+        for block in _blocks(read):
+            reader.take(block)
+    except CUT_OFF as error:
+        if not reader.size:
+            raise
+        cut_off = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return replace(reader.end(), cut_off=cut_off)
+
+
+def _blocks(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The content in blocks that end with a line, or within one that is longer than a block."""
+    begun = b""
+    while chunk := read(_BLOCK):
+        whole, newline, rest = chunk.rpartition(b"\n")
+        if newline:
+            yield begun + whole + newline
+            begun = rest
+        elif len(begun) + len(chunk) > 2 * _BLOCK:
+            begun = (begun + chunk)[-2 * _LONGEST :]  # a line that never ends: its end may matter
+        else:
+            begun += chunk
+    if begun:
+        yield begun + b"\n"
+
+
+class _Reader:
+    """One log, block by block."""
+
+    def __init__(self, words: tuple[bytes, ...]) -> None:
+        self._words = words
+        self._number = 1  # of the next line
+        self.size = 0
+        self._window = 0  # lines that still count whatever they say
+        self._seen: dict[int, int] = {}
+        self._first: list[tuple[int, bytes]] = []
+        self._last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
+        self._left_out = 0
+        self._tail = (1, b"")
+
+    def take(self, block: bytes) -> None:
+        """Read the next block; it ends with the end of a line."""
+        at, number = 0, self._number
+        self._tail = (number, block) if len(block) >= _TAIL else (self._tail[0], self._tail[1] + block)
+        for hit in (*sorted(self._hits(block)), len(block)):
+            while self._window and at < len(block):
+                at, number = self._read(block, at, number), number + 1
+            if at <= hit < len(block):
+                number += block.count(b"\n", at, hit)
+                at, number = self._meet(block, hit, number), number + 1
+        self.size += len(block)
+        self._number = number + block.count(b"\n", at)
+        self._cut_tail()
+
+    def _hits(self, block: bytes) -> set[int]:
+        """Where the lines begin in which one of the words stands."""
+        found = set()
+        for word in self._words:
+            at = block.find(word)
+            while at >= 0:
+                found.add(block.rfind(b"\n", 0, at) + 1)
+                at = block.find(word, block.index(b"\n", at))
+        return found
+
+    def _read(self, block: bytes, at: int, number: int) -> int:
+        """Keep a line behind an opener; the beginning of the next."""
+        end = block.index(b"\n", at)
+        line = block[at:end]
+        self._keep(number, line)
+        self._window = _WINDOW if any(word in line for word in _OPENERS) else self._window - 1
+        return end + 1
+
+    def _meet(self, block: bytes, at: int, number: int) -> int:
+        """Keep a line with one of the words unless it was met too often; the beginning of the next."""
+        end = block.index(b"\n", at)
+        line = block[at:end]
+        opens = any(word in line for word in _OPENERS)
+        if self._is_new(block[at : at + _SAMPLE] if opens else line, _TRACEBACKS if opens else _OFTEN):
+            self._keep(number, line)
+            self._window = _WINDOW if opens else 0
+        return end + 1
+
+    def _is_new(self, said: bytes, most: int) -> bool:
+        """Whether this was said fewer times than that, whatever numbers are in it."""
+        key = hash(said.translate(None, _DIGITS))
+        times = self._seen.get(key, 0)
+        if times or len(self._seen) < _KNOWN:
+            self._seen[key] = times + 1
+        return times < most
+
+    def _keep(self, number: int, line: bytes) -> None:
+        kept = number, self._shortened(line)
+        if len(self._first) < _FIRST:
+            self._first.append(kept)
+        else:
+            self._left_out += len(self._last) == _LAST
+            self._last.append(kept)
+
+    def _shortened(self, line: bytes) -> bytes:
+        """Of a very long line what stands around the first of the words."""
+        if len(line) <= _LONGEST:
+            return line
+        begin = min((at for word in self._words if (at := line.find(word)) >= 0), default=0)
+        return line[max(begin - _LONGEST // 4, 0) :][:_LONGEST]
+
+    def _cut_tail(self) -> None:
+        number, text = self._tail
+        if len(text) > _TAIL:
+            cut = text.find(b"\n", len(text) - _TAIL) + 1
+            self._tail = number + text.count(b"\n", 0, cut), text[cut:]
+
+    def end(self) -> Excerpt:
+        """What was kept, and the last lines of all."""
+        number, text = self._tail
+        last = enumerate(text.split(b"\n")[:-1], number)
+        kept = {**{at: self._shortened(line) for at, line in last}, **dict(self._first), **dict(self._last)}
+        lines = (
+            one
+            for at in sorted(kept)
+            for one in read_line(at, kept[at].decode("utf-8", "replace").replace("\0", ""))
+        )
+        return Excerpt(tuple(lines), self._number - 1, self.size, self._left_out)

@@ -1,0 +1,45 @@
+"""Reading logs and judging them together: what `verl-doctor logs` does before it says anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from verl_doctor.toolkit.log_diagnosis import Reading, read, together
+from verl_doctor.toolkit.log_document import Answer
+from verl_doctor.toolkit.log_excerpt import excerpt
+from verl_doctor.toolkit.log_sources import Source, UnreadableError, opened
+from verl_doctor.toolkit.text import counted
+
+
+def diagnose(sources: Sequence[Source]) -> Answer:
+    """Read all of them, one after the other. What cannot be read is noted and passed over."""
+    started = time.perf_counter()
+    readings: dict[str, Reading] = {}
+    notes: list[str] = []
+    size = 0
+    for source in sources:
+        try:
+            with opened(source) as content:
+                found = excerpt(content)
+        except UnreadableError as error:
+            notes.append(f"{source.name} was passed over: {error}")
+            continue
+        notes += [f"{source.name} ends in the middle of what was packed: {found.cut_off}"] * bool(
+            found.cut_off
+        )
+        if found.left_out:
+            notes.append(
+                f"{source.name} complains so much that {counted(found.left_out, 'line')} of it were not looked at"
+            )
+        size += found.size
+        readings[source.name] = replace(read(found.lines, source.name), total=found.total)
+    return Answer(
+        together(readings), tuple(readings), size, tuple(notes), seconds=time.perf_counter() - started
+    )
+
+
+def codes_of(reading: Reading) -> tuple[str, ...]:
+    """The codes that were named, the first cause's first."""
+    return tuple(dict.fromkeys(one.signature.code for one in reading.causes if one.signature is not None))

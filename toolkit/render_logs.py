@@ -1,0 +1,112 @@
+"""Why a run failed, for a terminal and as Markdown: the verdict, what to type next, then the lines that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from verl_doctor.toolkit.log_diagnosis import Told
+from verl_doctor.toolkit.log_document import Answer, headline, next_steps, shown
+from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
+
+_STYLES = {"FIRST CAUSE": "bold red", "NOT DETERMINED": "bold magenta"}
+_MOST = 4  # of what is listed beside the cause
+
+
+def text_lines(answer: Answer, width: int | None) -> Iterator[Text]:
+    """Yield the lines. `width` is the terminal's, or None for a pipe."""
+    word, sentence = headline(answer)
+    first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
+    yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
+    yield from map(Text, rest)
+    for at, one in enumerate(answer.reading.causes):
+        if at and one.signature is not None:
+            yield from map(
+                Text,
+                wrapped(
+                    harmless(f"also told  {one.signature.code}: {one.signature.title}"), width, hanging="  "
+                ),
+            )
+        yield from _proof(one, width)
+        if one.signature is not None and one.signature.remedy:
+            yield from map(Text, wrapped(f"  what helps: {one.signature.remedy}", width, hanging="    "))
+        said = (answer.confirmed or {}).get(one.signature.code if one.signature else "")
+        if said:
+            yield from map(Text, wrapped(harmless(f"  on this machine: {said}"), width, hanging="    "))
+    if answer.reading.error is not None:
+        yield from _proof(answer.reading.error, width)
+    if steps := next_steps(answer):
+        yield Text("")
+        for at, step in enumerate(steps):
+            yield Text(f"{'Next: ' if not at else '      '}{step}")
+    yield from _others(answer, width)
+    for note in answer.notes:
+        yield from map(Text, wrapped(harmless(f"note: {note}"), width, hanging="  "))
+    yield Text(harmless(_read(answer)), style="dim")
+
+
+def _proof(one: Told, width: int | None) -> Iterator[Text]:
+    who = f" ({shown(one.process)})" if one.process else ""
+    yield Text(f"  {harmless(one.source)}:{one.number}{who}")
+    for line in one.lines:
+        said = shown(line).expandtabs(4)
+        yield Text(
+            f"    {said if width is None or len(said) <= width - 4 else said[: max(width - 7, 20)] + '...'}"
+        )
+
+
+def _others(answer: Answer, width: int | None) -> Iterator[Text]:
+    reading = answer.reading
+    for title, told in (
+        ("Follows from it", reading.consequences),
+        ("Also seen", reading.also),
+        ("Beside it", reading.hints),
+    ):
+        if told:
+            yield Text("")
+            yield Text(f"{title}:")
+        for one in told[:_MOST]:
+            name = f"{one.signature.code}: " if one.signature is not None and one.signature.code else ""
+            times = f" ({one.times} times)" if one.times > 1 else ""
+            said = f"  {one.source}:{one.number}{times}: {name}{shown(one.words)}"
+            yield Text(
+                harmless(said if width is None or len(said) <= width else f"{said[: max(width - 3, 20)]}...")
+            )
+        if len(told) > _MOST:
+            yield Text(f"  and {len(told) - _MOST} more")
+
+
+def _read(answer: Answer) -> str:
+    return f"read {counted(len(answer.files), 'log')}, {in_bytes(answer.size)} in {answer.seconds:.1f} s"
+
+
+def markdown_lines(answer: Answer) -> Iterator[str]:
+    """Yield the lines of a Markdown page."""
+    word, sentence = headline(answer)
+    yield f"## {word.capitalize()}: {escaped(harmless(sentence))}"
+    reading = answer.reading
+    for one in (*reading.causes, *((reading.error,) if reading.error is not None else ())):
+        yield ""
+        who = f" ({escaped(shown(one.process))})" if one.process else ""
+        yield f"{escaped(harmless(one.source))}:{one.number}{who}"
+        yield ""
+        yield from (f"    {shown(line)}" for line in one.lines)
+        if one.signature is not None and one.signature.remedy:
+            yield ""
+            yield escaped(one.signature.remedy)
+    if steps := next_steps(answer):
+        yield ""
+        yield from (f"    {step}" for step in steps)
+    beside = [*reading.consequences, *reading.also, *reading.hints]
+    if beside:
+        yield ""
+        yield "| line | what else was told |"
+        yield "|---|---|"
+        yield from (
+            f"| {escaped(harmless(one.source))}:{one.number} | {escaped(shown(one.words))} |"
+            for one in beside
+        )
+    yield ""
+    yield escaped(harmless(_read(answer)))
