@@ -6,15 +6,18 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from verl_doctor.toolkit import apply, safe_write
 from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
-from verl_doctor.toolkit.cli_options import PATH, job_options, target_options
+from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, job_options, target_options
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.fact_configuration import UNTOLD, Configuration
+from verl_doctor.toolkit.fact_data_tables import DataTables
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.recorded import history
 from verl_doctor.toolkit.session import Session, open_session
@@ -47,7 +50,7 @@ _WIDTH = 100
 )
 @click.option(
     "--output",
-    type=PATH,
+    type=FILE_TO_WRITE,
     metavar="FILE",
     help="Where the variant goes; - is stdout.  [default: SCRIPT_debug.sh]",
 )
@@ -121,7 +124,8 @@ def _recipe(
         from verl_doctor.toolkit.variant_debug import debug  # noqa: PLC0415 - one of the two
 
         folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
-        return lambda there: debug(there, folder, one_node=one_node, gpus=gpus)
+        rows = None if folder is None else _rows(session, folder / "train.parquet")
+        return lambda there: debug(there, folder, rows=rows, one_node=one_node, gpus=gpus)
     from verl_doctor.toolkit.variant_fast_load import fast_load, surroundings  # noqa: PLC0415 - see above
 
     around = surroundings(session.look())
@@ -133,6 +137,13 @@ def _tiny(folder: Path) -> Path:
         if not os.path.isfile(folder / name):
             raise UsageError(f"--tiny {folder}: there is no {name}; make one with verl-doctor tiny {folder}")
     return folder
+
+
+def _rows(session: Session, file: Path) -> int | None:
+    """How many rows a data file has, as the target's own pyarrow tells; None when it does not."""
+    target = replace(session.target, files=(), words=(), data=(file,))
+    found = replace(session, target=target, begun=[]).look().get(DataTables)
+    return None if isinstance(found, Unknown) else found.tables[0].rows
 
 
 def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:

@@ -17,6 +17,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _STEPS = 2  # the second one samples with weights that the first has changed
 _ANSWER = 64  # tokens
 _CONVERSATION = 512  # tokens: what several turns and the answers of tools need at least
+_TINY_ROWS = 2  # as `verl-doctor tiny` writes them unless told otherwise
 _TINY_PROMPT = 512  # tokens, more than a row of tiny data has
 _NEVER = 900  # such a number, as 999, is meant to say "never"
 _OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves after the last step
@@ -28,20 +29,28 @@ def debug(
     *,
     one_node: bool = False,
     gpus: int | None = None,
-    tiny_rows: int = 2,
+    rows: int | None = None,
 ) -> Recipe:
     """What is to change in a command that starts verl.
 
-    `tiny` is a folder that `verl-doctor tiny` wrote, `gpus` the number on each node where the script does not tell.
+    `tiny` is a folder that `verl-doctor tiny` wrote, with so many `rows`; `gpus` the number on each node where the script does
+    not tell.
     """
     wishes = Wishes(there)
     if one_node:
         wishes.lower("trainer.nnodes", 1, "asked for: --one-node")
+    elif (nodes := wishes.number("trainer.nnodes")) and nodes > 1:
+        wishes.kept.append(f"trainer.nnodes={nodes} stays; --one-node tries the job on one node")
     if tiny is not None:
         _tiny_data(wishes, tiny)
     trains = there.has("actor_rollout_ref.actor")
-    if trains:
-        shrink(wishes, None if tiny is None else tiny_rows, gpus)
+    if trains and "experimental" in Path(there.program).parts:
+        wishes.kept.append(
+            "batch sizes and lengths stay: experimental programs of verl divide them in ways of their own"
+        )
+        _rollout(wishes)
+    elif trains:
+        shrink(wishes, None if tiny is None else rows or _TINY_ROWS, gpus)
         _lengths(wishes, tiny)
         _rollout(wishes)
     else:

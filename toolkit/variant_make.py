@@ -38,6 +38,10 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
     before = see(session)
     if isinstance(before, str):
         raise NoVariant(before)
+    if refused := _refused(before):
+        raise NoVariant(
+            f"{script.name} itself would not start: {refused}; verl-doctor check {script.name} says more"
+        )
     recipes = tuple(recipe(job.configuration) for job in before.jobs)
     orders = [Order(job.command, one.wishes) for job, one in zip(before.jobs, recipes, strict=True)]
     if not any(one.wishes for one in recipes):
@@ -57,6 +61,15 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
     except CannotEdit as reason:
         problem = str(reason)
     raise NoVariant(f"{script.name} cannot be changed safely: {problem}; {_next_step(before, script)}")
+
+
+def _refused(seen: Seen) -> str:
+    """What Hydra refuses in the script as it is."""
+    for job in seen.jobs:
+        for word in job.configuration.asked:
+            if word.fate not in ("applied", "chosen", "not told"):
+                return f"{word.text} ({Path(word.path).name}:{word.line}): {word.fate}"
+    return ""
 
 
 def _text(script: Path) -> str:

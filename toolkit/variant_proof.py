@@ -75,7 +75,8 @@ def _configuration(
 def read_as(session: Session, text: str, path: Path) -> tuple[Session, Launch | Unknown]:
     """The session and the launch as they would be if the script had this text and stood at this path."""
     target = replace(session.target, files=(path, *session.target.files[1:]))
-    launch = read_launch(target, session.machine, overlaid({str(path): text}))
+    as_loaded = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    launch = read_launch(target, session.machine, overlaid({str(path): as_loaded}))
     return replace(session, target=target, begun=[]), launch
 
 
@@ -91,7 +92,7 @@ def unproven(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> s
     for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
         if strange := _unlike(old.configuration, new.configuration, wanted):
             return strange
-    return _new_findings(before.report, after.report)
+    return _findings(before.report, after.report)
 
 
 def _unlike(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
@@ -108,12 +109,12 @@ def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _new_findings(before: Report, after: Report) -> str:
-    """What the rules say of the second more often than of the first."""
+def _findings(before: Report, after: Report) -> str:
+    """What stops the second, and what the rules say of it more often than of the first."""
     was = Counter(result.code for result, _ in before.findings())
     now = Counter(result.code for result, _ in after.findings())
     for result, finding in after.findings():
-        if now[result.code] > was[result.code]:
+        if finding.severity == "error" or now[result.code] > was[result.code]:
             return f"{result.code}: {finding.message}"
     broken = {r.code: r.reason for r in after.results if r.status == "error"}
     return next((f"{code} could not be judged: {reason}" for code, reason in broken.items()), "")

@@ -96,7 +96,8 @@ def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: 
         ("bash other.sh\n", "other.sh"),
         (f"{CALL} {MICRO}\r\n", "sed -i"),
         ("echo nothing\n", "starts no verl"),
-        (f"{CALL} {MICRO} trainer.nope=1\n", ""),
+        (f"{CALL} {MICRO} trainer.nope=1\n", "trainer.nope=1 (run.sh:1)"),
+        (f"{CALL} {MICRO} \\\n  # trainer.nnodes=2 \\\n  trainer.save_freq=9\n", "CFG104"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -105,12 +106,15 @@ def test_what_cannot_be_done_is_one_sentence(
     (job / "other.sh").write_text(f"{CALL} {MICRO}\n")
     (job / "run.sh").write_bytes(text.encode())
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
-    if said:
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done
-        assert said in done.stderr
-        assert not (job / "run_debug.sh").exists()
-    else:  # a key that verl does not have is the script's own trouble
-        assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done
+    assert said in done.stderr
+    assert not (job / "run_debug.sh").exists()
+
+
+def test_bytes_that_are_no_text_stay(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "run.sh").write_bytes(b"export A=\xff  # \xe9\n" + SCRIPT.encode())
+    assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
+    assert b"export A=\xff  # \xe9\n" in (job / "run_debug.sh").read_bytes()
 
 
 @pytest.mark.parametrize(
