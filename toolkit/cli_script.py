@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,15 +20,17 @@ from verl_doctor.toolkit.fact_data_tables import DataTables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.recorded import history
+from verl_doctor.toolkit.render import console_for, width_of
 from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError, journal_home
 from verl_doctor.toolkit.text import harmless, wrapped
 from verl_doctor.toolkit.variant import Kind, Recipe, path_of
 from verl_doctor.toolkit.variant_make import Made, NoVariant, make
+from verl_doctor.toolkit.variant_text import as_written
 
 _STDOUT = Path("-")
-_WIDTH = 100
+_VALIDATED = "CFG114"  # asks the validation of verl itself
 
 
 @click.command(
@@ -98,7 +100,9 @@ def script(
     else:
         _write(session, path, made.content, named, kind)
         print(harmless(f"{path}: the {kind} variant of {named.name}"))
-    print("\n".join(map(harmless, _told(made))), file=said)
+    width = width_of(console_for(said))
+    for sentence in _told(made, deep=deep):
+        print("\n".join(wrapped(harmless(sentence), width, indent="  ", hanging="    ")), file=said)
     if diff:
         rows = unified(named.read_bytes(), made.content, (str(named), str(path)))
         print("".join(harmless(row, keep="\n\t") for row in rows), end="", file=said)
@@ -132,7 +136,8 @@ def _recipe(
     return lambda there: fast_load(there, around)
 
 
-def _tiny(folder: Path) -> Path:
+def _tiny(named: Path) -> Path:
+    folder = Path(os.path.abspath(named))
     for name in ("train.parquet", "validation.parquet"):
         if not os.path.isfile(folder / name):
             raise UsageError(f"--tiny {folder}: there is no {name}; make one with verl-doctor tiny {folder}")
@@ -168,29 +173,25 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
         raise UsageError(str(error)) from None
 
 
-def _told(made: Made) -> list[str]:
-    """What is different, with the reasons, and what is not."""
-    lines = []
+def _told(made: Made, *, deep: bool) -> Iterator[str]:
+    """What is different, with the reasons, and what is not: a sentence each."""
     for job, recipe in zip(made.before.jobs, made.recipes, strict=True):
         if len(made.recipes) > 1:
-            lines.append(f"line {job.command.line}:")
-        lines += _changes(recipe, job.configuration)
-    return lines
-
-
-def _changes(recipe: Recipe, there: Configuration) -> list[str]:
-    width = max((len(wish.key) for wish in recipe.wishes), default=0)
-    lines = []
-    for wish in recipe.wishes:
-        was = there.get(wish.key)
-        lines.append(f"  {wish.key:<{width}}  {_shown(was)} -> {_shown(wish.value)}  ({wish.why})")
-    for sentence in recipe.kept:
-        lines += wrapped(sentence, _WIDTH, indent="  ", hanging="    ")
-    return lines
+            yield f"line {job.command.line}:"
+        for wish in recipe.wishes:
+            was = _shown(job.configuration.get(wish.key))
+            yield f"{wish.key}: {was} -> {_shown(wish.value)} ({wish.why})"
+        yield from recipe.kept
+    for result, finding in made.after.report.findings():
+        if finding.severity == "error":
+            yield f"{result.code}, as in the script itself: {finding.message}; see verl-doctor explain {result.code}"
+    asked = next((result for result in made.after.report.results if result.code == _VALIDATED), None)
+    if deep and asked is not None:
+        yield f"verl itself {'accepts it' if asked.status == 'pass' else f'was not asked: {asked.reason}'}"
 
 
 def _shown(value: object) -> str:
-    return "?" if value is UNTOLD else "null" if value is None else str(value)
+    return "not known" if value is UNTOLD else as_written(value)
 
 
 __all__ = ["script"]

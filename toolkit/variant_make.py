@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.py_edit import CannotEdit
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.shell_refused import refused_text
 from verl_doctor.toolkit.variant import Kind, Recipe
-from verl_doctor.toolkit.variant_proof import Seen, read_as, see, unproven
+from verl_doctor.toolkit.variant_proof import Seen, new_findings, read_as, see, unlike
 from verl_doctor.toolkit.variant_text import Draft, Order, drafts, same_but_for
 
 
@@ -24,11 +24,12 @@ class NoVariant(Exception):  # noqa: N818 - it is an answer
 
 @dataclass(frozen=True)
 class Made:
-    """A proven variant: its bytes, the recipe of each command, and the script as it was read before."""
+    """A proven variant: its bytes, the recipe of each command, and how both scripts were read and judged."""
 
     content: bytes
     recipes: tuple[Recipe, ...]
     before: Seen
+    after: Seen
 
 
 def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configuration], Recipe]) -> Made:
@@ -51,16 +52,19 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
         )
     comment = f"# {Marker(session.config.marker).word}: {kind}"
     head = f"{kind} variant of {script.name}"
-    problem = ""
+    tried = drafts(source, str(script), orders, comment, head, last=bool(session.target.words))
     try:
-        for draft in drafts(source, str(script), orders, comment, head, last=bool(session.target.words)):
-            why = _why_not(session, before, draft, source, path, orders)
-            if not why:
-                return Made(draft.text.encode("utf-8", "surrogateescape"), recipes, before)
-            problem = problem or why
+        draft, after = _first_proven(session, before, source, path, orders, tried)
     except CannotEdit as reason:
-        problem = str(reason)
-    raise NoVariant(f"{script.name} cannot be changed safely: {problem}; {_next_step(before, script)}")
+        raise NoVariant(
+            f"{script.name} cannot be changed safely: {reason}; {_next_step(before, script)}"
+        ) from None
+    if found := new_findings(before.report, after.report):
+        code = found.partition(":")[0]
+        raise NoVariant(
+            f"the {kind} variant of {script.name} would not do: {found}; verl-doctor explain {code} says why"
+        )
+    return Made(draft.text.encode("utf-8", "surrogateescape"), recipes, before, after)
 
 
 def _refused(seen: Seen) -> str:
@@ -81,10 +85,23 @@ def _text(script: Path) -> str:
     return text
 
 
-def _why_not(
+def _first_proven(
+    session: Session, before: Seen, source: str, path: Path, orders: list[Order], tried: Iterator[Draft]
+) -> tuple[Draft, Seen]:
+    """The first text that is the variant which was wanted, and how it is read. Raises CannotEdit when none is."""
+    doubt = ""
+    for draft in tried:
+        after = _proven(session, before, draft, source, path, orders)
+        if isinstance(after, Seen):
+            return draft, after
+        doubt = doubt or after
+    raise CannotEdit(doubt)
+
+
+def _proven(
     session: Session, before: Seen, draft: Draft, source: str, path: Path, orders: list[Order]
-) -> str:
-    """Why this text is not the variant that was wanted; "" when it is."""
+) -> Seen | str:
+    """How a text is read and judged that is the variant which was wanted, or else why it is not that."""
     if not same_but_for(source, draft):
         return "the shell would read something else in it"
     if said := refused_text(draft.text, session.machine):
@@ -95,9 +112,8 @@ def _why_not(
     after = see(again, launch)
     if isinstance(after, str):
         return after
-    return unproven(before, after, [order.wishes for order in orders]) or _other_settings(
-        before.launch, launch
-    )
+    wishes = [order.wishes for order in orders]
+    return unlike(before, after, wishes) or _other_settings(before.launch, launch) or after
 
 
 def _other_settings(before: Launch, after: Launch) -> str:

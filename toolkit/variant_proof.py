@@ -58,7 +58,8 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
             return f"verl's configuration cannot be composed with what {Path(command.path).name} asks for: {there.refused}"
         jobs.append(Job(command, there))
     if not jobs:
-        return f"{found.files[0][0]} starts no verl that could be found: python -m verl... or a *.py with overrides"
+        said = "it starts no verl that could be found: python -m verl... or a *.py with overrides"
+        return "; ".join([f"{found.files[0][0]}: {said}", *found.unread[:1]])
     return Seen(found, tuple(jobs), session.check(collection))
 
 
@@ -85,17 +86,17 @@ def overlaid(texts: Mapping[str, str]) -> Callable[[str], str | None]:
     return lambda path: texts[path] if path in texts else load_text(path)
 
 
-def unproven(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
+def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
     """Why the second is not the first with these wishes and nothing else; "" when it is."""
     if len(before.jobs) != len(after.jobs):
         return f"it starts {len(after.jobs)} commands of verl, not {len(before.jobs)}"
     for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
-        if strange := _unlike(old.configuration, new.configuration, wanted):
+        if strange := _differs(old.configuration, new.configuration, wanted):
             return strange
-    return _findings(before.report, after.report)
+    return ""
 
 
-def _unlike(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
+def _differs(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
     """The first key that has another value than it should."""
     wanted = {**dict(leaves(dict(old.after))), **{wish.key: wish.value for wish in wishes}}
     found = dict(leaves(dict(new.after)))
@@ -109,12 +110,12 @@ def _equal(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _findings(before: Report, after: Report) -> str:
-    """What stops the second, and what the rules say of it more often than of the first."""
+def new_findings(before: Report, after: Report) -> str:
+    """What the rules say of the second more often than of the first, or cannot judge any more; "" for nothing."""
     was = Counter(result.code for result, _ in before.findings())
     now = Counter(result.code for result, _ in after.findings())
     for result, finding in after.findings():
-        if finding.severity == "error" or now[result.code] > was[result.code]:
+        if now[result.code] > was[result.code]:
             return f"{result.code}: {finding.message}"
     broken = {r.code: r.reason for r in after.results if r.status == "error"}
     return next((f"{code} could not be judged: {reason}" for code, reason in broken.items()), "")

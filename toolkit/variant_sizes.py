@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.fact_configuration import MISSING
+from verl_doctor.toolkit.text import counted
 from verl_doctor.toolkit.variant import Wishes
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -151,7 +152,7 @@ def _divide(wishes: Wishes, key: str, whole: int) -> None:
     """Make a micro batch one that fills `whole`."""
     now = wishes.number(key)
     if now:
-        wishes.lower(key, math.gcd(now, whole), f"it must divide the {whole} samples that are there")
+        wishes.lower(key, math.gcd(now, whole), f"it must divide {counted(whole, 'sample')}")
 
 
 def _agents(wishes: Wishes, small: Sizes) -> None:

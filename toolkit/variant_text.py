@@ -7,12 +7,14 @@ on after a backslash: there it stands above the command's first line.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verl_doctor.toolkit.fact_launch import Command, Word
@@ -21,11 +23,14 @@ from verl_doctor.toolkit.shell_parse import parse
 from verl_doctor.toolkit.shell_syntax import Node, Simple, Written, below
 from verl_doctor.toolkit.variant import Wish
 
+_QUOTES = "'\""
 _OVERRIDE = re.compile(r"[\"']?(\+{0,2}[A-Za-z_][\w.]*)=")
 _ARGUMENTS = re.compile(r"[\"']?\$(?:[@*]|\{[@*][^}]*\})[\"']?")  # "$@": what the script is called with
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _PLAIN = re.compile(r"[\w/\-+.$%*@?|]+", re.ASCII)  # what Hydra takes without quotes
+_SPECIAL = re.compile(r"([^\w@%+=:,./-])", re.ASCII)
+_STRING = re.compile(r"(['\"]).*\s.*=.*\1", re.DOTALL)  # may hold a command with overrides
 _WIDTH = 100  # columns of a comment
 _MOST_CALLS = 20
 
@@ -47,21 +52,64 @@ class Draft:
     added: Mapping[int, tuple[str, ...]]
 
 
+@dataclass(frozen=True)
+class _Word:
+    """A word of a command. `top` is the word of the script in which it stands: itself, or a string that another shell is to run."""
+
+    written: Written
+    top: Written
+
+    @property
+    def nested(self) -> bool:
+        """Whether it stands in such a string."""
+        return self.top is not self.written
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A command in the script, or in a string of it."""
+
+    words: tuple[_Word, ...]
+
+    @property
+    def raws(self) -> list[str]:
+        """Its words as they are written."""
+        return [word.written.raw for word in self.words]
+
+    def anchor(self, *, last: bool) -> _Word:
+        """The word behind which others may be added: the last one before the script's own arguments, or really the last."""
+        words = list(self.words)
+        while not last and len(words) > 1 and _ARGUMENTS.fullmatch(words[-1].written.raw):
+            words.pop()
+        return words[-1]
+
+
 @dataclass
 class _Edits:
-    """By place in the old text: words that replace another, and words that are added behind one."""
+    """By place in the old text: words that replace another, and words that are added behind one of a command."""
 
     source: str
-    replaced: dict[int, tuple[Written, str]] = field(default_factory=dict)
-    added: dict[int, tuple[Simple, Written, list[str]]] = field(default_factory=dict)
+    replaced: dict[int, tuple[_Word, str]] = field(default_factory=dict)
+    added: dict[int, tuple[_Call, _Word, list[str]]] = field(default_factory=dict)
 
-    def replace(self, word: Written, new: str) -> None:
-        if self.replaced.setdefault(word.at, (word, new))[1] != new:
-            raise CannotEdit(f"line {word.line}: two commands that need different values share this line")
+    def replace(self, word: _Word, new: str) -> None:
+        if self.replaced.setdefault(word.written.at, (word, new))[1] != new:
+            raise CannotEdit(
+                f"line {word.written.line}: two commands that need different values share this line"
+            )
 
-    def add(self, call: Simple, anchor: Written, words: Sequence[str]) -> None:
-        there = self.added.setdefault(anchor.end, (call, anchor, []))[2]
+    def add(self, call: _Call, wishes: Sequence[Wish], *, last: bool) -> None:
+        anchor = call.anchor(last=last)
+        there = self.added.setdefault(anchor.written.end, (call, anchor, []))[2]
+        words = [_override(wish, nested=anchor.nested) for wish in wishes]
         there += [word for word in words if word not in there]
+
+    def pieces(self) -> Iterator[tuple[int, int, str, _Word]]:
+        """What is to stand from one place to another, and the word that it concerns."""
+        for at, (word, new) in self.replaced.items():
+            yield at, word.written.end, new, word
+        for at, (call, anchor, words) in self.added.items():
+            yield at, at, _joined(self.source, call, anchor, words), anchor
 
 
 def drafts(
@@ -73,9 +121,7 @@ def drafts(
     script whose training command stands in another file. With `last` what is added stands behind the script's own arguments.
     Raises CannotEdit when there is no place for them.
     """
-    tree = parse(source)
-    words = [part for part in below(tree) if isinstance(part, Written) and part.at >= 0]
-    calls = [part for part in below(tree) if isinstance(part, Simple) and _is_call(part)]
+    words, calls = _read(source)
     try:
         edits = _Edits(source)
         for order in orders:
@@ -85,10 +131,9 @@ def drafts(
     except CannotEdit as reason:
         problem = reason
     if len(orders) == 1:
-        added = [_override(wish) for wish in orders[0].wishes]
         for call in calls[:_MOST_CALLS]:
             edits = _Edits(source)
-            edits.add(call, _anchor(call, last=last), added)
+            edits.add(call, orders[0].wishes, last=last)
             yield _draft(edits, comment, head)
     if problem is not None:
         raise problem
@@ -107,42 +152,70 @@ def as_written(value: Any, quote: str = '"') -> str:
     return json.dumps(value)
 
 
-def _override(wish: Wish) -> str:
+def _override(wish: Wish, *, nested: bool) -> str:
     """A word of the command, as the shell wants it."""
-    return f"{wish.sign}{wish.key}={shlex.quote(as_written(wish.value))}"
+    return f"{wish.sign}{wish.key}={_in_shell(wish.value, nested=nested)}"
+
+
+def _in_shell(value: Any, *, nested: bool) -> str:
+    """A value as the shell wants it. Quotes would end a string around it: there, what means something to a shell is escaped."""
+    return _SPECIAL.sub(r"\\\1", as_written(value, "")) if nested else shlex.quote(as_written(value))
 
 
 def _text(value: str, quote: str) -> str:
     return f"{quote}{value}{quote}"
 
 
-def _is_call(node: Simple) -> bool:
-    return bool(node.words) and all(isinstance(word, Written) and word.at >= 0 for word in node.words)
+def _read(source: str) -> tuple[list[_Word], list[_Call]]:
+    """The words and commands of a script, and of the strings in it that other shells may be given to run."""
+    words: list[_Word] = []
+    calls: list[_Call] = []
+    for part in below(parse(source)):
+        if isinstance(part, Simple) and part.words:
+            own = [_Word(word, word) for word in part.words if isinstance(word, Written) and word.at >= 0]
+            calls += [_Call(tuple(own))] if len(own) == len(part.words) else []
+        elif isinstance(part, Written) and part.at >= 0:
+            words.append(_Word(part, part))
+            for inner in _commands_in(part):
+                calls.append(inner)
+                words += inner.words
+    return words, calls
+
+
+def _commands_in(top: Written) -> Iterator[_Call]:
+    """The commands in a string."""
+    if not _STRING.fullmatch(top.raw):
+        return
+    for part in below(parse(top.raw[1:-1], top.line)):
+        if isinstance(part, Simple) and part.words and all(isinstance(word, Written) for word in part.words):
+            inner = [word for word in part.words if isinstance(word, Written)]
+            yield _Call(tuple(_Word(replace(word, at=word.at + top.at + 1), top) for word in inner))
 
 
 def _edit(
-    edits: _Edits, order: Order, path: str, words: Sequence[Written], calls: Sequence[Simple], *, last: bool
+    edits: _Edits, order: Order, path: str, words: Sequence[_Word], calls: Sequence[_Call], *, last: bool
 ) -> None:
     """Change what stands in the script, and add what does not to the command."""
     added = []
     for wish in order.wishes:
         place = _place(order.command.words, wish.key, path, words)
         if place is None:
-            added.append(_override(wish))
+            added.append(wish)
         else:
-            edits.replace(place, _rewritten(place.raw, wish.value))
+            edits.replace(place, _rewritten(place, wish.value))
     if added:
-        call = _call(order.command, path, calls)
-        edits.add(call, _anchor(call, last=last), added)
+        edits.add(_call(order.command, path, calls), added, last=last)
 
 
-def _place(given: Sequence[Word], key: str, path: str, words: Sequence[Written]) -> Written | None:
+def _place(given: Sequence[Word], key: str, path: str, words: Sequence[_Word]) -> _Word | None:
     """The one word of the script that gives a key its value; None when it stands elsewhere, or may not be there."""
     of_key = [word for word in given if _key(word.text if word.text is not None else word.written) == key]
     if not of_key or of_key[-1].conditional or of_key[-1].path != path:
         return None
-    found = [word for word in words if word.line == of_key[-1].line and _key(word.raw) == key]
-    return found[0] if len(found) == 1 and "\n" not in found[0].raw else None
+    found = [word for word in words if _key(word.written.raw) == key]
+    on_line = [word for word in found if word.written.line == of_key[-1].line]
+    chosen = on_line or [word for word in found if word.nested]  # lines are not counted in a string
+    return chosen[0] if len(chosen) == 1 and "\n" not in chosen[0].written.raw else None
 
 
 def _key(text: str) -> str:
@@ -150,92 +223,88 @@ def _key(text: str) -> str:
     return match[1].lstrip("+") if match else ""
 
 
-def _rewritten(raw: str, value: Any) -> str:
+def _rewritten(word: _Word, value: Any) -> str:
     """The word with another value behind its `=`, in the same quotes when they are around the whole word."""
-    key = raw.partition("=")[0]
-    if key[0] in "\"'":
-        return f"{key}={as_written(value, chr(39) if key[0] == chr(34) else chr(34))}{key[0]}"
-    return f"{key}={shlex.quote(as_written(value))}"
+    key = word.written.raw.partition("=")[0]
+    if word.nested:
+        return f"{key.lstrip(_QUOTES)}={_in_shell(value, nested=True)}"
+    if key[0] in _QUOTES:
+        return f"{key}={as_written(value, _QUOTES.replace(key[0], ''))}{key[0]}"
+    return f"{key}={_in_shell(value, nested=False)}"
 
 
-def _call(command: Command, path: str, calls: Sequence[Simple]) -> Simple:
+def _call(command: Command, path: str, calls: Sequence[_Call]) -> _Call:
     """The command in the script: the one that has all the words which its overrides were written as."""
     if command.path == path:
-        there = {word.raw for call in calls for word in call.words if isinstance(word, Written)}
+        there = {raw for call in calls for raw in call.raws}
         written = list(dict.fromkeys(word.written for word in command.words if word.written in there))
         fitting = [call for call in calls if _has(call, written or [command.module])]
-        on_line = [call for call in fitting if call.line == command.line] or fitting
+        on_line = [call for call in fitting if call.words[0].written.line == command.line] or fitting
         if len(on_line) == 1:
             return on_line[0]
     raise CannotEdit(f"{command.path}:{command.line}: the command that starts verl is not written out there")
 
 
-def _has(call: Simple, written: Sequence[str]) -> bool:
+def _has(call: _Call, written: Sequence[str]) -> bool:
     """Whether these words stand in the command, in this order."""
-    there = iter(word.raw for word in call.words if isinstance(word, Written))
+    there = iter(call.raws)
     return all(word in there for word in written)
-
-
-def _anchor(call: Simple, *, last: bool) -> Written:
-    """The word behind which others may be added: the last one before the script's own arguments."""
-    words = [word for word in call.words if isinstance(word, Written)]
-    while not last and len(words) > 1 and _ARGUMENTS.fullmatch(words[-1].raw):
-        words.pop()
-    return words[-1]
 
 
 def _draft(edits: _Edits, comment: str, head: str) -> Draft:
     lines = _LINE.findall(edits.source)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
+    starts = list(itertools.accumulate(map(len, lines), initial=0))
 
     def number(at: int) -> int:
-        return next(index for index, start in enumerate(starts[1:]) if at < start or start == starts[-1])
+        return bisect.bisect_right(starts, at, hi=len(lines)) - 1
 
-    pieces: dict[int, list[tuple[int, int, str]]] = {}
     notes: dict[int, list[str]] = {}
-    for at, (word, new) in sorted(edits.replaced.items()):
-        here = number(at)
-        if here not in pieces:
-            notes.setdefault(_first(lines, here), []).append(lines[here].strip())
-        pieces.setdefault(here, []).append((at - starts[here], word.end - starts[here], new))
-    for at, (call, anchor, words) in sorted(edits.added.items()):
-        here = number(anchor.at + len(anchor.raw) - 1)
-        pieces.setdefault(here, []).append(
-            (at - starts[here],) * 2 + (_joined(edits.source, call, anchor, words),)
+    for at, (word, _) in sorted(edits.replaced.items()):
+        kept = notes.setdefault(_first(lines, number(word.top.at)), [])
+        kept += [line for line in [lines[number(at)].strip()] if line not in kept]
+    for _, (call, _, words) in sorted(edits.added.items()):
+        said = textwrap.wrap(
+            f"added: {' '.join(words)}", _WIDTH, break_long_words=False, break_on_hyphens=False
         )
-        first = _first(lines, number(call.words[0].at if isinstance(call.words[0], Written) else at))
-        notes.setdefault(first, []).extend(
-            textwrap.wrap(f"added: {' '.join(words)}", _WIDTH, break_long_words=False, break_on_hyphens=False)
-        )
-    after: list[str] = []
-    for index, line in enumerate(lines):
-        indent = line[: len(line) - len(line.lstrip())]
-        after += [f"{indent}# {note}  {comment}\n" for note in notes.get(index, ())]
-        after.append(_changed(line, pieces[index], comment) if index in pieces else line)
-    at = 1 if lines and lines[0].startswith("#!") else 0
-    text = "".join([*after[:at], f"# {head}  {comment}\n", *after[at:]])
-    return Draft(
-        text,
-        {at: new for at, (_, new) in edits.replaced.items()},
-        {at: tuple(words) for at, (_, _, words) in edits.added.items()},
-    )
+        notes.setdefault(_first(lines, number(call.words[0].top.at)), []).extend(said)
+    after = list(lines)
+    closed: dict[int, bool] = {}
+    for start, end, new, word in sorted(edits.pieces(), key=lambda piece: piece[:2], reverse=True):
+        here = number(word.written.end - 1)
+        after[here] = after[here][: start - starts[here]] + new + after[here][end - starts[here] :]
+        closed[here] = closed.get(here, True) and number(word.top.end - 1) == here
+    for here, may_be_marked in closed.items():
+        body = after[here].rstrip("\n")
+        if may_be_marked and not _CONTINUED.search(body):
+            after[here] = f"{body}  {comment}{after[here][len(body) :]}"
+    for here, said in notes.items():
+        indent = lines[here][: len(lines[here]) - len(lines[here].lstrip())]
+        after[here] = "".join(f"{indent}# {note}  {comment}\n" for note in said) + after[here]
+    after.insert(1 if edits.source.startswith("#!") and len(lines) > 1 else 0, f"# {head}  {comment}\n")
+    return Draft("".join(after), _replaced(edits), _added(edits))
 
 
-def _changed(line: str, pieces: Sequence[tuple[int, int, str]], comment: str) -> str:
-    for start, end, new in sorted(pieces, reverse=True):
-        line = line[:start] + new + line[end:]
-    body = line.rstrip("\n")
-    return line if _CONTINUED.search(body) else f"{body}  {comment}{line[len(body) :]}"
+def _replaced(edits: _Edits) -> dict[int, str]:
+    """The words of the script that are others afterwards, strings with what is changed in them."""
+    found: dict[int, str] = {}
+    for start, end, new, word in sorted(edits.pieces(), key=lambda piece: piece[:2], reverse=True):
+        if word.nested or start < end:
+            at = word.top.at
+            raw = found.get(at, word.top.raw)
+            found[at] = raw[: start - at] + new + raw[end - at :]
+    return found
 
 
-def _joined(source: str, call: Simple, anchor: Written, words: Sequence[str]) -> str:
+def _added(edits: _Edits) -> dict[int, tuple[str, ...]]:
+    """The words that are added to commands of the script itself."""
+    return {at: tuple(words) for at, (_, anchor, words) in edits.added.items() if not anchor.nested}
+
+
+def _joined(source: str, call: _Call, anchor: _Word, words: Sequence[str]) -> str:
     """The words in the way in which the command is written: each on a line of its own, or behind each other."""
-    begins = source.rfind("\n", 0, anchor.at) + 1
-    indent = source[begins : anchor.at]
-    first = call.words[0]
-    alone = not indent.strip() and isinstance(first, Written) and first.at < begins
+    begins = source.rfind("\n", 0, anchor.written.at) + 1
+    indent = source[begins : anchor.written.at]
+    alone = not indent.strip() and call.words[0].written.at < begins
     return "".join(f" \\\n{indent}{word}" if alone else f" {word}" for word in words)
 
 

@@ -92,12 +92,12 @@ def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f'srun bash -c "{CALL} {MICRO}"\n', "write the command out"),
+        (f'A="{CALL} {MICRO}"\neval "$A; echo done"\n', "write the command out"),
         ("bash other.sh\n", "other.sh"),
         (f"{CALL} {MICRO}\r\n", "sed -i"),
         ("echo nothing\n", "starts no verl"),
+        (f'srun bash -c "cd $X && {CALL}"\n', "is not known"),
         (f"{CALL} {MICRO} trainer.nope=1\n", "trainer.nope=1 (run.sh:1)"),
-        (f"{CALL} {MICRO} \\\n  # trainer.nnodes=2 \\\n  trainer.save_freq=9\n", "CFG104"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(
@@ -109,6 +109,16 @@ def test_what_cannot_be_done_is_one_sentence(
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done
     assert said in done.stderr
     assert not (job / "run_debug.sh").exists()
+
+
+def test_what_was_wrong_before_is_said(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "run.sh").write_text(f"{CALL} trainer.save_freq=9\n")
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert done.returncode == 0
+    assert "CFG104" not in done.stdout
+    (job / "run.sh").write_text(f"{CALL} {MICRO} \\\n  # trainer.nnodes=2 \\\n  trainer.save_freq=9\n")
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert "CFG104, as in the script itself" in done.stdout
 
 
 def test_bytes_that_are_no_text_stay(here: Doctor, verl: Path, job: Path) -> None:

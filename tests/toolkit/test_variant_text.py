@@ -165,8 +165,34 @@ def test_a_script_that_is_called_gets_the_values_as_arguments(tmp_path: Path) ->
     assert ["data.train_batch_size=8", "trainer.nnodes=2", "data.train_batch_size=4"] in told
 
 
-def test_a_command_in_a_string_is_refused() -> None:
-    text = f'srun bash -c "cd /x && {CALL} a.b=1"\n'
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            f'BS=8; srun bash -c "cd /x && {CALL} data.train_batch_size=$BS" > log',
+            f'BS=8; srun bash -c "cd /x && {CALL} data.train_batch_size=4 trainer.logger=\\[console\\]" > log',
+        ),
+        (
+            f"ssh_like=1; bash -c '{CALL} \"trainer.logger=[console,wandb]\" data.train_batch_size=8'",
+            f"ssh_like=1; bash -c '{CALL} trainer.logger=\\[console\\] data.train_batch_size=4'",
+        ),
+        (
+            f"bash -c '\n  cd /x\n  {CALL} \\\n    data.train_batch_size=8 \\\n    a.b=1\n'",
+            f"bash -c '\n  cd /x\n  {CALL} \\\n    data.train_batch_size=4 \\\n    a.b=1 \\\n    trainer.logger=\\[console\\]\n'",
+        ),
+    ],
+)
+def test_a_command_in_a_string_that_another_shell_runs(before: str, after: str) -> None:
+    found = written(before + "\n")
+    assert "\n".join(lines(found)) == after
+    assert values(read(Path("/home/me/run.sh"), found))[-1] in (
+        "data.train_batch_size=4",
+        "trainer.logger=[console]",
+    )
+
+
+def test_a_command_that_is_put_together_is_refused() -> None:
+    text = f'A="{CALL}"\nB="$A a.b=1"\neval "$B; echo done"\n'
     path = Path("/home/me/run.sh")
     command = read(path, text).command
     assert command
