@@ -30,7 +30,7 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
             f"random {shape.title}, {shape.parameters / 1e6:.1f} million parameters",
         )
     ]
-    look = ["verl-doctor", "check", *arguments, "--model", str(made.model), "--data", str(made.train)]
+    climb = ["verl-doctor", "smoke", *arguments, "--model", str(made.model), "--data", str(made.train)]
     of_rows = counted(made.rows, "row")
     named += [(path.name, path, f"{of_rows} for {_purpose(path)}") for path in tables]
     return [
@@ -39,8 +39,8 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
         "",
         *wrapped("Use it with these overrides of main_ppo:", width),
         *_continued([shlex.quote(word) for word in overrides(made)]),
-        *wrapped("or look at it first:", width),
-        f"  {shlex.join(look)}",
+        *wrapped("or climb the smoke test with it:", width),
+        f"  {shlex.join(climb)}",
     ]
 
 

@@ -390,7 +390,7 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
     assert f"  '{tool}'" in lines
     assert (tmp_path / "a b" / "tools.py").is_file()
     assert shlex.split(lines[-1]) == [
-        "verl-doctor", "check", "--python", "/env", "--model", f"{tmp_path}/a b/model", "--data", f"{tmp_path}/a b/train.parquet",
+        "verl-doctor", "smoke", "--python", "/env", "--model", f"{tmp_path}/a b/model", "--data", f"{tmp_path}/a b/train.parquet",
     ]  # fmt: skip
 
 
