@@ -80,8 +80,9 @@ def load_format(configuration: Configuration | Unknown) -> str:
 
 
 def engine_reads(configuration: Configuration | Unknown) -> bool:
-    """Whether vLLM reads weights itself. With "dummy", verl's default, it gets them from the trainer."""
-    return not load_format(configuration).startswith("dummy")
+    """Whether vLLM reads weights itself for certain. With "dummy", verl's default, it gets them from the trainer."""
+    told = load_format(configuration)
+    return bool(told) and not told.startswith("dummy")
 
 
 def has_adapters(configuration: Configuration) -> bool:
@@ -97,13 +98,16 @@ def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[Reader, 
     gpus = max(gpus, 1)
     if isinstance(configuration, Unknown):
         return (Reader("the job", gpus),)
-    found = [Reader("the actor", gpus)]
+    found = [Reader("the actor" if configuration.has("actor_rollout_ref.actor") else "the trainer", gpus)]
     has_reference = any(
         configuration.get(key) is True
         for key in ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
     )
     if has_reference and not has_adapters(configuration):
         found.append(Reader("the reference", gpus))
+    same = configuration.get("critic.model.path") == configuration.get("actor_rollout_ref.model.path")
+    if same and configuration.get("algorithm.adv_estimator") == "gae":
+        found.append(Reader("the critic", gpus))
     if engine_reads(configuration):
         found.append(Reader("vLLM", gpus))
     return tuple(found)

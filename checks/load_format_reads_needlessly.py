@@ -66,9 +66,9 @@ def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles
     What makes reading itself faster is said by LOAD114 with `--deep`.
     """
     word = configuration.asked_for(LOAD_FORMAT)
-    if word is None or not engine_reads(configuration) or not load_format(configuration):
-        return
     told = load_format(configuration)
+    if word is None or not engine_reads(configuration):
+        return
     yield Finding(
         f"with load_format={told} vLLM reads {in_bytes(files.bytes)} that the trainer gives it anyway",
         Evidence(

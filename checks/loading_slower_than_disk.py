@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verl_doctor.checks._configuration import NODES, number_of
 from verl_doctor.checks._load_prediction import Reading, in_seconds, in_words, rate, reading
 from verl_doctor.checks._load_remedies import remedies
 from verl_doctor.checks._loading import (
@@ -95,7 +96,7 @@ def loading_slower_than_disk(
     options = list(remedies(storage, left, configuration, vllm, packages, shm))
     evidence = Evidence(
         found=f"{in_words(speed)}; " + "; ".join(_settings(storage)),
-        wanted=_prediction(told, named(who)),
+        wanted=_prediction(told, named(who), number_of(configuration, NODES) if storage.shared else 1),
         read_from=f"{storage.folder}, cold parts of it",
     )
     if told.gain >= _FEW_SECONDS and speed.best >= _RATIO * mapped:
@@ -121,8 +122,9 @@ def _settings(storage: ModelStorage) -> Iterator[str]:
     yield from storage.options
 
 
-def _prediction(told: Reading, who: str) -> str:
+def _prediction(told: Reading, who: str, nodes: int) -> str:
+    together = f" on one node; {nodes} that read at once share what the storage gives" if nodes > 1 else ""
     return (
         f"{who} together: {in_seconds(told.cold)} as things are, {in_seconds(told.ahead)} at the path's speed, "
-        f"{in_seconds(told.warm)} from memory (reading alone; predicted)"
+        f"{in_seconds(told.warm)} from memory (reading alone; predicted{together})"
     )
