@@ -10,7 +10,8 @@ handed over as text, so it needs the standard library only. Called with a token,
   one piece after the other, as safetensors reads tensors;
 * "again": the same from a new mapping.
 
-It answers with [bytes, seconds] of each way, or null where the file system cannot.
+It answers with [bytes, seconds, fetched] of each way, or null where the file system cannot: `fetched` are the bytes that this process
+had the kernel fetch from a disk or a server (read_bytes in proc_pid_io(5)), what was read ahead included; null where it does not count.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 BLOCK = 1024 * 1024  # bytes
 READERS = 8  # as many as vLLM's prefetch has
@@ -71,14 +73,24 @@ def side_by_side(flags: int) -> Callable[[Sequence[Piece], float], int]:
 WAYS = {"direct": side_by_side(os.O_DIRECT), "parallel": side_by_side(0), "mapped": mapped, "again": mapped}
 
 
-def timed(way: str, pieces: Sequence[Piece], seconds: float) -> list[float] | None:
-    """Bytes and seconds of one way."""
-    begun = time.monotonic()
+def fetched() -> int | None:
+    """The bytes that were fetched for this process so far."""
+    try:
+        lines = Path("/proc/self/io").read_text("ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)
+
+
+def timed(way: str, pieces: Sequence[Piece], seconds: float) -> tuple[int, float, int | None] | None:
+    """Bytes, seconds and what was fetched of one way."""
+    before, begun = fetched(), time.monotonic()
     try:
         done = WAYS[way](pieces, begun + seconds)
     except OSError:
         return None
-    return [done, time.monotonic() - begun]
+    took, after = time.monotonic() - begun, fetched()
+    return done, took, None if before is None or after is None else after - before
 
 
 def main(token: str, order: str) -> None:

@@ -39,7 +39,7 @@ class LoadSpeed:
     parallel: Speed | None = None
     direct: Speed | None = None
     warm: Speed | None = None
-    left: int = 0
+    left: int | None = 0
 
     @property
     def best(self) -> float:
@@ -74,6 +74,6 @@ def load_speed(machine: Machine, files: ModelFiles, storage: ModelStorage) -> Lo
 
 def _speed(told: Mapping[str, Any], way: str) -> Speed | None:
     match told.get(way):
-        case [int(amount), float(seconds)] if amount > 0:
+        case [int(amount), float(seconds), _] if amount > 0:
             return Speed(amount, seconds)
     return None

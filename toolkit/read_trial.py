@@ -12,8 +12,7 @@ import mmap
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,8 @@ _UNTOLD_READ_AHEAD = 8 * MIB  # bytes
 _PIECES = 4  # of a region that is read side by side
 _LIMIT = 1.0  # seconds of each way
 _GRACE = 5.0  # seconds, for a read that takes long and for the process
-_LOOKS = 4096  # places that are looked at: 256 GiB of weights
+_LOOKS = 256  # places of which is asked whether they are cached: each opens a file
+_NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
@@ -55,32 +55,56 @@ class Slot:
 
 def tried(
     machine: Machine, paths: Sequence[str], read_ahead: int | None
-) -> tuple[Mapping[str, Any], int] | Unknown:
+) -> tuple[Mapping[str, Any], int | None] | Unknown:
     """What `child_read_speed` answers for cold pieces of these files, and how many bytes of them stay in the cache afterwards.
 
-    `read_ahead` is that of the device, in bytes.
+    `read_ahead` is that of the device, in bytes. Where the kernel does not tell what is cached, as of files of another user, pieces are taken as
+    they come, and only those ways count whose bytes had to be fetched; what was read ahead of them then stays in the cache, nobody knows how much.
     """
     window = _pages(_UNTOLD_READ_AHEAD if read_ahead is None else read_ahead)
-    cold = _cold(paths, window)
-    if isinstance(cold, Unknown):
-        return cold
-    each = min(_MOST_REGIONS, len(cold) // len(_COLD_WAYS))
+    slots = _spread(list(_slots(paths, window)), _LOOKS)
+    cold = _cold(slots)
+    there = slots if isinstance(cold, Unknown) else cold
+    each = min(_MOST_REGIONS, len(there) // len(_COLD_WAYS))
     if not each:
         return Absent(
             f"less than {in_bytes(len(_COLD_WAYS) * _slot_length(window))} of the weights are out of the page cache, too little to measure a disk"
         )
-    slots = _spread(cold, each * len(_COLD_WAYS))
-    pieces = {way: _pieces(way, slots[number :: len(_COLD_WAYS)]) for number, way in enumerate(_COLD_WAYS)}
+    chosen = _spread(there, each * len(_COLD_WAYS))
+    parts = {way: chosen[number :: len(_COLD_WAYS)] for number, way in enumerate(_COLD_WAYS)}
+    told = _asked(machine, {way: _pieces(way, part) for way, part in parts.items()})
+    if not isinstance(cold, Unknown):
+        left = sum(map(_taken_out, chosen))
+        return told if isinstance(told, Unknown) else (told, left)
+    if isinstance(told, Unknown):
+        return told
+    counted = {way: answer for way, answer in told.items() if _was_fetched(answer)}
+    if "mapped" not in counted:
+        return Unknown(f"{cold.reason}, and what was read was there already, or nobody counts it")
+    for slot in (slot for way in counted if way != "direct" for slot in parts[way]):
+        _taken_out(replace(slot, start=slot.region, length=_REGION, before=0))
+    return {**counted, "again": told.get("again")}, None
+
+
+def _asked(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] | Unknown:
+    """What the child answers, or why it did not."""
     order = {"seconds": _LIMIT, "pieces": {**pieces, "again": pieces["mapped"]}}
-    limit = _LIMIT * (len(_COLD_WAYS) + 1) + _GRACE
+    limit = _LIMIT * (len(pieces) + 1) + _GRACE
     heard = ask_child(machine, sys.executable, child_read_speed, json.dumps(order), timeout=limit)
-    left = sum(map(_taken_out, slots))
     if isinstance(heard, Unknown):
         return heard
     answer, told = heard
     if not isinstance(told, dict):
         return Unknown(f"how fast the weights are read could not be measured: {ending(answer, limit)}")
-    return told, left
+    return told
+
+
+def _was_fetched(answer: object) -> bool:
+    """Whether nearly all that one way has read came from a disk or a server."""
+    match answer:
+        case [int(amount), _, int(fetched)]:
+            return amount > 0 and fetched >= _NEARLY_ALL * amount
+    return False
 
 
 def _pages(size: int) -> int:
@@ -91,10 +115,10 @@ def _slot_length(window: int) -> int:
     return _REGION + _WINDOWS * window
 
 
-def _cold(paths: Sequence[str], window: int) -> list[Slot] | Unknown:
-    """The slots of which nothing is cached, or why the kernel does not tell."""
+def _cold(slots: Sequence[Slot]) -> list[Slot] | Unknown:
+    """Those of which nothing is cached, or why the kernel does not tell."""
     found = []
-    for slot in islice(_slots(paths, window), _LOOKS):
+    for slot in slots:
         held = _held(slot)
         if isinstance(held, Unknown):
             return held
@@ -112,6 +136,7 @@ def _slots(paths: Sequence[str], window: int) -> Iterator[Slot]:
 
 def _spread(slots: Sequence[Slot], number: int) -> list[Slot]:
     """So many of them, at equal distances: the beginning of a disk is faster than its end."""
+    number = min(number, len(slots))
     return [slots[place * len(slots) // number] for place in range(number)]
 
 

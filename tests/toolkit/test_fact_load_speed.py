@@ -116,7 +116,7 @@ def test_no_byte_is_read_twice(files: ModelFiles) -> None:
 
 
 def test_the_answer_becomes_speeds(files: ModelFiles) -> None:
-    told = {"mapped": [100, 2.0], "parallel": [300, 1.0], "direct": None, "again": [0, 1.0]}
+    told = {"mapped": [100, 2.0, 100], "parallel": [300, 1.0, 300], "direct": None, "again": [0, 1.0, 0]}
     found = look(files, answering(Answer(0, json.dumps(told), "", 0.0))[0])
     assert found == LoadSpeed(files.folder, mapped=Speed(100, 2.0), parallel=Speed(300, 1.0))
     assert isinstance(found, LoadSpeed)
@@ -128,6 +128,35 @@ def test_a_share_that_does_not_answer(files: ModelFiles) -> None:
     found = look(files, answering(Answer(None, "", "", 9.0))[0])
     assert isinstance(found, Unknown)
     assert "did not end within" in found.reason
+
+
+@pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of another user, as a kernel speaks of them."""
+    monkeypatch.setattr(read_trial, "residency", lambda *_: Unknown("the kernel tells nobody"))
+
+
+@pytest.mark.usefixtures("untold")
+def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: ModelFiles) -> None:
+    told = {
+        "mapped": [100, 2.0, 95],
+        "parallel": [300, 1.0, 0],
+        "direct": [300, 1.0, 300],
+        "again": [100, 1.0, 0],
+    }
+    found = look(files, answering(Answer(0, json.dumps(told), "", 0.0))[0])
+    assert isinstance(found, LoadSpeed)
+    assert (found.mapped, found.parallel) == (Speed(100, 2.0), None)
+    assert (found.direct, found.warm) == (Speed(300, 1.0), Speed(100, 1.0))
+
+
+@pytest.mark.usefixtures("untold")
+@pytest.mark.parametrize("fetched", [0, None])
+def test_what_came_from_memory_says_nothing_about_a_disk(files: ModelFiles, fetched: int | None) -> None:
+    told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
+    found = look(files, answering(Answer(0, json.dumps(told), "", 0.0))[0])
+    assert isinstance(found, Unknown)
+    assert "the kernel tells nobody, and what was read was there already" in found.reason
 
 
 def test_where_there_is_nothing_to_measure(files: ModelFiles) -> None:
