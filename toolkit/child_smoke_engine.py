@@ -47,9 +47,9 @@ def generate(engine: Any, sampling: Any, name: str) -> None:
     """As many tokens as are asked for come out of each prompt."""
     with step(name):
         answers = engine.generate(PROMPTS, sampling, use_tqdm=False)
-    lengths = [len(answer.outputs[0].token_ids) for answer in answers]
-    if lengths != [TOKENS] * len(PROMPTS):
-        raise RuntimeError(f"vLLM generated {lengths} tokens where {TOKENS} each were asked for")
+        lengths = [len(answer.outputs[0].token_ids) for answer in answers]
+        if lengths != [TOKENS] * len(PROMPTS):
+            raise RuntimeError(f"vLLM generated {lengths} tokens where {TOKENS} each were asked for")
 
 
 def used(device: str) -> int:

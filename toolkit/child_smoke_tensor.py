@@ -21,10 +21,10 @@ def main(kind: str) -> None:
         with step(f"multiply on {name}"):
             ones = torch.ones(SIZE, SIZE, device=name, dtype=torch.bfloat16)
             product = (ones @ ones).float().cpu()
-        if not bool((product == SIZE).all()):
-            raise RuntimeError(
-                f"{name} computes wrongly: {SIZE} is wanted, {product.min()} to {product.max()} came out"
-            )
+            if not bool((product == SIZE).all()):
+                raise RuntimeError(
+                    f"it computes wrongly: {SIZE} is wanted, {product.min()} to {product.max()} came out"
+                )
         if kind == "cuda":
             tell(device=name, called=torch.cuda.get_device_name(name))
 

@@ -55,7 +55,7 @@ def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
     lanes: list[tuple[str, ...]] = [engine, (*trainer, *workers), ("torch",), ("ray",)]
     if processors > len(lanes):
         lanes = [engine, trainer, *((one,) for one in workers), ("vllm",), ("torch",), ("ray",)]
-    return lanes
+    return list(dict.fromkeys(lanes))
 
 
 def cores(stage: Stage) -> int:

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.rule import Finding
 SCHEMA_VERSION = 1
 _VERDICTS = {0: "ok", 1: "failures", 3: "could_not_check"}
 _MOST = 5  # findings of `check`
-_RAY = 3  # the rung from which on a cluster has a part in it
+_TRAINS = 5  # the rung in which the script says what Ray is to have
 
 
 def exit_code(run: SmokeRun) -> int:
@@ -71,10 +71,10 @@ def own_findings(report: Report) -> list[tuple[str, Finding]]:
 def check_says(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
     """What other rules have found that stops a job, when a rung breaks: the cause may be among them.
 
-    What dead jobs have left, and what other clusters do, has no part in imports.
+    What dead jobs have left, and what other clusters do, has no part in it: each rung has a Ray of its own.
     """
     number = 0 if run.broken is None else run.broken.number
-    strange = ("SMOKE", "LEFT", "RAY") if number < _RAY else ("SMOKE", "LEFT")
+    strange = ("SMOKE", "LEFT", "RAY") if number < _TRAINS else ("SMOKE", "LEFT")
     return [
         (result.code, finding)
         for result, finding in report.findings()

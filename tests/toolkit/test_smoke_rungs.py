@@ -1,0 +1,189 @@
+"""Rungs 1 to 4 on packages of a few lines: the right code and the right cause for each thing that is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from smoke_miniatures import RAY, TORCH, UTIL, VLLM, packages, stage
+
+from verl_doctor.toolkit import rung_devices, rung_imports, rung_ray, rung_vllm
+from verl_doctor.toolkit.fact_data_files import DataFile, DataFiles
+from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.smoke_rung import Outcome, Stage
+
+RUNGS = {1: rung_imports, 2: rung_devices, 3: rung_ray, 4: rung_vllm}
+HANGS = "import time\ntime.sleep(60)"
+# The rung, the package that is changed, its text, the code, and with what the cause begins.
+FAULTS = {
+    "a package is missing": (
+        1,
+        "verl__trainer__main_ppo",
+        "import transfer_queue",
+        "SMOKE101",
+        "import verl.trainer.main_ppo: ModuleNotFoundError: No module named 'transfer_queue'",
+    ),
+    "a library cannot be opened": (
+        1,
+        "torch",
+        "import ctypes\nctypes.CDLL('libgomp_of_nobody.so.1')",
+        "SMOKE101",
+        "import torch: OSError: libgomp_of_nobody.so.1: cannot open shared object file",
+    ),
+    "an import kills its process": (
+        1,
+        "vllm",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
+        "SMOKE101",
+        "import vllm: the process was ended by SIGSEGV, and did not say why",
+    ),
+    "torch computes wrongly": (
+        2,
+        "torch",
+        TORCH.replace("= 256", "= 255"),
+        "SMOKE104",
+        "multiply on cpu: RuntimeError: it computes wrongly",
+    ),
+    "Ray does not start": (
+        3,
+        "ray",
+        RAY + "\ndef init(**options): raise OSError('AF_UNIX path length cannot exceed 107 bytes: x')",
+        "SMOKE106",
+        "start Ray: OSError: AF_UNIX path length cannot exceed 107 bytes",
+    ),
+    "Ray hands no variables on": (
+        3,
+        "ray",
+        RAY.replace('os.environ.update(runtime_env["env_vars"], CUDA', "os.environ.update(CUDA"),
+        "SMOKE107",
+        "an actor: RuntimeError: the actor has VERL_DOCTOR_SMOKE_WORD=None",
+    ),
+    "Ray places nothing": (
+        3,
+        "ray__util",
+        UTIL.replace("return True", "return False"),
+        "SMOKE107",
+        "a placement group: RuntimeError: Ray did not place 1 x 1 GPU and 1 CPU within 60 s; it has {'CPU': 3.0",
+    ),
+    "a worker group of verl's fails": (
+        3,
+        "verl",
+        "",
+        "SMOKE107",
+        "a worker group of verl's: ModuleNotFoundError: No module named 'verl.single_controller'",
+    ),
+    "vLLM cannot be imported": (4, "vllm", "import outlines_9", "SMOKE101", "import vllm: ModuleNotFoundError"),
+    "an architecture is not known": (
+        4,
+        "vllm",
+        VLLM.replace("print(", "raise ValueError('Model architectures are not supported for now', "),
+        "SMOKE108",
+        "load the model: ValueError: ('Model architectures are not supported for now'",
+    ),
+    "too few tokens come out": (
+        4,
+        "vllm",
+        VLLM.replace("[1] * tokens", "[1]"),
+        "SMOKE109",
+        "generate: RuntimeError: vLLM generated [1, 1] tokens where 16 each were asked for",
+    ),
+}  # fmt: skip
+
+
+def climbed(rung: int, tmp_path: Path, **changed: str) -> Outcome:
+    outcome: Outcome = RUNGS[rung].climb(stage(tmp_path, packages(tmp_path / "site", **changed)))  # type: ignore[attr-defined]
+    return outcome
+
+
+@pytest.mark.parametrize(("rung", "package", "text", "code", "cause"), FAULTS.values(), ids=FAULTS)
+def test_the_cause_of_a_fault_is_named(
+    rung: int, package: str, text: str, code: str, cause: str, tmp_path: Path
+) -> None:
+    outcome = climbed(rung, tmp_path, **{package: text})
+    assert (outcome.status, outcome.code) == ("failed", code)
+    assert outcome.cause.startswith(cause)
+    assert outcome.log is not None
+    assert outcome.log.read_text() or "SIGSEGV" in cause
+
+
+@pytest.mark.parametrize(
+    ("rung", "steps"),
+    [
+        (1, {"import vllm", "import verl", "import verl.trainer.main_ppo", "import torch", "import ray"}),
+        (2, {"multiply on cpu"}),
+        (4, {"import vllm", "load the model", "generate"}),
+    ],
+)
+def test_what_is_whole_passes_and_tells_its_steps(rung: int, steps: set[str], tmp_path: Path) -> None:
+    outcome = climbed(rung, tmp_path)
+    assert (outcome.status, outcome.cause) == ("passed", "")
+    assert {step.name for step in outcome.steps} == steps
+
+
+@pytest.mark.slow
+def test_an_import_that_hangs_is_ended_and_the_others_are_told(tmp_path: Path) -> None:
+    one = stage(tmp_path, packages(tmp_path / "site", ray=HANGS), budget=1.0)
+    outcome = rung_imports.climb(one)
+    assert (outcome.code, outcome.cause) == ("SMOKE111", "import ray: it did not end within 1 s")
+    assert "import torch" in {step.name for step in outcome.steps}
+
+
+@pytest.mark.slow
+def test_ray_that_waits_for_what_it_does_not_have_is_ended_at_once(tmp_path: Path) -> None:
+    says = 'print("Error: No available node types can fulfill resource request {GPU: 8}.")'
+    one = stage(tmp_path, packages(tmp_path / "site", ray=f"{says}\n{HANGS}"))
+    outcome = rung_ray.climb(one)
+    assert "Ray waits for what it does not have: No available node types" in outcome.cause
+
+
+def test_files_that_are_not_there_are_told_before_anything_is_imported(tmp_path: Path) -> None:
+    one = stage(tmp_path, packages(tmp_path / "site", torch=HANGS))
+    one.facts.give(
+        DataFiles, DataFiles((DataFile("/data/t.parquet", "named", "--data", "parquet", "missing"),))
+    )  # type: ignore[attr-defined]
+    outcome = rung_imports.climb(one)
+    assert (outcome.code, outcome.cause) == ("SMOKE103", "/data/t.parquet (--data): missing")
+
+
+def test_a_vllm_for_gpus_is_not_tried_without_one(tmp_path: Path) -> None:
+    one = stage(tmp_path, tmp_path)
+    one.facts.give(VllmPlatform, VllmPlatform("cuda", "torch 2.11.0+cu130"))  # type: ignore[attr-defined]
+    outcome = rung_vllm.climb(one)
+    assert (outcome.status, outcome.code) == ("not applicable", "")
+    assert "this one is for cuda (torch 2.11.0+cu130)" in outcome.cause
+
+
+SLEEPS = (
+    VLLM
+    + "    def sleep(self, level): given(-{back})\n    def wake_up(self): given({back})\nused = 2 << 30\n"
+)
+SLEEPS += "def given(more):\n    global used\n    used += more\n"
+NVML = """
+import vllm
+asked = []
+class nvmlDeviceGetMemoryInfo:
+    def __init__(self, handle):
+        asked.append(1)
+        self.used = vllm.used if len(asked) > 1 else 1 << 30
+nvmlInit = nvmlShutdown = lambda: None
+nvmlDeviceGetCount = lambda: 1
+nvmlDeviceGetHandleByIndex = lambda index: index
+"""
+
+
+@pytest.mark.parametrize(("back", "status"), [(900 << 20, "passed"), (0, "failed")])
+def test_memory_that_a_sleeping_engine_keeps_is_a_fault(back: int, status: str, tmp_path: Path) -> None:
+    site = packages(tmp_path / "site", vllm=SLEEPS.format(back=back), pynvml=NVML)
+    outcome = rung_vllm.climb(stage(tmp_path, site, device="cuda"))
+    said = outcome.cause or outcome.notes[-1]
+    assert outcome.status == status
+    assert outcome.code == ("" if back else "SMOKE110")
+    assert said.startswith("the engine took 1.0 GiB of the GPUs' memory and gave back")
+
+
+def test_few_cores_share_processes_and_many_do_not(tmp_path: Path) -> None:
+    one: Stage = stage(tmp_path, packages(tmp_path / "site"))
+    few, many = rung_imports.lanes_for(one, 2), rung_imports.lanes_for(one, 8)
+    assert few == [("vllm",), ("verl", "verl.trainer.main_ppo"), ("torch",), ("ray",)]
+    assert len(many) >= len(few)
+    assert len({*many}) == len(many), "nothing is imported twice"
