@@ -7,6 +7,7 @@ build on each other share a process: importing torch once more takes a core for 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +20,7 @@ from verl_doctor.toolkit.fact_model import Model
 from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.smoke_child import Ran, script
+from verl_doctor.toolkit.smoke_child import Ran, Watch, script
 from verl_doctor.toolkit.smoke_failure import failed, steps_of
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
@@ -35,9 +36,7 @@ def climb(stage: Stage) -> Outcome:
     wrong = list(_files(stage))
     if wrong:
         return Outcome("failed", wrong[0], "name files that are there", "SMOKE103", tuple(wrong[1:4]))
-    lanes = lanes_for(stage, cores(stage))
-    with ThreadPoolExecutor(cores(stage)) as pool:
-        ran = list(pool.map(lambda modules: _import(stage, modules), lanes))
+    ran = _side_by_side(stage, lanes_for(stage, cores(stage)))
     broken = next((one for one in ran if one.code != 0), None)
     if broken is None:
         return Outcome("passed", steps=steps_of(*ran))
@@ -78,9 +77,23 @@ def _is_module(folder: str, name: str) -> bool:
     return os.path.isfile(path.with_suffix(".py")) or os.path.isfile(path / "__init__.py")
 
 
-def _import(stage: Stage, modules: Sequence[str]) -> Ran:
-    argv = script(stage.python, child_smoke_imports, stage.device, *modules)
-    return stage.run(argv, limit=_LIMIT, name=f"import-{modules[-1]}")
+def _side_by_side(stage: Stage, lanes: Sequence[Sequence[str]]) -> list[Ran]:
+    """Import them, as many at a time as there are cores. Ctrl-C reaches this thread alone: the others are told to end their children."""
+    over = threading.Event()
+
+    def imported(modules: Sequence[str]) -> Ran:
+        argv = script(stage.python, child_smoke_imports, stage.device, *modules)
+        watch: Watch = lambda _: "it was stopped" if over.is_set() else None  # noqa: E731
+        return stage.run(argv, limit=_LIMIT, watch=watch, name=f"import-{modules[-1]}")
+
+    with ThreadPoolExecutor(cores(stage)) as pool:
+        futures = [pool.submit(imported, modules) for modules in lanes]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            over.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _files(stage: Stage) -> Iterator[str]:

@@ -1,0 +1,180 @@
+"""`verl-doctor smoke`: the answer in its three forms, wrong usage, and whole climbs on packages of a few lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+from running import Doctor
+from smoke_miniatures import packages
+
+from verl_doctor.toolkit import render_smoke, smoke_document
+from verl_doctor.toolkit.cli_docs import schema_text
+from verl_doctor.toolkit.fact_smoke_run import SmokeRun, SmokeRung, Step
+from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.rule import Evidence, Finding
+
+FINE = SmokeRung(1, "imports and files", "passed", 4.2, steps=(Step("import torch", 2.5, 2.4),))
+BROKEN = SmokeRung(
+    3,
+    "Ray",
+    "failed",
+    61.0,
+    "start Ray: OSError: \x1b[31mno room\x1b[0m left on device, which is a sentence that is longer than a line has room for",
+    "make room",
+    "SMOKE106",
+    ("  File a.py, line 1", "OSError: no room " + "x" * 200),
+    "/state/ray.log",
+)
+ABOVE = SmokeRung(4, "vLLM", "not reached", cause="rung 3 breaks")
+NOT_HERE = SmokeRung(4, "vLLM", "not applicable", cause="without a GPU a vLLM for CPUs is needed")
+LATE = SmokeRung(4, "vLLM", "not reached", cause="the time of --budget is over")
+
+
+def finding(message: str) -> Finding:
+    return Finding(message, Evidence("x"), severity="error")
+
+
+REPORT = Report(
+    {"python": "/env/bin/python"},
+    (
+        CheckResult("HOST108", "t", "fail", findings=(finding("the path is too long"),)),
+        CheckResult("RAY115", "t", "fail", findings=(finding("another cluster"),)),
+        CheckResult("SMOKE106", "t", "fail", findings=(finding("rung 3 breaks"),)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("rungs", "code", "word"),
+    [
+        ((FINE, BROKEN, ABOVE), 1, "FAIL  rung 3, Ray, breaks after 65 s, on the CPU (--cpu)"),
+        ((FINE, NOT_HERE), 0, "OK  rung 1 holds after 4 s, on the CPU (--cpu); not applicable here: 4"),
+        ((FINE, LATE), 3, "NOT TOLD  not all was tried, on the CPU (--cpu)"),
+        ((NOT_HERE,), 3, "NOT TOLD"),
+    ],
+)
+def test_the_verdict(rungs: tuple[SmokeRung, ...], code: int, word: str) -> None:
+    run = SmokeRun("cpu", "--cpu", rungs)
+    assert smoke_document.exit_code(run) == code
+    assert str(next(render_smoke.text_lines(run, REPORT, 200))).startswith(word)
+    document = smoke_document.document(run, REPORT)
+    jsonschema.validate(json.loads(json.dumps(document)), json.loads(schema_text("smoke")))
+
+
+def test_text_fits_its_columns_and_names_cause_log_and_what_check_says() -> None:
+    run = SmokeRun("cpu", "--cpu", (FINE, BROKEN, ABOVE))
+    lines = [str(line) for line in render_smoke.text_lines(run, REPORT, 80)]
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "  3  Ray                BREAKS    61.0 s" in text
+    assert "\\x1b[31mno room" in text
+    assert "     | OSError: no room" in text
+    assert "     log: /state/ray.log" in text
+    assert "verl-doctor check says: HOST108 the path is too long" in text
+    assert "another cluster" not in text
+    assert lines[-1] == "Next: verl-doctor explain SMOKE106"
+
+
+def test_markdown_has_a_row_for_each_rung() -> None:
+    lines = list(render_smoke.markdown_lines(SmokeRun("cpu", "--cpu", (FINE, BROKEN, ABOVE)), REPORT))
+    assert lines[0] == "## verl-doctor smoke: fail"
+    assert [line.split(" | ")[2] for line in lines if line.startswith("| ")][1:] == [
+        "passed",
+        "failed",
+        "not reached",
+    ]
+    assert "* log: `/state/ray.log`" in lines
+
+
+def test_wrong_usage_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("--rung", "1", "--up-to", "2"), "--rung climbs one rung, --up-to several: choose one"),
+        (("--rung", "6"), "6 is not in the range 1<=x<=5"),
+        (("--script", "no.sh"), "there is no such file"),
+    ):
+        done = here("smoke", *arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def environ(tmp_path: Path, **changed: str) -> dict[str, str]:
+    site = packages(tmp_path / "site", **changed)
+    return {**os.environ, "PYTHONPATH": str(site), "HOME": str(tmp_path), "RAY_TMPDIR": "", "VIRTUAL_ENV": ""}
+
+
+def smoke(tmp_path: Path, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", *arguments]
+    return subprocess.run(
+        command,
+        env=environ(tmp_path, **changed),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.slow
+def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: Path) -> None:
+    done = smoke(tmp_path, "--format", "json", ray="def init(**options): raise OSError('no room')")
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, json.loads(schema_text("smoke")))
+    assert done.returncode == 1, done.stderr
+    assert [rung["status"] for rung in told["rungs"]] == [
+        "passed",
+        "passed",
+        "failed",
+        "not reached",
+        "not reached",
+    ]
+    assert told["rungs"][2]["cause"] == "start Ray: OSError: no room"
+    assert "OSError: no room" in Path(told["rungs"][2]["log"]).read_text()
+    assert [one["code"] for one in told["findings"]] == ["SMOKE106"]
+    kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
+    assert [path.name for folder in kept.iterdir() for path in folder.iterdir()] == ["rung-3"]
+
+
+@pytest.mark.slow
+def test_logs_of_what_holds_are_kept_only_when_asked_for(tmp_path: Path) -> None:
+    kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
+    assert smoke(tmp_path, "--up-to", "2").returncode == 0
+    assert list(kept.iterdir()) == []
+    assert smoke(tmp_path, "--up-to", "2", "--keep").returncode == 0
+    assert {path.name for folder in kept.iterdir() for path in folder.iterdir()} == {"rung-1", "rung-2"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whoever_ends_the_doctor_nothing_of_the_climb_stays(number: int, tmp_path: Path) -> None:
+    hangs = "import subprocess, time\nprint('PID', subprocess.Popen(['sleep', '99'], start_new_session=True).pid)\ntime.sleep(99)"
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", "--rung", "1"]
+    doctor = subprocess.Popen(
+        command, env=environ(tmp_path, ray=hangs), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    logs = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
+    said: list[str] = []
+    while not said:
+        assert doctor.poll() is None, doctor.communicate()
+        time.sleep(0.05)
+        said = [line for log in logs.glob("*/rung-1/import-ray.log") for line in log.read_text().splitlines()]
+    grandchild = Path(f"/proc/{said[0].split()[1]}")
+    doctor.send_signal(number)
+    _, error = doctor.communicate(timeout=60)
+    assert doctor.returncode == (-9 if number == signal.SIGKILL else 130)
+    assert "Traceback" not in error
+    deadline = time.monotonic() + 20
+    while (
+        grandchild.exists() and time.monotonic() < deadline and "Z" not in (grandchild / "stat").read_text()
+    ):
+        time.sleep(0.05)
+    assert not grandchild.exists() or "Z" in (grandchild / "stat").read_text()
