@@ -52,6 +52,7 @@ _SUBCOMMAND = {
     "poetry": "run",
     "accelerate": "launch",
 }
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"})
 _FLAGS_OF_LAUNCHERS = frozenset(
     {
         "--standalone", "--no-python", "--no_python", "-m", "--module", "--use-env", "--use_env", "--multi_gpu", "--cpu",
@@ -145,6 +146,8 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             if name == "sbatch" and rest:
                 program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
                 break
+        elif name in _CONTAINERS:
+            rest = _inside(rest)
         elif name.endswith(".sh"):
             program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
             break
@@ -169,6 +172,15 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
 def _name(word: Argument) -> str:
     """The name of a program without its folder."""
     return (word.text or "").rpartition("/")[2]
+
+
+def _inside(words: list[Argument]) -> list[Argument]:
+    """What is run in a container: from the first word that is a Python, a shell or a launcher. Empty when none is."""
+    for place, word in enumerate(words[1:], 1):
+        name = _name(word)
+        if _PYTHON.fullmatch(name) or name in _SHELL or name in ("torchrun", "accelerate", "ray"):
+            return words[place:]
+    return []
 
 
 def _env(words: list[Argument], assigned: list[Argument], dropped: list[Argument]) -> list[Argument]:

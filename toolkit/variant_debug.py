@@ -14,7 +14,7 @@ from verl_doctor.toolkit.variant import Recipe, Wishes
 from verl_doctor.toolkit.variant_sizes import shrink
 
 _ROLLOUT = "actor_rollout_ref.rollout"
-_STEPS = 2  # the second one samples with weights that the first has changed
+_STEPS = 2  # the second one begins with weights that the first has changed
 _ANSWER = 64  # tokens
 _CONVERSATION = 512  # tokens: what several turns and the answers of tools need at least
 _TINY_ROWS = 2  # as `verl-doctor tiny` writes them unless told otherwise
@@ -55,6 +55,7 @@ def debug(
         _rollout(wishes)
     else:
         wishes.kept.append("batch sizes and lengths stay: this is no configuration of PPO or GRPO")
+        _own_checkpoints(wishes)
     _trainer(wishes)
     return wishes.recipe()
 
@@ -95,7 +96,7 @@ def _rollout(wishes: Wishes) -> None:
 def _trainer(wishes: Wishes) -> None:
     if wishes.there.has("trainer.total_training_steps"):
         _at_most(
-            wishes, "trainer.total_training_steps", _STEPS, "the second step samples with changed weights"
+            wishes, "trainer.total_training_steps", _STEPS, "the second step begins with changed weights"
         )
     else:
         wishes.lower("trainer.total_epochs", 1, "one look at the data is enough")
@@ -116,6 +117,19 @@ def _trainer(wishes: Wishes) -> None:
         if wishes.value(key) not in (MISSING, None):
             wishes.give(key, None, "what the real run wrote there is not overwritten")
     wishes.lower("data.dataloader_num_workers", 0, "errors of the data show their own traceback")
+
+
+def _own_checkpoints(wishes: Wishes) -> None:
+    """Keep apart what the SFT trainers of 0.3 to 0.9 save: they do it after the last step, whatever `save_freq` says."""
+    key = "trainer.default_local_dir"
+    folder = wishes.value(key)
+    if folder is not MISSING:
+        name = folder.rstrip("/") if isinstance(folder, str) and folder else "checkpoints"
+        wishes.give(
+            key,
+            f"{name}_debug",
+            "this trainer saves after its last step, not over the real run's checkpoints",
+        )
 
 
 def _at_most(wishes: Wishes, key: str, most: int, why: str) -> None:

@@ -154,3 +154,23 @@ def test_nothing_is_raised_and_verl_accepts_it(
     bad = list(batch_sizes_do_not_fit.judge(after, DEMANDS))
     if not list(batch_sizes_do_not_fit.judge(before, DEMANDS)):
         assert not bad
+
+
+def test_supervised_training_saves_after_its_last_step_and_not_over_the_real_run() -> None:
+    tree = {
+        "data": {"train_batch_size": 256},
+        "trainer": {
+            "default_local_dir": "/ckpt/sft",
+            "total_training_steps": None,
+            "save_freq": "after_each_epoch",
+            "logger": ["console"],
+        },
+    }
+    there = Configuration(
+        "/env/verl/trainer/sft_trainer.py", "/env/verl/trainer/config", "sft", before=tree, after=tree
+    )
+    assert {wish.key: wish.value for wish in debug(there).wishes} == {
+        "trainer.default_local_dir": "/ckpt/sft_debug",
+        "trainer.total_training_steps": 2,
+        "trainer.save_freq": -1,
+    }
