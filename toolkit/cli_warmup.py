@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,11 +18,18 @@ from verl_doctor.toolkit.cli_options import (
     node_options_within,
     target_options,
 )
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_request import AskedNodes
-from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
-from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.target import Options, UsageError, discover
 from verl_doctor.toolkit.view import as_view, show
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.result import Repair
+    from verl_doctor.toolkit.warm_named import Look
+    from verl_doctor.toolkit.warmup import Node, Warmup
 
 _PARTS = ("files", "bytecode")
 _LONGEST = 1800.0  # seconds for all nodes together
@@ -122,36 +132,56 @@ def warmup(
     The weights and the data that the launch script or the options name are read into the page cache, and the bytecode
     caches of the installed packages are written (undo takes them back). Ctrl-C ends it; the next run goes on from there.
     """
-    from verl_doctor.toolkit import render_warm, warm_bytecode, warm_document, warm_named  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit import warm_named  # noqa: PLC0415 - only this command needs it
     from verl_doctor.toolkit.warm_ending import Ending  # noqa: PLC0415
     from verl_doctor.toolkit.warm_progress import shown  # noqa: PLC0415
     from verl_doctor.toolkit.warm_request import warmed  # noqa: PLC0415
-    from verl_doctor.toolkit.warmup import HERE, Node, Warmup  # noqa: PLC0415
+    from verl_doctor.toolkit.warmup import HERE, NAME_ONE, Node, Warmup  # noqa: PLC0415
 
     begun = time.monotonic()
     with nothing_on_stdout():
-        run = open_session(options)
-        collection = run.look()
-        asked = None
-        if only != "bytecode":
-            asked = warm_named.request(
-                run, collection, paths, ranks=ranks, limit=limit, dry_run=dry_run, here=nodes is None
-            )
+        machine = Machine()
+        target = discover(options, machine)
+        look = functools.cache(functools.partial(_look, options))
+        named = tuple(map(str, paths)) if nodes else warm_named.demand_there(paths, machine)
+        asked = None if only == "bytecode" else warm_named.request(target, look, named)
         if asked is None and only == "files":
-            raise UsageError(
-                "no file is named: give a launch script, --model DIR, --data FILE or --path PATH"
-            )
-        written = None if only == "files" else warm_bytecode.write_missing(run, collection, dry_run=dry_run)
+            raise UsageError(f"no file is named: {NAME_ONE}")
         found: tuple[Node, ...] = ()
+        if asked is not None:
+            asked = replace(asked, ranks=tuple(sorted(ranks)), limit=limit, dry_run=dry_run)
         if asked is not None and nodes is not None:
             from verl_doctor.toolkit import warm_cluster  # noqa: PLC0415 - few runs are of many nodes
 
-            found = warm_cluster.warm_nodes(nodes, run, collection, asked, at_once)
+            found = warm_cluster.warm_nodes(nodes, *look(), asked, at_once)
         elif asked is not None:
             ending = Ending()
             with ending.at_signals():
-                found = (Node(HERE, warmed(run.machine, asked, ending, shown)),)
+                found = (Node(HERE, warmed(machine, asked, ending, shown)),)
+        written = None if only == "files" or _ended(found) else _bytecode(look, dry_run=dry_run)
     done = Warmup(found, (written,) if written else (), dry_run, time.monotonic() - begun)
+    return _shown(done, form, file)
+
+
+def _look(options: Options) -> tuple[Session, Collection]:
+    run = open_session(options)
+    return run, run.look()
+
+
+def _ended(found: tuple[Node, ...]) -> bool:
+    """Whether the user wanted the end."""
+    return any(node.pages is not None and node.pages.ended for node in found)
+
+
+def _bytecode(look: Look, *, dry_run: bool) -> Repair | None:
+    from verl_doctor.toolkit import warm_bytecode  # noqa: PLC0415 - it brings the change engine
+
+    return warm_bytecode.write_missing(*look(), dry_run=dry_run)
+
+
+def _shown(done: Warmup, form: str, file: Path | None) -> int:
+    from verl_doctor.toolkit import render_warm, warm_document  # noqa: PLC0415 - only this command needs it
+
     view = as_view(
         lambda: warm_document.document(done),
         lambda: render_warm.markdown_lines(done),

@@ -11,9 +11,8 @@ from verl_doctor.toolkit.render_markdown import escaped
 from verl_doctor.toolkit.text import harmless, in_bytes, in_time, wrapped
 from verl_doctor.toolkit.warm import Moment
 from verl_doctor.toolkit.warm_summary import headline, remarks
-from verl_doctor.toolkit.warmup import HERE, Node, Warmup
+from verl_doctor.toolkit.warmup import HERE, NAME_ONE, Node, Warmup
 
-_NAME_ONE = "give a launch script, --model DIR, --data FILE or --path PATH"
 _STYLES = {
     "WARM": "bold green",
     "NOTHING": "bold green",
@@ -62,7 +61,7 @@ def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
         undo = [f"verl-doctor undo takes it back ({one.transaction})"] if one.transaction else []
         yield "BYTECODE", f"{_OUTCOMES.get(one.outcome, one.outcome)}{reason}", undo
     if not done.nodes and not done.bytecode:
-        yield "NOTHING", f"there is nothing to be compiled, and no file is named: {_NAME_ONE}", []
+        yield "NOTHING", f"there is nothing to be compiled, and no file is named: {NAME_ONE}", []
 
 
 _OUTCOMES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.file_systems import file_system_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.warm_files import Chosen, LeftOut, WarmFile
-from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, Device, cached, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, cached, fetch, parts_with_data, read_ahead
 from verl_doctor.toolkit.warm_room import UNTOLD, Room
 
 _THREADS = 4  # of which some ask while others wait; measured in tests/bench/WARM.md
@@ -231,12 +231,10 @@ class _Work:
         self._rows = rows
         self._why_stop = why_stop
         self._lock = threading.Lock()
-        self._files = iter(range(len(rows)))
         self._stretches: Iterator[tuple[int, int, int]] = self._all_stretches()
         self._passed = [0] * len(rows)
         self._trouble = [row.trouble for row in rows]
-        steps = {row.file.device: read_ahead(machine, row.file.device) for row in rows}
-        self._devices = {number: Device(step) for number, step in steps.items()}
+        self._ahead = {row.file.device: read_ahead(machine, row.file.device) for row in rows}
 
     def run(self, told: Callable[[int], None]) -> bool:
         """Work until everything is there or somebody wants the end; False when threads hang in a file system even then."""
@@ -285,15 +283,19 @@ class _Work:
                 self._fetch(index, start, end)
 
     def _fetch(self, index: int, start: int, end: int) -> None:
-        file = self._rows[index].file
+        row = self._rows[index]
         try:
-            with _opened(file) as number:
-                brought = fetch(number, start, end, self._devices[file.device], self._is_stopped)
+            with _opened(row.file) as number:
+                there = cached(number, start, end - start) if row.before or row.after else 0
+                if there != end - start:
+                    fetch(number, start, end, self._ahead[row.file.device], self._is_stopped)
         except OSError as error:
             self._trouble[index] = error.strerror or str(error)
             return
+        if self._is_stopped():
+            return
         with self._lock:
-            self.brought += brought
+            self.brought += end - start - (there or 0)
             self._passed[index] += end - start
 
     def _is_stopped(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.node_answer import NodeAnswer
 from verl_doctor.toolkit.node_parcel import warm_parcel
 from verl_doctor.toolkit.node_program import WARMED
-from verl_doctor.toolkit.node_request import AskedNodes, Sharing
+from verl_doctor.toolkit.node_request import BUDGET, AskedNodes, Sharing
 from verl_doctor.toolkit.progress import Progress, announce
 from verl_doctor.toolkit.restore import restored
 from verl_doctor.toolkit.session import Session
@@ -39,11 +40,13 @@ def warm_nodes(
 
     Ctrl-C and SIGTERM end the reading on all nodes, and what was heard until then counts.
     """
-    way = cluster_source.way_to(nodes, run, collection)
+    way = cluster_source.way_to(replace(nodes, budget=min(nodes.budget, BUDGET)), run, collection)
     announce(way.says)
     with Progress() as progress:
         look = warm_parcel(run, replace(asked, dry_run=True), _LOOK)
-        with contextlib.closing(way.ask(look, watch=progress.say, longest=_LOOK)) as answers:
+        with contextlib.closing(
+            way.ask(look, watch=progress.say, longest=min(nodes.budget, _LOOK))
+        ) as answers:
             heard = {_key(answer): answer for answer in answers}
         found = {key: _node(answer) for key, answer in heard.items()}
         cold = {
@@ -52,8 +55,8 @@ def warm_nodes(
         if cold and not asked.dry_run:
             sharing = Sharing({key: shares(pages) for key, pages in cold.items()}, at_once)
             announce(_sentence(cold, sharing))
-            most = max(pages.missing for pages in cold.values())
-            longest = min(nodes.budget - _SUMMING_UP, _AROUND + most / _SLOW)
+            longest, budget = _patience(cold, sharing, nodes.budget)
+            way = cluster_source.way_to(replace(nodes, budget=budget), run, collection)
             parcel = warm_parcel(run, asked, longest - _SUMMING_UP)
             only = [heard[key] for key in cold]
             found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
@@ -70,6 +73,14 @@ def warm_nodes(
 def shares(pages: Summary) -> tuple[str, ...]:
     """The file systems of the files that other machines read from too."""
     return tuple(f"{mount.kind} {mount.source}" for mount in pages.mounts if mount.shared)
+
+
+def _patience(cold: Mapping[str, Summary], sharing: Sharing, budget: float) -> tuple[float, float]:
+    """Seconds that one node has, and that all have: no more than the user gives, nor than they need one turn after the other."""
+    longest = _AROUND + max(pages.missing for pages in cold.values()) / _SLOW
+    crowd = Counter(share for shares_of_one in sharing.of.values() for share in shares_of_one)
+    turns = max((-(-number // sharing.most) for number in crowd.values()), default=1)
+    return min(longest, budget), min(longest * turns, budget)
 
 
 def _key(answer: NodeAnswer) -> str:

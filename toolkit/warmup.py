@@ -8,6 +8,7 @@ from verl_doctor.toolkit.result import Repair
 from verl_doctor.toolkit.warm_summary import Summary, Verdict
 
 HERE = "this machine"
+NAME_ONE = "give a launch script, --model DIR, --data FILE or --path PATH"
 
 _FAILED = frozenset({"still failing", "made worse, undone", "refused"})
 

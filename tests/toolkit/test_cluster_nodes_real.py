@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 import ray_head
+from evicted import cached_share, written
 from ray_cluster import Cluster, cluster
 from running import Doctor
 
@@ -226,6 +227,20 @@ def test_check_says_how_many_agree(made: Cluster, tmp_path: Path, here: Doctor) 
     assert report["nodes"]["missing"] == []
     assert "this starts a job in it, which ends with the check" in done.stderr
     assert done.returncode == 0
+
+
+def test_warmup_has_a_model_in_the_page_cache_of_every_node(
+    made: Cluster, disk: Path, here: Doctor, nodes_folder: Path
+) -> None:
+    """The three share this machine and its page cache."""
+    shards = [written(disk / f"model-{number}.safetensors", 4 << 20) for number in range(4)]
+    words = ("--model", disk, "--only", "files", "--cluster", "--ray-address", made.address)
+    done = here("warmup", *words, "--python", made.python, cwd=disk, **WITHOUT_TOKEN)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "reads up to 16.0 MiB on 3 nodes, each from its own disks" in done.stderr
+    assert done.stdout.count("WARM") >= 1
+    assert [cached_share(shard) for shard in shards] == [1, 1, 1, 1]
+    assert settles(lambda: left(nodes_folder) == [])
 
 
 def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:

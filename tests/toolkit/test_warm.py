@@ -18,7 +18,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.page_cache import Residency
 from verl_doctor.toolkit.warm import Moment, Plan, Warmed, survey, warm
 from verl_doctor.toolkit.warm_files import choose
-from verl_doctor.toolkit.warm_reading import PAGE, Device, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, fetch, parts_with_data, read_ahead
 from verl_doctor.toolkit.warm_room import Room
 from verl_doctor.toolkit.warm_summary import headline, remarks, summary
 
@@ -53,46 +53,50 @@ def test_what_was_evicted_is_resident_afterwards(disk: Path) -> None:
     assert "were resident already" in said(again)
 
 
-def test_one_call_over_a_whole_file_is_the_trap_that_steps_avoid(disk: Path) -> None:
+def opened(file: Path) -> int:
+    return os.open(file, os.O_RDONLY)
+
+
+def test_one_piece_of_advice_over_a_whole_file_is_the_trap_that_is_avoided(disk: Path) -> None:
     """The kernel reports success for both; what is behind the read-ahead of the device never comes."""
     size = 20 * MIB  # of the read-ahead of a disk 8 MiB are the most that anybody sets
     file = written(disk / "a", size)
-    number = os.open(file, os.O_RDONLY)
+    number = opened(file)
     try:
         os.posix_fadvise(number, 0, 0, os.POSIX_FADV_WILLNEED)
         time.sleep(0.1)
         assert cached_share(file) < 1
-        evict(file)
-        device = Device(read_ahead(Machine(), file.stat().st_dev))
-        assert fetch(number, 0, size, device, bool) == size
-        assert cached_share(file) == 1
-        assert not device.read
+        for ahead in (128 * 1024, 8 * MIB):
+            evict(file)
+            fetch(number, 0, size, ahead, bool)
+            assert cached_share(file) == 1
     finally:
         os.close(number)
 
 
-def test_where_advice_does_nothing_the_bytes_are_read(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on network file systems that pass over it: what is seen in the first pieces decides, and no name."""
-    file = written(disk / "a", 6 * MIB)
-    asked: set[int] = set()
-    real = os.posix_fadvise
+@pytest.mark.parametrize("ahead", [64 * 1024, 8 * MIB])
+def test_where_advice_does_nothing_and_sendfile_is_unknown_the_bytes_come_too(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """As on some network and FUSE file systems: nothing is decided by a name."""
+    file = written(disk / "a", 2 * MIB)
+    pieces: list[int] = []
 
-    def passing_over(number: int, start: int, length: int, kind: int) -> None:
-        if kind == os.POSIX_FADV_WILLNEED:
-            asked.add(start // (2 * MIB))
-        else:
-            real(number, start, length, kind)
+    def passing_over(_: int, start: int, length: int, kind: int) -> None:
+        assert kind == os.POSIX_FADV_WILLNEED
+        assert length <= ahead
+        pieces.append(start)
+
+    def unknown(*_: int) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(os, "posix_fadvise", passing_over)
-    device = Device(MIB)
-    for piece in range(3):
-        evict(file)
-        number = os.open(file, os.O_RDONLY)
-        fetch(number, piece * 2 * MIB, (piece + 1) * 2 * MIB, device, bool)
-        assert warm_reading.cached(number, piece * 2 * MIB, 2 * MIB) == 2 * MIB
-        os.close(number)
-    assert asked == {0, 1}
-    assert (device.advised, device.read) == (False, True)
+    monkeypatch.setattr(os, "sendfile", unknown)
+    number = opened(file)
+    fetch(number, MIB, 2 * MIB, ahead, bool)
+    os.close(number)
+    assert cached_share(file) >= 0.5
+    assert pieces == (list(range(MIB, 2 * MIB, ahead)) if ahead < warm_reading.ENOUGH else [])
 
 
 def test_what_the_kernel_does_not_tell_is_read_and_not_called_resident(
@@ -120,7 +124,7 @@ def test_holes_are_not_read(disk: Path) -> None:
     assert sum(end - start for start, end in parts) == 2 * MIB
     done = warmed(file)
     assert (summary(done).verdict, done.plan.size, done.resident) == ("ok", 2 * MIB, 2 * MIB)
-    assert cached_share(file) < 0.05
+    assert cached_share(file) < 0.3  # the kernel reads ahead, into the next hole
 
 
 def test_an_empty_choice_is_nothing_to_do(disk: Path) -> None:
@@ -131,7 +135,9 @@ def test_an_empty_choice_is_nothing_to_do(disk: Path) -> None:
 def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) -> None:
     files = [written(disk / f"model-{number}.safetensors", MIB) for number in range(1, 5)]
     done = warmed(disk, room=9 * MIB // 4)
-    assert [cached_share(file) for file in files] == [1, 1, 0.25, 0]
+    # The kernel reads ahead of what was asked for, within the file.
+    assert [cached_share(file) for file in (files[0], files[1], files[3])] == [1, 1, 0]
+    assert cached_share(files[2]) >= 0.25
     one = summary(done)
     assert (one.verdict, one.whole_files, one.wanted) == ("failures", 2, 9 * MIB // 4)
     assert (
@@ -167,9 +173,10 @@ def test_it_ends_when_told_and_goes_on_from_there(disk: Path, monkeypatch: pytes
     fetched: list[object] = []
     real = warm_reading.fetch
 
-    def counted(*words: object) -> int:
+    def counted(number: int, *words: object) -> None:
         fetched.append(words)
-        return real(*words)  # type: ignore[arg-type]
+        os.posix_fadvise(number, 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead
+        real(number, *words)  # type: ignore[arg-type]
 
     monkeypatch.setattr("verl_doctor.toolkit.warm.fetch", counted)
     half = warm(Machine(), plan_for(file), lambda: "SIGINT ended it" if len(fetched) > 3 else "")
@@ -204,14 +211,14 @@ def test_a_file_that_is_gone_or_another_one(disk: Path) -> None:
 
 def test_an_error_of_the_disk_ends_that_file_alone(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = written(disk / "bad", MIB), written(disk / "good", MIB)
-    broken, real = bad.stat().st_ino, os.posix_fadvise
+    broken, real = bad.stat().st_ino, os.sendfile
 
-    def fadvise(number: int, *words: int) -> None:
+    def sendfile(nowhere: int, number: int, start: int, length: int) -> int:
         if os.fstat(number).st_ino == broken:
             raise OSError(errno.EIO, "Input/output error")
-        real(number, *words)
+        return real(nowhere, number, start, length)
 
-    monkeypatch.setattr(os, "posix_fadvise", fadvise)
+    monkeypatch.setattr(os, "sendfile", sendfile)
     done = warmed(disk)
     assert summary(done).verdict == "failures"
     assert "bad: Input/output error" in said(done)
@@ -224,10 +231,9 @@ def test_what_is_pushed_out_meanwhile_is_read_once_more_and_then_said(
     file = written(disk / "a", MIB)
     real = warm_reading.fetch
 
-    def pushed_out(number: int, *words: object) -> int:
-        brought = real(number, *words)  # type: ignore[arg-type]
+    def pushed_out(number: int, *words: object) -> None:
+        real(number, *words)  # type: ignore[arg-type]
         os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
-        return brought
 
     monkeypatch.setattr("verl_doctor.toolkit.warm.fetch", pushed_out)
     done = warmed(file)
@@ -270,7 +276,7 @@ def test_the_read_ahead_of_a_disk_of_a_partition_and_of_a_network(tmp_path: Path
     told("sys/dev/block/8:1/partition", "1\n")
     told("sys/class/bdi/9:0/read_ahead_kb", "0\n")
     machine = Machine(root=tmp_path)
-    assert read_ahead(machine, os.makedev(0, 52)) == 2 * MIB
+    assert read_ahead(machine, os.makedev(0, 52)) == 15 * MIB
     assert read_ahead(machine, os.makedev(8, 0)) == 512 * 1024
     assert read_ahead(machine, os.makedev(8, 1)) == 256 * 1024
     assert read_ahead(machine, os.makedev(9, 0)) == 128 * 1024
