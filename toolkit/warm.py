@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.file_systems import file_system_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.warm_files import Chosen, LeftOut, WarmFile
-from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, cached, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, Device, cached, fetch, parts_with_data, read_ahead
 from verl_doctor.toolkit.warm_room import UNTOLD, Room
 
-_THREADS = 4  # of which some ask while others wait; measured in tests/bench/WARM.md
+_THREADS = 8  # measured in tests/bench/WARM.md
 _STEP = 0.1  # seconds between two looks at the work
 _ENDING = 3.0  # seconds that threads have to end after a wish to stop: one may hang in a file system
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
@@ -234,7 +234,8 @@ class _Work:
         self._stretches: Iterator[tuple[int, int, int]] = self._all_stretches()
         self._passed = [0] * len(rows)
         self._trouble = [row.trouble for row in rows]
-        self._ahead = {row.file.device: read_ahead(machine, row.file.device) for row in rows}
+        ahead = {row.file.device: read_ahead(machine, row.file.device) for row in rows}
+        self._devices = {device: Device(size) for device, size in ahead.items()}
 
     def run(self, told: Callable[[int], None]) -> bool:
         """Work until everything is there or somebody wants the end; False when threads hang in a file system even then."""
@@ -288,7 +289,7 @@ class _Work:
             with _opened(row.file) as number:
                 there = cached(number, start, end - start) if row.before or row.after else 0
                 if there != end - start:
-                    fetch(number, start, end, self._ahead[row.file.device], self._is_stopped)
+                    fetch(number, start, end, self._devices[row.file.device], self._is_stopped)
         except OSError as error:
             self._trouble[index] = error.strerror or str(error)
             return

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.page_cache import Residency
 from verl_doctor.toolkit.warm import Moment, Plan, Warmed, survey, warm
 from verl_doctor.toolkit.warm_files import choose
-from verl_doctor.toolkit.warm_reading import PAGE, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, Device, fetch, parts_with_data, read_ahead
 from verl_doctor.toolkit.warm_room import Room
 from verl_doctor.toolkit.warm_summary import headline, remarks, summary
 
@@ -68,7 +68,7 @@ def test_one_piece_of_advice_over_a_whole_file_is_the_trap_that_is_avoided(disk:
         assert cached_share(file) < 1
         for ahead in (128 * 1024, 8 * MIB):
             evict(file)
-            fetch(number, 0, size, ahead, bool)
+            fetch(number, 0, size, Device(ahead), bool)
             assert cached_share(file) == 1
     finally:
         os.close(number)
@@ -93,10 +93,23 @@ def test_where_advice_does_nothing_and_sendfile_is_unknown_the_bytes_come_too(
     monkeypatch.setattr(os, "posix_fadvise", passing_over)
     monkeypatch.setattr(os, "sendfile", unknown)
     number = opened(file)
-    fetch(number, MIB, 2 * MIB, ahead, bool)
+    device = Device(ahead)
+    device.took(1.0, MIB, advised=False)  # so that it is the turn of the other way
+    fetch(number, MIB, 2 * MIB, device, bool)
     os.close(number)
     assert cached_share(file) >= 0.5
     assert pieces == (list(range(MIB, 2 * MIB, ahead)) if ahead < warm_reading.ENOUGH else [])
+
+
+@pytest.mark.parametrize(("advised", "plain"), [(0.1, 0.3), (0.3, 0.1)])
+def test_the_way_that_was_faster_at_first_is_gone_on_with(advised: float, plain: float) -> None:
+    device = Device(128 * 1024)
+    tried = []
+    for _ in range(8):
+        tried.append(device.wants_advice())
+        device.took(advised if tried[-1] else plain, MIB, advised=tried[-1])
+    assert sorted(tried) == [False] * 4 + [True] * 4
+    assert device.wants_advice() == (advised < plain)
 
 
 def test_what_the_kernel_does_not_tell_is_read_and_not_called_resident(
