@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 
-def write_table(path: Path, rows: list[dict[str, Any]], pictures: str) -> None:
+def write_table(path: Path, rows: list[dict[str, Any]], pictures: str, files: dict[str, bytes]) -> None:
     """Write rows as Parquet; the column `pictures` is one of pictures for the package `datasets`, which decodes them.
 
-    That is said in the footer, in the form that its old and its new releases read.
+    That is said in the footer, in the form that its old and its new releases read. The rows name pictures that lie in `files`.
     """
     from pyarrow import Table, parquet  # noqa: PLC0415
 
+    for row in rows:
+        for picture in row.get(pictures, ()):
+            picture["bytes"] = files[picture["bytes"]]
     table = Table.from_pylist(rows)
     if pictures in table.column_names:
         features = {"info": {"features": {pictures: [{"_type": "Image"}]}}}
@@ -66,17 +69,13 @@ def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str
     made.model.save(str(folder))
 
 
-def with_bytes(value: dict[str, Any]) -> Any:
-    """What JSON cannot hold."""
-    return base64.b64decode(value["base64"]) if [*value] == ["base64"] else value
-
-
 def write(folder: Path, order: Path) -> dict[str, Any]:
     """Write all, or say what is missing or what went wrong."""
     try:
-        asked = json.loads(order.read_text("utf-8"), object_hook=with_bytes)
+        asked = json.loads(order.read_text("utf-8"))
+        files = {name: base64.b64decode(content) for name, content in asked["files"].items()}
         for name, rows in asked["tables"].items():
-            write_table(folder / name, rows, asked["pictures"])
+            write_table(folder / name, rows, asked["pictures"], files)
         write_tokenizer(folder / asked["model"], **asked["tokenizer"])
     except ImportError as error:
         return {"lacks": str(error.name or error)}

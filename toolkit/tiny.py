@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -75,10 +76,11 @@ def make(
     tables = _tables(read, kind, rows)
     try:
         with _whole(folder) as unfinished:
+            (unfinished / "model").mkdir()
+            _ask(machine, interpreter.executable, unfinished, {"tables": tables, "pictures": read.pictures})
             _write_model(unfinished / "model", chosen)
             if kind == "multi-turn" and read.tool.file:
                 (unfinished / read.tool.file).write_text(read.tool.content, encoding="utf-8")
-            _ask(machine, interpreter.executable, unfinished, {"tables": tables, "pictures": read.pictures})
     except _NotMade as error:
         return Unknown(str(error))
     except OSError as error:
@@ -127,7 +129,6 @@ def _tables(read: Columns, kind: Kind, rows: int) -> dict[str, list[tiny_rows.Ro
 
 def _write_model(folder: Path, shape: Shape) -> None:
     """Write what of the model needs nothing of the target's."""
-    folder.mkdir()
     files = {
         "config.json": shape.config,
         "generation_config.json": generation_config(),
@@ -166,15 +167,17 @@ def _whole(folder: Path) -> Iterator[Path]:
 
 
 def _ask(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> None:
-    """Let the child write the rest. Raises _NotMade."""
+    """Let the child write the tables and the tokenizer. Raises _NotMade."""
     tokenizer: dict[str, Any] = {
         "texts": tiny_rows.texts(),
         "size": tiny_tokenizer.VOCABULARY,
         "special": tiny_tokenizer.SPECIAL,
         "plain": tiny_tokenizer.PLAIN,
     }
+    files = {name: base64.b64encode(content).decode() for name, content in tiny_rows.pictures().items()}
     order = folder / _ORDER
-    order.write_text(json.dumps({"model": "model", "tokenizer": tokenizer, **data}), encoding="utf-8")
+    asked = {"model": "model", "tokenizer": tokenizer, "files": files, **data}
+    order.write_text(json.dumps(asked), encoding="utf-8")
     paths = (os.path.abspath(folder), os.path.abspath(order))
     heard = ask_child(machine, python, child_tiny, *paths, timeout=_LIMIT, variables=_VARIABLES)
     order.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -55,6 +54,12 @@ class _Sum:
 def texts() -> list[str]:
     """What a tokenizer for such rows is trained on."""
     return [*(text for one in _sums(200, 0) for text in (one.question, one.solution)), _ENGLISH]
+
+
+def pictures() -> dict[str, bytes]:
+    """The pictures that rows name, as PNG."""
+    height, width = _SIDES
+    return {name: tiny_picture.plain(width, height, colour) for name, colour in _COLOURS.items()}
 
 
 def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
@@ -128,7 +133,5 @@ def _supervised(columns: Columns, kind: Kind, one: _Sum) -> Row:
 
 
 def _picture(one: _Sum) -> Row:
-    """A picture as verl's own data sets hold it. JSON has no bytes: the child decodes what is marked as base64."""
-    height, width = _SIDES
-    content = tiny_picture.plain(width, height, _COLOURS[one.colour])
-    return {"bytes": {"base64": base64.b64encode(content).decode()}, "path": f"{one.colour}.png"}
+    """A picture as verl's own data sets hold it, except that the name of one of `pictures` stands for its bytes."""
+    return {"bytes": one.colour, "path": f"{one.colour}.png"}
