@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.smoke_rung import Step
@@ -32,6 +32,8 @@ _FAILED = re.compile(
 )
 _UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
 _QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries speak more often
+_WORKING = 0.5  # threads that compute or wait for a processor; those of an idle Ray come to a tenth of it
+_LOOKED_BACK = 30.0  # seconds over which that is the mean
 _QUIET = 60.0  # seconds until Ray is asked, and between two questions
 _INSISTED = (
     2  # times that Ray's autoscaler says that it has no such node; once may come before a node has joined
@@ -49,15 +51,22 @@ class Reached:
 class Watcher:
     """Given to `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
 
-    `waits_for` is asked, when nothing has been said for long, what Ray has not been able to start; "" when that is nothing.
+    `waits_for` is asked, when nothing has been said for long, what Ray has not been able to start; "" when that is nothing. `wanted` says
+    how many seconds the processes with these numbers have wanted to compute: those that work silently are let alone.
     """
 
-    def __init__(self, waits_for: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._waits_for, self._clock = waits_for, clock
+    def __init__(
+        self,
+        waits_for: Callable[[], str],
+        wanted: Callable[[Iterable[int]], float] = lambda _: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._waits_for, self._wanted, self._clock = waits_for, wanted, clock
         self._begun = self._spoke = clock()
         self._length = self._read_to = 0
         self._failed = False
         self._asked = self._begun
+        self._work: list[tuple[float, float]] = []  # when it was looked at, and what was wanted by then
         self._refused = 0
         self.reached: list[Reached] = []
 
@@ -71,6 +80,12 @@ class Watcher:
             if reason := self._read(new, now):
                 return reason
         return self._silence(now)
+
+    def look(self, kin: Collection[tuple[int, int]]) -> None:
+        """See how much these processes want to compute. They are named by number and start."""
+        now = self._clock()
+        self._work = [one for one in self._work if one[0] >= now - _LOOKED_BACK]
+        self._work.append((now, self._wanted(pid for pid, _ in kin)))
 
     def steps(self) -> tuple[Step, ...]:
         """How long each part took."""
@@ -105,6 +120,8 @@ class Watcher:
 
     def _silence(self, now: float) -> str | None:
         quiet = now - self._spoke
+        if self._works():
+            return None
         if self._failed and quiet > _QUIET_AFTER_FAILURE:
             return f"a process of the job failed, and nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
         if now - max(self._spoke, self._asked) > _QUIET:
@@ -112,6 +129,13 @@ class Watcher:
             if wanted := self._waits_for():
                 return f"nothing was heard for {quiet:.0f} s: {wanted}"
         return None
+
+    def _works(self) -> bool:
+        """Whether they have wanted to compute of late. A process that ends takes its seconds with it."""
+        if not self._work:
+            return False
+        (begun, before), (now, after) = self._work[0], self._work[-1]
+        return now > begun and (after - before) / (now - begun) > _WORKING
 
 
 def plain(text: str) -> str:

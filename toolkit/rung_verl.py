@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from verl_doctor.toolkit.first_cause import Cause, first_cause
+from verl_doctor.toolkit.rehearsal_busy import wanted_seconds
 from verl_doctor.toolkit.rehearsal_job import Job, job_of
 from verl_doctor.toolkit.rehearsal_refused import Refused
 from verl_doctor.toolkit.rehearsal_waits import waits_in
@@ -58,10 +60,18 @@ def climb(stage: Stage) -> Outcome:
         job = job_of(stage)
     except Refused as refused:
         return refused.outcome
-    watcher = Watcher(partial(waits_in, stage.machine, stage.python, stage.folder))
+    waits = partial(waits_in, stage.machine, stage.python, stage.folder)
+    watcher = Watcher(waits, partial(wanted_seconds, machine=stage.machine))
+
+    def look(kin: Collection[tuple[int, int]]) -> None:
+        stage.look(kin)
+        watcher.look(kin)
+
     argv = ["env", f"--chdir={stage.machine.cwd}", *job.argv]
     begun = time.time()
-    ran = stage.run(argv, limit=_LIMIT, variables=job.variables, watch=watcher, name="verl")
+    ran = replace(stage, look=look).run(
+        argv, limit=_LIMIT, variables=job.variables, watch=watcher, name="verl"
+    )
     watcher(ran.text + "\n")
     return judged(job, ran, watcher, begun)
 

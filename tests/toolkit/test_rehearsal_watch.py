@@ -21,8 +21,8 @@ class Run:
     """A log that grows, and a clock."""
 
     def __init__(self, waits: str = "") -> None:
-        self.now, self.text, self.waits = 0.0, "", waits
-        self.watcher = Watcher(lambda: self.waits, clock=lambda: self.now)
+        self.now, self.text, self.waits, self.wanted = 0.0, "", waits, 0.0
+        self.watcher = Watcher(lambda: self.waits, lambda _: self.wanted, lambda: self.now)
 
     def after(self, seconds: float, more: str = "") -> str | None:
         self.now += seconds
@@ -85,6 +85,20 @@ def test_who_was_busy_at_the_first_question_is_asked_again() -> None:
 def test_silence_while_ray_has_started_all_goes_on() -> None:
     run = Run()
     assert [run.after(100, BEGIN), run.after(100), run.after(100)] == [None, None, None]
+
+
+def test_who_works_silently_is_left_alone_and_who_stops_is_not() -> None:
+    run = Run(waits="Ray cannot start it")
+    assert run.after(60, BEGIN + DEAD) is None
+    for _ in range(100):
+        run.wanted += 0.9
+        run.watcher.look([(7, 1)])
+        assert run.after(1) is None
+    for _ in range(100):
+        run.watcher.look([(7, 1)])
+        if reason := run.after(1):
+            break
+    assert "the trainer waits for it" in str(reason)
 
 
 def test_a_cluster_that_does_not_answer_ends_the_run_before_there_is_one_of_its_own() -> None:
