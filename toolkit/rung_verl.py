@@ -23,7 +23,9 @@ from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_failure import HANGS
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
 
-_LIMIT = 600.0  # seconds; three minutes are usual on two processors
+_LIMIT = (
+    1200.0  # seconds; two or three minutes are usual on two processors, and eight when others keep them busy
+)
 _GOT_NOTHING = "no materializable trajectories"  # verl/trainer/ppo/v1/replay_buffer.py
 _DROPPED = re.compile(r"Error in _run_prompt for uid=(\S+)")  # verl/trainer/ppo/v1/agent_loop_tq.py
 _OF_HYDRA = "Error executing job with overrides"  # Hydra's words before the exception of the program
