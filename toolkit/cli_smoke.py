@@ -82,7 +82,7 @@ def smoke(
         options = replace(options, launch=(str(named), *options.launch))
     with nothing_on_stdout(), _ended_like_ctrl_c(), Progress() as progress:
         run = open_session(options).at_cost("slow")
-        climbed, report = climb(run, Wish(numbers, cpu, budget, keep), progress.say)
+        climbed, report = climb(run, Wish(numbers, cpu, budget, keep), progress)
     view = as_view(
         lambda: smoke_document.document(climbed, report),
         lambda: render_smoke.markdown_lines(climbed, report),

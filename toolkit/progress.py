@@ -26,6 +26,7 @@ class Progress:
         self._done = threading.Event()
         self._started = time.monotonic()
         self._shown = False
+        self._line = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
 
     def __enter__(self) -> Progress:  # noqa: PYI034 - Self is newer than Python 3.10
@@ -47,11 +48,21 @@ class Progress:
         """Tell what is being done now."""
         self._doing = doing
 
+    def done(self, sentence: str) -> None:
+        """Tell what is behind us, in a line that stays, and that is told without a terminal too."""
+        if sys.stderr is None:
+            return
+        with self._line:
+            if self._shown:
+                sys.stderr.write("\r\x1b[2K")
+            print(harmless(sentence), file=sys.stderr, flush=True)
+
     def _watch(self) -> None:
         while not self._done.wait(_STEP):
             waited = time.monotonic() - self._started
             if waited >= _PATIENCE:
                 self._shown = True
                 line = harmless(f"{waited:4.1f} s  {self._doing}")[:78]
-                sys.stderr.write(f"\r\x1b[2K{line}")
-                sys.stderr.flush()
+                with self._line:
+                    sys.stderr.write(f"\r\x1b[2K{line}")
+                    sys.stderr.flush()

@@ -122,7 +122,7 @@ def _unheeded(composed: Configuration, old: OldRewardKeys | Unknown) -> tuple[st
 def _of_device(stage: Stage, *, own: bool) -> list[needs.Want]:
     if stage.device == "cpu":
         return needs.on_cpu(own=own)
-    return [*needs.on_gpu(), *(needs.without_flash_attention() if own else ())]
+    return [*needs.on_gpu(own=own), *(needs.without_flash_attention() if own else ())]
 
 
 def _program(command: Command) -> tuple[str, ...]:

@@ -173,9 +173,10 @@ def without_flash_attention() -> list[Want]:
     ]
 
 
-def on_gpu() -> list[Want]:
-    """As little of the GPU as a tiny model needs, without graphs to capture."""
+def on_gpu(*, own: bool) -> list[Want]:
+    """As little of the GPU as a tiny model needs, without graphs to capture. A script has to name its rollout itself."""
     return [
+        *([Want((f"{_ARL}.rollout.name",), "vllm", "rollout: verl 0.9 has no default")] if own else ()),
         Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.2, _SIZE, most=True),
         Want((f"{_ARL}.rollout.enforce_eager",), True, _SIZE),
     ]

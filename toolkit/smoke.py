@@ -24,6 +24,7 @@ from verl_doctor.toolkit.fact_smoke_run import Device, SmokeRun, SmokeRung
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.smoke_folder import NOTE, private_folder
@@ -66,7 +67,7 @@ class Wish:
     keep: bool = False
 
 
-def climb(run: Session, wish: Wish, say: Callable[[str], None]) -> tuple[SmokeRun, Report]:
+def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Report]:
     """Climb as far as it goes, and judge it. When a rung breaks, what `check` finds is in the report too.
 
     Raises UsageError when the interpreter cannot be used at all.
@@ -97,13 +98,21 @@ def climb(run: Session, wish: Wish, say: Callable[[str], None]) -> tuple[SmokeRu
             budget=wish.budget,
             look=Traces(folder / NOTE, run.machine).look,
         )
-        rungs = tuple(_rungs(stage, wish, interpreter, say))
+        rungs = tuple(_told(_rungs(stage, wish, interpreter, progress.say), progress))
     remove_empty(logs)
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
-    say("what check says")
+    progress.say("what check says")
     codes = ("SMOKE",) if climbed.broken is None else ()
     again = run.narrowed(codes) if codes else run
-    return climbed, again.check(run.look({SmokeRun: climbed}), say)
+    return climbed, again.check(run.look({SmokeRun: climbed}), progress.say)
+
+
+def _told(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
+    """The same, each told when it is behind us: five take minutes."""
+    for rung in rungs:
+        if rung.seconds:
+            progress.done(f"rung {rung.number}, {rung.name}: {rung.status}, {rung.seconds:.1f} s")
+        yield rung
 
 
 def _rungs(
@@ -123,7 +132,11 @@ def _rungs(
         say(doing)
         begun = time.monotonic()
         here = replace(stage, logs=stage.logs / f"rung-{rung.number}", say=partial(_say, say, doing))
-        outcome = _climbed(here, rung, interpreter)
+        try:
+            outcome = _climbed(here, rung, interpreter)
+        except KeyboardInterrupt:
+            yield from _stopped(wish, rung, time.monotonic() - begun)
+            return
         kept = _keep(here, outcome, keep=wish.keep)
         done = SmokeRung(
             rung.number,
@@ -140,6 +153,14 @@ def _rungs(
         )
         broken = done if done.status == "failed" else None
         yield done
+
+
+def _stopped(wish: Wish, rung: Rung, seconds: float) -> Iterator[SmokeRung]:
+    """What is said of a rung in the middle of which the user ended the climb, and of those above it."""
+    yield SmokeRung(rung.number, rung.name, "not reached", cause=f"stopped after {seconds:.0f} s")
+    for above in RUNGS:
+        if above.number > rung.number and above.number in wish.numbers:
+            yield SmokeRung(above.number, above.name, "not reached", cause="stopped before it")
 
 
 def _say(say: Callable[[str], None], doing: str, step: str) -> None:

@@ -52,3 +52,12 @@ def test_a_pipe_is_never_bothered(monkeypatch: pytest.MonkeyPatch) -> None:
         line.say("reading")
         time.sleep(0.1)
     assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])
+def test_what_is_behind_us_stays(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress() as line:
+        line.say("reading")
+        line.done("read \x1b[31mvllm")
+    assert "read \\x1b[31mvllm\n" in stream.getvalue()
