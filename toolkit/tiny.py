@@ -32,7 +32,7 @@ _ORDER = "order.json"
 class Tiny:
     """What was written: the model's folder, and tables for training with rewards and for fine-tuning on answers.
 
-    `tuning` and `tuning_validation` are None when the tree has no data set for talks. `shape` is a key of `SHAPES`. `settings` are
+    `tuning` and `tuning_validation` are None when the tree has no data set for such rows. `shape` is a key of `SHAPES`. `settings` are
     what the data want of verl's configuration, keys and values.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,10 @@ class Columns:
 
 def columns(verl: Path) -> Columns | Unknown:
     """Read the data sets of the package folder `verl`."""
+    if not os.path.isfile(verl / _REWARDED):
+        return Unknown(
+            f"{verl} is no verl tree that reads data: it has no {_REWARDED}; name another one with --verl"
+        )
     rewarded = _module(verl / _REWARDED)
     if isinstance(rewarded, Unknown):
         return rewarded
@@ -75,8 +80,12 @@ def _source(verl: Path) -> str:
             match node:
                 case ast.Compare(
                     left=ast.Name(id="data_source"),
-                    ops=[ast.Eq()],
-                    comparators=[ast.Constant(value=str(source))],
+                    comparators=[
+                        ast.Constant(value=str(source))
+                        | ast.List(elts=[ast.Constant(value=str(source)), *_])
+                        | ast.Tuple(elts=[ast.Constant(value=str(source)), *_])
+                        | ast.Set(elts=[ast.Constant(value=str(source)), *_])
+                    ],
                 ):
                     return source
     return ""
@@ -93,8 +102,6 @@ def _has_agent(verl: Path) -> bool:
 
 def _module(path: Path) -> ast.Module | Unknown:
     content = read(path)
-    if content is None:
-        return Unknown(f"{path.parents[2]} is no verl tree that reads data: it has no {path.name}")
     tree = parse(content, path) if isinstance(content, bytes) else content
     return tree if isinstance(tree, ast.Module) else Unknown(tree.reason)
 
@@ -103,26 +110,25 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The pairs of `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
     for node in walk(tree):
         match node:
-            case ast.Call(
-                func=ast.Attribute(attr="get"),
-                args=[ast.Constant(value=str(key)), ast.Constant(value=str(name))],
-            ) if key.endswith("_key"):
-                yield key, name
+            case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), default]):
+                pairs: list[tuple[str, ast.expr | None]] = [(key, default)]
             case ast.arguments():
-                named = [*node.posonlyargs, *node.args]
-                given = [*zip(reversed(named), reversed(node.defaults), strict=False)]
-                given += [
-                    (one, value)
-                    for one, value in zip(node.kwonlyargs, node.kw_defaults, strict=True)
-                    if value
-                ]
-                for one, value in given:
-                    if (
-                        one.arg.endswith("_key")
-                        and isinstance(value, ast.Constant)
-                        and isinstance(value.value, str)
-                    ):
-                        yield one.arg, value.value
+                pairs = _with_defaults(node)
+            case _:
+                continue
+        for key, default in pairs:
+            if key.endswith("_key") and isinstance(default, ast.Constant) and isinstance(default.value, str):
+                yield key, default.value
+
+
+def _with_defaults(node: ast.arguments) -> list[tuple[str, ast.expr | None]]:
+    """The parameters that have defaults; those by keyword alone may have None."""
+    every = [*node.posonlyargs, *node.args]
+    named = [one.arg for one in every[len(every) - len(node.defaults) :]]
+    return [
+        *zip(named, node.defaults, strict=True),
+        *zip((one.arg for one in node.kwonlyargs), node.kw_defaults, strict=True),
+    ]
 
 
 def _entries(tree: ast.Module) -> Iterator[str]:

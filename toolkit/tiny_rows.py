@@ -68,8 +68,10 @@ def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -
 
 
 def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row]:
-    """Rows for fine-tuning on answers; none when the tree has no data set for talks."""
-    if "messages_key" not in columns.supervised:
+    """Rows for fine-tuning on answers; none when the tree has no data set for such."""
+    if "messages_key" not in columns.supervised and (
+        kind != "text" or "response_key" not in columns.supervised
+    ):
         return []
     return [_supervised(columns, kind, one) for one in _sums(count, first)]
 
@@ -126,8 +128,8 @@ def _supervised(columns: Columns, kind: Kind, one: _Sum) -> Row:
     if kind == "image" and "image_key" in names:
         seen = {"role": "user", "content": f"<image>What colour is this? {one.question}"}
         return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(one)]}
-    row: Row = {names["messages_key"]: [asked, answered]}
-    if "response_key" in names:  # of the data set for one question and its answer, until verl 0.7
+    row: Row = {names["messages_key"]: [asked, answered]} if "messages_key" in names else {}
+    if "response_key" in names:  # of the data set for one question and its answer, until verl 0.7.0
         row |= {names["prompt_key"]: one.question, names["response_key"]: one.solution}
     return row
 

@@ -85,6 +85,14 @@ def test_columns_may_be_the_defaults_of_parameters(tmp_path: Path) -> None:
     assert found == Columns({"prompt_key": "prompt", "image_key": "images"}, source="")
 
 
+@pytest.mark.parametrize("named", ['== "ours"', 'in ["ours", "b"]', 'in ("ours",)', 'in {"ours"}'])
+def test_a_source_is_one_that_the_tree_scores(named: str, tmp_path: Path) -> None:
+    score = f"def default_compute_score(data_source):\n    if data_source {named}:\n        return 1.0\n"
+    found = columns(write(tmp_path / "verl", {**OLD, "utils/reward_score/__init__.py": score}))
+    assert isinstance(found, Columns)
+    assert found.source == "ours"
+
+
 @pytest.mark.parametrize("files", [{}, {"utils/dataset/rl_dataset.py": "def broken(:"}])
 def test_a_tree_that_cannot_be_read_has_no_columns(files: dict[str, str], tmp_path: Path) -> None:
     found = columns(write(tmp_path, files))
@@ -145,7 +153,11 @@ def test_talks_to_learn_from_call_the_tool_and_get_its_answer() -> None:
 def test_rows_to_learn_from_are_columns_of_text_too_where_the_tree_has_a_data_set_for_them() -> None:
     names = {"messages_key": "talk", "prompt_key": "asked", "response_key": "answered"}
     (row,) = tiny_rows.supervised(Columns({}, "", supervised=names), "text", 1, 0)
-    assert [turn["content"] for turn in row["talk"]] == [row["asked"], row["answered"]]
+    assert [turn["content"] for turn in row.pop("talk")] == [row["asked"], row["answered"]]
+    del names["messages_key"]
+    old = Columns({}, "", supervised=names)
+    assert tiny_rows.supervised(old, "text", 1, 0) == [row]
+    assert tiny_rows.supervised(old, "multi-turn", 1, 0) == []
 
 
 def test_a_tool_is_one_that_the_tree_can_load(tmp_path: Path) -> None:
