@@ -116,9 +116,9 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 pairs = _with_defaults(node)
             case _:
                 continue
-        for key, default in pairs:
-            if key.endswith("_key") and isinstance(default, ast.Constant) and isinstance(default.value, str):
-                yield key, default.value
+        for name, value in pairs:
+            if name.endswith("_key") and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield name, value.value
 
 
 def _with_defaults(node: ast.arguments) -> list[tuple[str, ast.expr | None]]:
