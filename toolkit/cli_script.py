@@ -14,10 +14,12 @@ import click
 from verl_doctor.toolkit import apply, safe_write
 from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
 from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, job_options, target_options
+from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.fact_configuration import UNTOLD, Configuration
 from verl_doctor.toolkit.fact_data_tables import DataTables
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.longest_prompt import most_tokens
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.recorded import history
 from verl_doctor.toolkit.render import console_for, width_of
@@ -30,6 +32,7 @@ from verl_doctor.toolkit.variant_make import Made, NoVariant, make
 from verl_doctor.toolkit.variant_text import as_written
 
 _STDOUT = Path("-")
+_DATA = ("data.train_files", "data.val_files")
 _VALIDATED = "CFG114"  # asks the validation of verl itself
 
 
@@ -128,8 +131,11 @@ def _recipe(
         from verl_doctor.toolkit.variant_debug import debug  # noqa: PLC0415 - one of the two
 
         folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
-        rows = None if folder is None else _rows(session, folder / "train.parquet")
-        return lambda there: debug(there, folder, rows=rows, one_node=one_node, gpus=gpus)
+        if folder is not None:
+            rows = _rows(session, folder / "train.parquet")
+            return lambda there: debug(there, folder, rows=rows, one_node=one_node, gpus=gpus)
+        seen = session.look()
+        return lambda there: debug(there, one_node=one_node, gpus=gpus, prompt=_prompt(session, seen, there))
     from verl_doctor.toolkit.variant_fast_load import fast_load, surroundings  # noqa: PLC0415 - see above
 
     around = surroundings(session.look())
@@ -149,6 +155,13 @@ def _rows(session: Session, file: Path) -> int | None:
     target = replace(session.target, files=(), words=(), data=(file,))
     found = replace(session, target=target, begun=[]).look().get(DataTables)
     return None if isinstance(found, Unknown) else found.tables[0].rows
+
+
+def _prompt(session: Session, seen: Facts, there: Configuration) -> int | None:
+    """The longest prompt of the data, when this command of the script is the one whose data were looked at."""
+    first = seen.get(Configuration)
+    same = not isinstance(first, Unknown) and all(first.get(key) == there.get(key) for key in _DATA)
+    return most_tokens(session.machine, seen, there) if same else None
 
 
 def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:

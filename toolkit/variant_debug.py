@@ -6,6 +6,7 @@ reported to other machines. What decides whether the job fits and how it is divi
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ _STEPS = 2  # the second one begins with weights that the first has changed
 _ANSWER = 64  # tokens
 _CONVERSATION = 512  # tokens: what several turns and the answers of tools need at least
 _TINY_ROWS = 2  # as `verl-doctor tiny` writes them unless told otherwise
-_TINY_PROMPT = 512  # tokens, more than a row of tiny data has
+_SHORT_PROMPT = 512  # tokens: what is as short need not be shorter; more than a row of tiny data has
+_STEP = 128  # tokens
 _NEVER = 900  # such a number, as 999, is meant to say "never"
 _OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves after the last step
 
@@ -27,14 +29,15 @@ def debug(
     there: Configuration,
     tiny: Path | None = None,
     *,
+    rows: int | None = None,
     one_node: bool = False,
     gpus: int | None = None,
-    rows: int | None = None,
+    prompt: int | None = None,
 ) -> Recipe:
     """What is to change in a command that starts verl.
 
     `tiny` is a folder that `verl-doctor tiny` wrote, with so many `rows`; `gpus` the number on each node where the script does
-    not tell.
+    not tell; `prompt` a number of tokens that no prompt of the data has more of.
     """
     wishes = Wishes(there)
     if one_node:
@@ -51,7 +54,7 @@ def debug(
         _rollout(wishes)
     elif trains:
         shrink(wishes, None if tiny is None else rows or _TINY_ROWS, gpus)
-        _lengths(wishes, tiny)
+        _lengths(wishes, tiny, prompt)
         _rollout(wishes)
     else:
         wishes.kept.append("batch sizes and lengths stay: this is no configuration of PPO or GRPO")
@@ -65,17 +68,20 @@ def _tiny_data(wishes: Wishes, tiny: Path) -> None:
     wishes.give("data.val_files", str(tiny / "validation.parquet"), "asked for: --tiny")
 
 
-def _lengths(wishes: Wishes, tiny: Path | None) -> None:
+def _lengths(wishes: Wishes, tiny: Path | None, prompt: int | None) -> None:
     turns = wishes.value(f"{_ROLLOUT}.multi_turn.enable") is True
     answer = _CONVERSATION if turns else _ANSWER
     wishes.lower("data.max_response_length", answer, "short answers show the same code")
     wishes.lower(f"{_ROLLOUT}.response_length", answer, "short answers show the same code")
+    key = "data.max_prompt_length"
     if tiny is not None:
-        wishes.lower("data.max_prompt_length", _TINY_PROMPT, "the tiny data have short prompts")
-        wishes.lower(f"{_ROLLOUT}.prompt_length", _TINY_PROMPT, "the tiny data have short prompts")
-    elif (prompt := wishes.number("data.max_prompt_length")) and prompt > _TINY_PROMPT:
+        wishes.lower(key, _SHORT_PROMPT, "the tiny data have short prompts")
+    elif prompt is not None:
+        enough = max(_SHORT_PROMPT, math.ceil(prompt / _STEP) * _STEP)
+        wishes.lower(key, enough, f"no prompt of the data can have more than {prompt} tokens")
+    elif (wishes.number(key) or 0) > _SHORT_PROMPT:
         wishes.kept.append(
-            "data.max_prompt_length stays: with less, verl would drop or refuse the rows of your data that are longer"
+            f"{key} stays: with less, verl would drop or refuse the rows of the data that are longer"
         )
 
 

@@ -120,6 +120,13 @@ def test_tiny_data_have_two_rows() -> None:
     assert (found["data.train_batch_size"], found[f"{ROLLOUT}.n"]) == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("longest", "length"), [(100, 512), (512, 512), (700, 768), (9000, 9088), (11000, None)]
+)
+def test_prompts_become_no_shorter_than_the_data_need(longest: int, length: int | None) -> None:
+    assert wished("data.max_prompt_length=10240", prompt=longest).get("data.max_prompt_length") == length
+
+
 def test_one_node() -> None:
     found = wished("trainer.nnodes=4", one_node=True)
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)

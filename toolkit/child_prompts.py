@@ -1,0 +1,66 @@
+"""Tells the longest prompt of data files, in bytes. Runs under the target's interpreter, with its pyarrow; no text is told.
+
+It is handed over as text, so it needs the standard library and pyarrow only. Called with a token, the name of the column of
+prompts, and the paths of parquet files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+MOST_ROWS = 200_000
+
+
+def size(prompt: Any) -> int | None:
+    """The bytes of a prompt's texts, with an allowance for each message; None when it is not all text."""
+    if isinstance(prompt, str):
+        return len(prompt.encode("utf-8", "replace"))
+    if not isinstance(prompt, list):
+        return None
+    total = 0
+    for message in prompt:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, str):
+            return None
+        total += len(content.encode("utf-8", "replace")) + len(str(message.get("role")))
+    return total
+
+
+def messages(prompt: Any) -> int:
+    """How many messages a prompt has."""
+    return len(prompt) if isinstance(prompt, list) else 1
+
+
+def longest(path: str, column: str) -> dict[str, int] | None:
+    """The bytes and messages of the prompts with the most of them; None when a prompt is not all text, or there are too many."""
+    import pyarrow.parquet  # noqa: PLC0415
+
+    file = pyarrow.parquet.ParquetFile(path)
+    if column not in file.schema_arrow.names or file.metadata.num_rows > MOST_ROWS:
+        return None
+    found = {"bytes": 0, "messages": 0}
+    for batch in file.iter_batches(batch_size=2048, columns=[column]):
+        for prompt in batch.column(0).to_pylist():
+            bytes_ = size(prompt)
+            if bytes_ is None:
+                return None
+            found = {
+                "bytes": max(found["bytes"], bytes_),
+                "messages": max(found["messages"], messages(prompt)),
+            }
+    return found
+
+
+def told(path: str, column: str) -> dict[str, int] | None:
+    """As `longest`; None for a file that cannot be read."""
+    try:
+        return longest(path, column)
+    except Exception:  # noqa: BLE001 - whatever a file holds, it tells nothing then
+        return None
+
+
+if __name__ == "__main__":
+    token, prompt_column = sys.argv[1:3]
+    print(f"\n{token}{json.dumps([told(path, prompt_column) for path in sys.argv[3:]])}")
