@@ -8,6 +8,9 @@ RANK = "[rank3]: "
 
 NOISE = """\
 2026-11-20 10:00:00,100 INFO worker.py:1927 -- Started a local Ray instance. View the dashboard at http://127.0.0.1:8265
++ export VLLM_ATTENTION_BACKEND=XFORMERS NCCL_SOCKET_IFNAME=eth0 CUDA_DEVICE_MAX_CONNECTIONS=1
+n1:4711:4999 [0] NCCL INFO Allocated 4194656 bytes of shared memory in /dev/shm/nccl-Ss37Jo
+2026-11-20 10:00:00.485432: W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open shared object file: No such file or directory
 {'actor_rollout_ref': {'rollout': {'name': 'vllm', 'gpu_memory_utilization': 0.6, 'error_if_missing': False}}}
 \x1b[36m(TaskRunner pid=4001)\x1b[0m WARNING 11-20 10:00:03 [cuda.py:1] no tuned kernel was found, and nothing failed
 \x1b[36m(WorkerDict pid=4712, ip=10.0.0.3)\x1b[0m INFO 11-20 10:00:04 [gpu_worker.py:1] Available KV cache memory: 101.5 GiB\x1b[32m [repeated 7x across cluster]\x1b[0m
@@ -15,7 +18,7 @@ Loading safetensors checkpoint shards:  50% Completed | 1/2\rLoading safetensors
 step:1 - actor/pg_loss:0.01 - critic/score/mean:0.25 - num_errors:0
 """
 DRIVER_SAW_IT = """\
-Error executing job with overrides: ['trainer.nnodes=1', 'data.train_batch_size=64']
+Error executing job with overrides: ['trainer.nnodes=1', 'data.train_batch_size=64', '+ray_kwargs.ray_init.runtime_env.env_vars.PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True']
 Traceback (most recent call last):
   File "/src/verl/trainer/main_ppo.py", line 64, in run_ppo
     ray.get(runner.run.remote(config))
@@ -24,7 +27,7 @@ Traceback (most recent call last):
 ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.
 	class_name: WorkerDict
 	actor_id: 0f3a
-The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.
+The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file. Some common causes include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop --force was called, or (3) the worker crashed unexpectedly due to SIGSEGV or another unexpected error.
 """
 OTHERS_WAITED = """\
 [rank1]:[E1120 10:10:00.123 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=8123, OpType=ALLREDUCE, NumelIn=1) ran for 600029 milliseconds before timing out.

@@ -18,12 +18,14 @@ from verl_doctor.toolkit.first_cause import (
     last_word,
     loud_errors,
 )
+from verl_doctor.toolkit.log_excerpt import may_tell
 from verl_doctor.toolkit.log_lines import Line
-from verl_doctor.toolkit.python_errors import Raised
+from verl_doctor.toolkit.python_errors import OVERRIDES, Raised
 from verl_doctor.toolkit.signature import Signature, which
 
 _FRAME = '  File "'
 _NEAR = 200  # lines before an unknown error in which its own process may have told why
+_END = 100  # lines at the end of a log, which count whatever is in them
 _LONGEST = 400
 
 
@@ -149,8 +151,7 @@ def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
 
 def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:
     cause = cause_of(one, lines)
-    whole = f"{one.type}: {one.message}"
-    signature = which(" ".join(whole.split()), cause.frame)
+    signature = which(f"{one.type}: {one.message}", cause.frame)
     return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
 
@@ -162,11 +163,17 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
     """What is said outside of tracebacks."""
     raised = {each.line.number for one in loud for each in one.chain}
     framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
-    for line in lines:
+    for at, line in enumerate(lines):
         is_frame = line.text.startswith(_FRAME)
         is_code = framed.get(line.process, False) and line.text.startswith("    ")
         framed[line.process] = is_frame or is_code
-        if is_frame or is_code or line.number in raised or not line.text:
+        if (
+            is_frame
+            or is_code
+            or line.number in raised
+            or not (at >= len(lines) - _END or may_tell(line.text))
+            or line.text.startswith(OVERRIDES)
+        ):
             continue
         signature = which(line.text)
         if signature is None or not (is_loud(line) or (signature.warning and line.level == "WARNING")):

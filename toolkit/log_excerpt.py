@@ -67,6 +67,11 @@ def excerpt(read: Callable[[int], bytes], words: Sequence[str] = WORDS) -> Excer
     return replace(reader.end(), cut_off=cut_off)
 
 
+def may_tell(text: str) -> bool:
+    """Whether one of the words stands in a line."""
+    return any(word in text for word in WORDS)
+
+
 def _blocks(read: Callable[[int], bytes]) -> Iterator[bytes]:
     """The content in blocks that end with a line, or within one that is longer than a block."""
     begun = b""

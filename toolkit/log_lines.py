@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _SPEAKER = re.compile(
-    r"\((?P<who>[\w:.<>-]+(?: [\w:.<>-]+)? ?(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
+    r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
 )
 # torchrun's, mpirun's and `srun --label`'s, the name of a container.
 _RANK = re.compile(
@@ -21,13 +21,14 @@ _RANK = re.compile(
 )
 _CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ")
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
-# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it.
+# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's.
 _HEADER = re.compile(
     rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
     rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL})\b[ :\w./-]*? -- "
     rf"|\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\[[\w.]+\]\[(?P<hydra>{_LEVEL})\] - "
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>[DIWECF]) \d+ \d+\] "
     r"|\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>[\w./<>-]+:\d+)\] ?"
+    r"|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) "
 )
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
@@ -70,7 +71,7 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
         if speaker := _SPEAKER.match(rest):
             process = speaker["who"] or speaker["ray"]
         elif header := _HEADER.match(rest):
-            level = header["level"] or header["named"] or header["hydra"]
+            level = header["level"] or header["named"] or header["hydra"] or header["nccl"]
             level = level or _LEVELS[header["letter"] or header["glog"]]
             rest, again = rest[header.end() :], process
             if speaker := _SPEAKER.match(rest):

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.log_lines import Line
 
+OVERRIDES = "Error executing job with overrides: "
+"""How Hydra begins the line that repeats the whole command before it prints what a program raised."""
+
 _REMOTE = re.compile(r"(?<![\w.<>:])ray::[\w.<>:]+(?:\(\))? \(pid=\d+")
 _BEGINS = re.compile(rf"\bTraceback \(most recent call last\):$|{_REMOTE.pattern}")
 _JOINS = {
@@ -161,4 +164,4 @@ def _remote(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
 def _is_over(line: Line) -> bool:
     """Whether a message has ended before this line."""
     text = line.text.strip()
-    return not text or text in _JOINS or bool(_BEGINS.search(text))
+    return not text or text in _JOINS or text.startswith(OVERRIDES) or bool(_BEGINS.search(text))

@@ -1,14 +1,14 @@
 """What a fault looks like in a log: texts that name it, as data.
 
 `checks/data/signatures/*.toml` holds them, each with logs in which it speaks and such in which it is silent. A pattern is plain text
-in which `*` stands for anything within a line or a message: to match is to find its parts one behind the other, in linear time
+in which `*` stands for anything within a line: to match is to find its parts one behind the other, in linear time
 whatever the log holds.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,7 +42,7 @@ class Signature:
 
     `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
     proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
-    these texts must stand in the traceback. `deep` says that only `check --deep` would confirm it.
+    these texts must stand in the last place of the traceback. `deep` says that only `check --deep` would confirm it.
     """
 
     code: str
@@ -61,12 +61,14 @@ class Signature:
         """Whether it is a fault of the environment or of the settings, for which there is a code."""
         return self.kind in _NAMED
 
-    def matches(self, text: str, frames: str = "") -> bool:
-        """Whether a message says it."""
-        return (
-            any(_in_order(parts, text) for parts in self.patterns)
-            and not any(word in text for word in self.unless)
-            and (not self.frames or any(word in frames for word in self.frames))
+    def matches(self, lines: Iterable[str], frame: str = "") -> bool:
+        """Whether one of the lines of a message says it; `frame` is where an exception was raised."""
+        if self.frames and not any(word in frame for word in self.frames):
+            return False
+        return any(
+            any(_in_order(parts, line) for parts in self.patterns)
+            and not any(word in line for word in self.unless)
+            for line in lines
         )
 
 
@@ -135,6 +137,7 @@ def _signature(
     )
 
 
-def which(text: str, frames: str = "") -> Signature | None:
-    """The first signature that matches a message."""
-    return next((one for one in signatures() if one.matches(text, frames)), None)
+def which(message: str, frame: str = "") -> Signature | None:
+    """The first signature that matches a message of one or more lines."""
+    lines = message.split("\n")
+    return next((one for one in signatures() if one.matches(lines, frame)), None)
