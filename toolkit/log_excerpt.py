@@ -36,6 +36,7 @@ _FIRST, _LAST = 20_000, 10_000  # lines that are kept
 _TAIL = 32_768  # bytes of the end
 _LONGEST = 3500  # bytes of a line
 _BLOCK = 1 << 20
+_DENSE = 0.2  # the part of the lines that complain from which a log is read line by line
 _DIGITS = b"0123456789"
 
 
@@ -100,20 +101,25 @@ class _Reader:
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
         self._left_out = 0
+        self._is_dense = False
         self._tail = (1, b"")
 
     def take(self, block: bytes) -> None:
         """Read the next block; it ends with the end of a line."""
         at, number = 0, self._number
         self._tail = (number, block) if len(block) >= _TAIL else (self._tail[0], self._tail[1] + block)
-        for hit in (*sorted(self._hits(block)), len(block)):
+        hits = self._hits_by_line(block) if self._is_dense else sorted(self._hits(block))
+        for hit in (*hits, len(block)):
             while self._window and at < len(block):
                 at, number = self._read(block, at, number), number + 1
             if at <= hit < len(block):
                 number += block.count(b"\n", at, hit)
                 at, number = self._meet(block, hit, number), number + 1
         self.size += len(block)
-        self._number = number + block.count(b"\n", at)
+        lines = number + block.count(b"\n", at) - self._number
+        if not self._is_dense:
+            self._is_dense = len(hits) > lines * _DENSE
+        self._number += lines
         self._cut_tail()
 
     def _hits(self, block: bytes) -> set[int]:
@@ -124,6 +130,19 @@ class _Reader:
             while at >= 0:
                 found.add(block.rfind(b"\n", 0, at) + 1)
                 at = block.find(word, block.index(b"\n", at))
+        return found
+
+    def _hits_by_line(self, block: bytes) -> list[int]:
+        """The same for a log in which so many lines complain that what was said often is best left out first."""
+        found, at, often = [], 0, 0
+        lines = block.split(b"\n")
+        for line in lines:
+            if self._seen.get(hash(line.translate(None, _DIGITS)), 0) >= _OFTEN:
+                often += 1
+            elif any(word in line for word in self._words):
+                found.append(at)
+            at += len(line) + 1
+        self._is_dense = len(found) + often > len(lines) * _DENSE
         return found
 
     def _read(self, block: bytes, at: int, number: int) -> int:
