@@ -15,6 +15,9 @@ n1:4711:4999 [0] NCCL INFO Allocated 4194656 bytes of shared memory in /dev/shm/
 \x1b[36m(TaskRunner pid=4001)\x1b[0m WARNING 11-20 10:00:03 [cuda.py:1] no tuned kernel was found, and nothing failed
 \x1b[36m(WorkerDict pid=4712, ip=10.0.0.3)\x1b[0m INFO 11-20 10:00:04 [gpu_worker.py:1] Available KV cache memory: 101.5 GiB\x1b[32m [repeated 7x across cluster]\x1b[0m
 Loading safetensors checkpoint shards:  50% Completed | 1/2\rLoading safetensors checkpoint shards: 100% Completed | 2/2
+\x1b[36m(TaskRunner pid=4001)\x1b[0m /venv/lib/verl/engine/__init__.py:60: UserWarning: megatron is not available: ModuleNotFoundError("No module named 'megatron'")
+\x1b[36m(WorkerDict pid=4711)\x1b[0m Warning: Failed to set NUMA affinity: libnuma.so: cannot open shared object file: No such file or directory
+\x1b[36m(WorkerDict pid=4711)\x1b[0m WARNING:2026-11-20 10:00:06,000:Failed to import an extension: No module named 'vllm._x_C'
 step:1 - actor/pg_loss:0.01 - critic/score/mean:0.25 - num_errors:0
 """
 DRIVER_SAW_IT = """\

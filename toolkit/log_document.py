@@ -121,14 +121,27 @@ def headline(answer: Answer) -> tuple[str, str]:
             else "nothing in these logs says that something failed"
         )
     elif error.signature is not None and error.signature.kind == "ended":
-        said = f"{error.signature.title.lower()}; nothing before says why"
+        said = f"{_lower(error.signature.title)}; nothing before says why"
     elif error.signature is not None and error.signature.kind == "job":
-        said = f"{error.signature.title.lower()}; no fault of the environment"
+        said = f"no fault of the environment: {_lower(error.signature.title)}"
     elif error.signature is not None:
-        said = f"only consequences are told: {error.signature.title.lower()}"
+        said = f"only consequences are told: {_lower(error.signature.title)}"
     else:
         said = "the first error is none that is known as a fault of the environment"
     return "NOT DETERMINED", said
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
+def only_consequences(answer: Answer) -> bool:
+    """Whether the logs tell that something died, and not why: those of another process may."""
+    error = answer.reading.error
+    known = error.signature if error is not None else None
+    if answer.reading.causes or (error is not None and known is None):
+        return False
+    return bool(answer.reading.consequences) and (known is None or known.kind == "consequence")
 
 
 def next_steps(answer: Answer) -> Sequence[str]:
@@ -141,7 +154,7 @@ def next_steps(answer: Answer) -> Sequence[str]:
         deep = " --deep" if signature.deep else ""
         steps.append(f"verl-doctor check --select {signature.code}{deep}  # is it so on this machine?")
         steps.append(f"verl-doctor explain {signature.code}")
-    if not answer.reading.causes and answer.reading.consequences:
+    if only_consequences(answer):
         steps.append(
             "verl-doctor logs /tmp/ray/session_latest/logs  # what Ray's processes said, on the node that died"
         )

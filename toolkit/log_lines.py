@@ -19,17 +19,22 @@ _SPEAKER = re.compile(
 _RANK = re.compile(
     r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|(?P<task>\d{1,4}): |(?P<container>[\w.-]{1,60}) *\| "
 )
-_CLOCK = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ")
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? |\d{1,9}\.\d{3} (?=\()"
+)
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 # vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's.
 _HEADER = re.compile(
     rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
-    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL})\b[ :\w./-]*? -- "
+    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL})\b(?:[ :\w./-]*? -- | - [\w.]+ - )"
+    rf"|(?P<first>{_LEVEL}):(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+|[\w.]+):"
     rf"|\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\[[\w.]+\]\[(?P<hydra>{_LEVEL})\] - "
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>[DIWECF]) \d+ \d+\] "
     r"|\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>[\w./<>-]+:\d+)\] ?"
     r"|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) "
 )
+# As the module `warnings` prints one, and what says so of itself.
+_WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
 _LONGEST = 4000  # characters of a line that are read
@@ -71,7 +76,7 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
         if speaker := _SPEAKER.match(rest):
             process = speaker["who"] or speaker["ray"]
         elif header := _HEADER.match(rest):
-            level = header["level"] or header["named"] or header["hydra"] or header["nccl"]
+            level = header["level"] or header["named"] or header["hydra"] or header["first"] or header["nccl"]
             level = level or _LEVELS[header["letter"] or header["glog"]]
             rest, again = rest[header.end() :], process
             if speaker := _SPEAKER.match(rest):
@@ -80,5 +85,5 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
         elif speaker := _RANK.match(rest):
             process = speaker["rank"] or speaker["container"] or f"rank {speaker['mpi'] or speaker['task']}"
         elif not (speaker := _CLOCK.match(rest)):
-            return rest, process, "", ""
+            return rest, process, "WARNING" if _WARNING.match(rest) else "", ""
         rest = rest[speaker.end() :]

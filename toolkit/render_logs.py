@@ -13,6 +13,7 @@ from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
 
 _STYLES = {"FIRST CAUSE": "bold red", "NOT DETERMINED": "bold magenta"}
 _MOST = 4  # of what is listed beside the cause
+_LONGEST = 200  # characters of such a line in a pipe
 
 
 def text_lines(answer: Answer, width: int | None) -> Iterator[Text]:
@@ -70,10 +71,9 @@ def _others(answer: Answer, width: int | None) -> Iterator[Text]:
         for one in told[:_MOST]:
             name = f"{one.signature.code}: " if one.signature is not None and one.signature.code else ""
             times = f" ({one.times} times)" if one.times > 1 else ""
-            said = f"  {one.source}:{one.number}{times}: {name}{shown(one.words)}"
-            yield Text(
-                harmless(said if width is None or len(said) <= width else f"{said[: max(width - 3, 20)]}...")
-            )
+            said = harmless(f"  {one.source}:{one.number}{times}: {name}{shown(one.words)}")
+            room = _LONGEST if width is None else max(width, 40)
+            yield Text(said if len(said) <= room else f"{said[: room - 3]}...")
         if len(told) > _MOST:
             yield Text(f"  and {len(told) - _MOST} more")
 

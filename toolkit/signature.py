@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -137,7 +137,8 @@ def _signature(
     )
 
 
+@lru_cache(maxsize=2048)
 def which(message: str, frame: str = "") -> Signature | None:
-    """The first signature that matches a message of one or more lines."""
+    """The first signature that matches a message of one or more lines. What is said again is not looked up again."""
     lines = message.split("\n")
     return next((one for one in signatures() if one.matches(lines, frame)), None)
