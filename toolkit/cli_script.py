@@ -29,7 +29,7 @@ from verl_doctor.toolkit.target import Options, UsageError, journal_home
 from verl_doctor.toolkit.text import harmless, wrapped
 from verl_doctor.toolkit.variant import Kind, Recipe, path_of
 from verl_doctor.toolkit.variant_make import Made, NoVariant, make
-from verl_doctor.toolkit.variant_text import as_written
+from verl_doctor.toolkit.variant_value import as_written
 
 _STDOUT = Path("-")
 _DATA = ("data.train_files", "data.val_files")

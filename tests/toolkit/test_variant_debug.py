@@ -16,7 +16,7 @@ from verl_doctor.toolkit.fact_demands import Demands
 from verl_doctor.toolkit.fact_launch import Word
 from verl_doctor.toolkit.variant import Recipe
 from verl_doctor.toolkit.variant_debug import debug
-from verl_doctor.toolkit.variant_text import as_written
+from verl_doctor.toolkit.variant_value import as_written
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 DEMANDS = Demands(

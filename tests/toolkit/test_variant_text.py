@@ -19,7 +19,8 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_edit import CannotEdit
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.variant import Wish
-from verl_doctor.toolkit.variant_text import Order, as_written, drafts, same_but_for
+from verl_doctor.toolkit.variant_text import Order, drafts, same_but_for
+from verl_doctor.toolkit.variant_value import as_written
 
 HEAD, COMMENT = "variant", "# verl-doctor: DEBUG"
 CALL = "python3 -m verl.trainer.main_ppo"
