@@ -59,6 +59,11 @@ class CacheFolder:
     free: int | None = None
     files: int | None = None
 
+    @property
+    def value(self) -> str:
+        """What the variable is set to so that the cache lies here."""
+        return self.path.removesuffix(_BELOW.get(self.variable, ""))
+
 
 @dataclass(frozen=True)
 class Caches:

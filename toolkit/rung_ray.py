@@ -18,6 +18,8 @@ _LIMIT = 300.0  # seconds; on two busy cores a minute is usual
 _MORE = 2  # CPUs that Ray may hand out beside those of the group
 # What Ray says again and again while it waits for what will not come (ray/autoscaler).
 _WAITS = re.compile(r"No available node types can fulfill resource requests? .*")
+# It goes on with less (ray/_private/services.py, determine_plasma_store_config).
+_SLOW_STORE = re.compile(r"The object store is using \S+ instead of /dev/shm because [^.]*")
 _CODES = {"import ray": "SMOKE101", "start Ray": "SMOKE106", "": "SMOKE107"}
 
 
@@ -27,7 +29,7 @@ def climb(stage: Stage) -> Outcome:
     argv = script(stage.python, child_smoke_ray, str(gpus), str(gpus + _MORE))
     ran = stage.run(argv, limit=_LIMIT, watch=waits, name="ray")
     if ran.code == 0:
-        return Outcome("passed", steps=steps_of(ran), notes=left_out(ran))
+        return Outcome("passed", steps=steps_of(ran), notes=(*left_out(ran), *_SLOW_STORE.findall(ran.text)))
     return replace(failed(ran, _CODES, logs=logs_of_ray(stage.folder)), notes=_as_long_as(stage))
 
 

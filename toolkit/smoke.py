@@ -14,6 +14,7 @@ from pathlib import Path
 from verl_doctor.toolkit import tiny
 from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_caches import Caches
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -245,6 +246,17 @@ def _own_model(facts: Collection, run: Session, device: Device) -> Path | None:
 def _environ(machine: Machine, facts: Collection) -> dict[str, str]:
     """The environment of the process that the job starts with, seen from the private folder in which children run."""
     variables, job, rollout = facts.get(Variables), facts.get(JobVariables), facts.get(RolloutModule)
-    known = not isinstance(variables, Unknown) and not isinstance(job, Unknown)
-    environ = child_environ(machine, variables, job, rollout) if known else dict(machine.environ)  # type: ignore[arg-type]
-    return {**environ, **machine.as_seen_from_elsewhere()}
+    environ = dict(machine.environ)
+    if not isinstance(variables, Unknown) and not isinstance(job, Unknown):
+        environ = child_environ(machine, variables, job, rollout)
+    return {**environ, **machine.as_seen_from_elsewhere(), **_warm_caches(facts)}
+
+
+def _warm_caches(facts: Collection) -> dict[str, str]:
+    """The job's caches of compiled kernels, as far as they are there: without them each climb would compile everything again.
+
+    What is fetched from the hub, or made of data, stays in the private home.
+    """
+    caches = facts.get(Caches)
+    known = () if isinstance(caches, Unknown) else caches.folders
+    return {one.variable: one.value for one in known if one.variable != "HF_HOME" and os.path.isdir(one.path)}
