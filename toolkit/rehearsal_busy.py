@@ -1,30 +1,33 @@
-"""How much processes want to compute, on a machine of any load.
+"""How much the threads of processes want to compute, on a machine of any load.
 
-On a busy machine a process that works gets little time, and one that waits for ever takes hardly less. The kernel counts for each thread
-how long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`): both together are what it wanted.
+On a busy machine a thread that works gets little time, and those that wait for ever wake up now and then and wait in the same queue. The
+kernel counts for each how long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`): both together are
+what it wanted, which is all of the time for one that works.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from verl_doctor.toolkit.machine import Machine
 
 _NANO = 1e9
 
 
-def wanted_seconds(pids: Iterable[int], machine: Machine) -> float:
-    """Seconds that the threads of these processes have run or waited for a processor since they began; 0 where it is not told."""
-    return sum(
-        _of_thread(f"/proc/{pid}/task/{thread}", machine) for pid in pids for thread in _threads(pid, machine)
-    )
+def wanted_seconds(pids: Iterable[int], machine: Machine) -> Mapping[int, float]:
+    """Seconds that each thread of these processes has run or waited for a processor since it began; nothing where it is not told."""
+    return {
+        thread: _of_thread(f"/proc/{pid}/task/{thread}", machine)
+        for pid in pids
+        for thread in _threads(pid, machine)
+    }
 
 
-def _threads(pid: int, machine: Machine) -> list[str]:
+def _threads(pid: int, machine: Machine) -> list[int]:
     with contextlib.suppress(OSError):
-        return os.listdir(machine.at(f"/proc/{pid}/task"))  # noqa: PTH208 - names alone
+        return [int(name) for name in os.listdir(machine.at(f"/proc/{pid}/task"))]  # noqa: PTH208 - names alone
     return []
 
 

@@ -22,7 +22,9 @@ class Run:
 
     def __init__(self, waits: str = "") -> None:
         self.now, self.text, self.waits, self.wanted = 0.0, "", waits, 0.0
-        self.watcher = Watcher(lambda: self.waits, lambda _: self.wanted, lambda: self.now)
+        self.watcher = Watcher(
+            lambda: self.waits, lambda _: {1: self.wanted, 2: 0.1 * self.now}, lambda: self.now
+        )
 
     def after(self, seconds: float, more: str = "") -> str | None:
         self.now += seconds
