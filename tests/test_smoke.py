@@ -94,6 +94,10 @@ def test_markdown_has_a_row_for_each_rung() -> None:
     assert "* log: `/state/ray.log`" in lines
 
 
+def test_the_schema_is_printed(here: Doctor, tmp_path: Path) -> None:
+    assert json.loads(here("schema", "smoke", cwd=tmp_path).stdout) == json.loads(schema_text("smoke"))
+
+
 def test_wrong_usage_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
     for arguments, words in (
         (("--rung", "1", "--up-to", "2"), "--rung climbs one rung, --up-to several: choose one"),
