@@ -21,6 +21,7 @@ LFS_MARK = b"version https://git-lfs.github.com/spec/"
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; an index of shards of a large model has one or two
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
 INDEX = "model.safetensors.index.json"
+_INDEX_OF_PICKLES = "pytorch_model.bin.index.json"
 
 Trouble = Literal["missing", "pointer", "damaged"]
 
@@ -186,14 +187,18 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
     for name in sorted(there):
         if name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(folder / name):
             yield BadFile(name, "pointer")
-    index = read_json(folder / INDEX) if INDEX in there else {}
+    # Pickles are read where there are no safetensors.
+    file = (
+        INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else _INDEX_OF_PICKLES
+    )
+    index = read_json(folder / file) if file in there else {}
     if isinstance(index, BadFile):
         yield index
         return
     shards = index.get("weight_map")
     for name in sorted({str(shard) for shard in shards.values()}) if isinstance(shards, dict) else ():
         if name not in there:
-            yield BadFile(name, "missing", f"{INDEX} names it")
+            yield BadFile(name, "missing", f"{file} names it")
 
 
 def _listed(folder: Path) -> list[str]:

@@ -123,6 +123,18 @@ def test_pointers_and_missing_shards(tmp_path: Path) -> None:
     ]
 
 
+def test_missing_shards_of_pickles_count_where_there_are_no_safetensors(tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "pytorch_model-1.bin", "b": "pytorch_model-2.bin"}}
+    made = folder(tmp_path, QWEN)
+    (made / "model.safetensors").unlink()
+    (made / "pytorch_model.bin.index.json").write_text(json.dumps(index), "utf-8")
+    (made / "pytorch_model-1.bin").write_bytes(bytes(10))
+    (bad,) = read_model(made, "--model").bad_files
+    assert (bad.name, bad.trouble) == ("pytorch_model-2.bin", "missing")
+    (made / "model.safetensors").write_bytes(bytes(2000))
+    assert read_model(made, "--model").bad_files == ()
+
+
 def launched(path: str) -> Launch:
     words = (Word(f"actor_rollout_ref.model.path={path}", "run.sh", 3),)
     return Launch((), command=Command("verl.trainer.main_ppo", words, "run.sh", 1))
