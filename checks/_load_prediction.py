@@ -33,9 +33,10 @@ def reading(storage: ModelStorage, speed: LoadSpeed, times: int, *, fits: bool) 
 
     Where the weights do not fit into memory (`fits`), each part reads all of them from the disk.
     """
-    mapped, again = rate(speed.mapped), rate(speed.warm)
-    if not mapped or not again:
+    mapped = rate(speed.mapped)
+    if not mapped or speed.warm is None:
         return None
+    again = max(rate(speed.warm), speed.best)  # memory is no slower than the disk: what says so was disturbed
     warm = times * storage.bytes / again
     from_disk = storage.cold if fits else times * storage.bytes
     from_memory = (times * storage.bytes - from_disk) / again

@@ -8,7 +8,7 @@ handed over as text, so it needs the standard library only. Called with a token,
 * "parallel": several pieces at a time through the page cache, as vLLM's prefetch reads;
 * "mapped": page faults of a mapping, with the advice that torch gives for weights (POSIX_FADV_SEQUENTIAL in MapAllocator.cpp),
   one piece after the other, as safetensors reads tensors;
-* "again": the same from a new mapping.
+* "again": what that way came to read, from a new mapping.
 
 It answers with [bytes, seconds, fetched] of each way, or null where the file system cannot: `fetched` are the bytes that this process
 had the kernel fetch from a disk or a server (read_bytes in proc_pid_io(5)), what was read ahead included; null where it does not count.
@@ -21,7 +21,7 @@ import mmap
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -93,10 +93,22 @@ def timed(way: str, pieces: Sequence[Piece], seconds: float) -> tuple[int, float
     return done, took, None if before is None or after is None else after - before
 
 
+def first(pieces: Sequence[Piece], amount: int) -> Iterator[Piece]:
+    """So many bytes of the pieces: what lies behind was not read."""
+    for path, start, length in pieces:
+        if amount > 0:
+            yield path, start, min(length, amount)
+        amount -= length
+
+
 def main(token: str, order: str) -> None:
     """Try what the order asks for, in its order."""
     asked = json.loads(order)
-    answer = {way: timed(way, pieces, asked["seconds"]) for way, pieces in asked["pieces"].items()}
+    answer: dict[str, tuple[int, float, int | None] | None] = {}
+    for way, pieces in asked["pieces"].items():
+        mapped_before = answer.get("mapped")
+        there = first(pieces, mapped_before[0] if mapped_before else 0) if way == "again" else pieces
+        answer[way] = timed(way, list(there), asked["seconds"])
     print(token + json.dumps(answer), flush=True)
 
 

@@ -123,34 +123,42 @@ class Row:
 
 
 def measured(where: str, folder: Path, python: Path, rounds: int) -> Row:
-    """Predict so many times, always from cold files, and then let vLLM load them so many times."""
+    """Predict from cold files and let vLLM load them, in turns."""
     files = model_files.collect(Model(str(folder), "--model"))
     assert isinstance(files, ModelFiles), files
     paths = [str(folder / file.name) for file in files.files]
     speeds = []
-    told = []
-    for _ in range(rounds):
-        take_out(paths)
-        storage = model_storage.collect(Machine(), files)
-        speed = load_speed.collect(Machine(), files, storage)
-        assert isinstance(speed, LoadSpeed), speed
-        one = reading(storage, speed, 1, fits=True)
-        assert one is not None
-        speeds.append(speed)
-        told.append(one)
-    command = [python, HERE / "real_load.py", folder, str(rounds), *STRATEGIES]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    predicted = {
-        "cold": [one.cold for one in told],
-        "from memory": [one.warm for one in told],
-        "ahead": [one.ahead for one in told],
-    }
+    seconds: dict[str, list[float]] = {}
+    command = [python, HERE / "real_load.py", folder, *STRATEGIES]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as loader:
+        assert loader.stdin is not None
+        assert loader.stdout is not None
+        while loader.stdout.readline() != "ready\n":
+            assert loader.poll() is None
+        for _ in range(rounds):
+            take_out(paths)
+            storage = model_storage.collect(Machine(), files)
+            speed = load_speed.collect(Machine(), files, storage)
+            assert isinstance(speed, LoadSpeed), speed
+            told = reading(storage, speed, 1, fits=True)
+            assert told is not None
+            speeds.append(speed)
+            print("go", file=loader.stdin, flush=True)
+            took = json.loads(loader.stdout.readline())
+            for name, value in {
+                "cold": told.cold,
+                "from memory": told.warm,
+                "ahead": told.ahead,
+                **took,
+            }.items():
+                seconds.setdefault(name, []).append(value)
+        loader.stdin.close()
     return Row(
         where,
         storage.read_ahead or 0,
         statistics.median(rate(speed.mapped) for speed in speeds),
         statistics.median(speed.best for speed in speeds),
-        predicted | json.loads(done.stdout.splitlines()[-1]),
+        seconds,
     )
 
 
@@ -159,7 +167,7 @@ def table(rows: list[Row], gib: float, rounds: int) -> str:
         "# Predicted and measured seconds of loading",
         "",
         f"{gib:g} GiB of weights in {SHARDS} shards; {os.cpu_count()} CPUs, Linux {os.uname().release}, as of {time.strftime('%Y-%m-%d')};",
-        f"medians of {rounds} rounds, smallest and largest in brackets. Predicted by what LOAD114 measures with parts of the files;",
+        f"load average {os.getloadavg()[1]:.0f}; medians of {rounds} rounds, smallest and largest in brackets. Predicted by what LOAD114 measures with parts of the files;",
         "measured is vLLM's `safetensors_weights_iterator` in each strategy, with a copy of each tensor into one buffer.",
         "",
         "| where, read-ahead | mapped | best | cold: predicted | `lazy` | read ahead: predicted | `prefetch` | `eager` | from memory: predicted | `lazy` |",

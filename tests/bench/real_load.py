@@ -1,7 +1,8 @@
 """Loads a model's weights as vLLM does, in each of its strategies, and prints the seconds as JSON. Runs in an environment with vLLM.
 
-    ENVIRONMENT/bin/python tests/bench/real_load.py FOLDER ROUNDS STRATEGY...
+    ENVIRONMENT/bin/python tests/bench/real_load.py FOLDER STRATEGY...
 
+For each line that it hears it loads once in every strategy, so that its time can be set beside another one's of the same moment.
 Each tensor is copied into one buffer, as it would be on its way to a GPU. "warm" is vLLM's default from memory; before each of the others the files are taken out of the page cache.
 """
 
@@ -20,11 +21,12 @@ def main() -> None:
         safetensors_weights_iterator,
     )
 
-    folder, rounds, *strategies = sys.argv[1:]
+    folder, *strategies = sys.argv[1:]
     files = sorted(map(str, Path(folder).glob("*.safetensors")))
     buffer = torch.empty(64 << 20, dtype=torch.bfloat16)
-    seconds: dict[str, list[float]] = {strategy: [] for strategy in strategies}
-    for _ in range(int(rounds)):
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        seconds = {}
         for strategy in strategies:
             if strategy != "warm":
                 take_out(files)
@@ -32,8 +34,8 @@ def main() -> None:
             asked = None if strategy == "warm" else strategy
             for _, weight in safetensors_weights_iterator(files, False, asked):
                 buffer[: weight.numel()].copy_(weight.flatten())
-            seconds[strategy].append(time.perf_counter() - begun)
-    print(json.dumps(seconds))
+            seconds[strategy] = time.perf_counter() - begun
+        print(json.dumps(seconds), flush=True)
 
 
 def take_out(files: list[str]) -> None:

@@ -74,6 +74,12 @@ def test_without_room_each_part_reads_from_the_disk() -> None:
     assert reading(storage(), speed, 3, fits=False) == Reading(96.0, 24.0, 12.0)
 
 
+def test_memory_is_no_slower_than_the_disk() -> None:
+    speed = LoadSpeed("/m", Speed(GIB, 2.0), Speed(GIB, 0.5), None, Speed(GIB, 10.0))
+    told = reading(storage(), speed, 2, fits=True)
+    assert told == Reading(32.0 + 8.0, 8.0 + 8.0, 16.0)
+
+
 @pytest.mark.parametrize("lacking", ["mapped", "warm"])
 def test_what_was_not_measured_is_not_predicted(lacking: str) -> None:
     assert reading(storage(), replace(speeds(40, 900), **{lacking: None}), 1, fits=True) is None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit import read_trial
+from verl_doctor.toolkit import child_read_speed, read_trial
 from verl_doctor.toolkit.fact_load_speed import LoadSpeed, Speed, load_speed
 from verl_doctor.toolkit.fact_model_files import ModelFiles, WeightFile
 from verl_doctor.toolkit.fact_model_storage import ModelStorage, model_storage
@@ -183,3 +183,10 @@ def test_a_slow_disk_is_given_up_in_time(files: ModelFiles, monkeypatch: pytest.
     now = iter(range(100))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
     assert child_read_speed.mapped([(path, 0, 8 * MIB)], until=2.5) == 3 * MIB
+
+
+def test_what_was_not_reached_the_first_time_is_not_read_again() -> None:
+    pieces = [("a", 0, 10), ("a", 20, 10), ("b", 0, 10)]
+    assert list(child_read_speed.first(pieces, 30)) == pieces
+    assert list(child_read_speed.first(pieces, 14)) == [("a", 0, 10), ("a", 20, 4)]
+    assert list(child_read_speed.first(pieces, 0)) == []
