@@ -29,7 +29,7 @@ from verl_doctor.toolkit.view import as_view, show
 if TYPE_CHECKING:
     from verl_doctor.toolkit.result import Repair
     from verl_doctor.toolkit.warm_named import Look
-    from verl_doctor.toolkit.warmup import Node, Warmup
+    from verl_doctor.toolkit.warmup import EngineCaches, Node, Warmup
 
 _PARTS = ("files", "bytecode")
 _LONGEST = 1800.0  # seconds for all nodes together
@@ -112,6 +112,11 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     show_default=True,
     help="With --cluster or --nodes: how many may read from one shared file system at a time.",
 )
+@click.option(
+    "--engine",
+    is_flag=True,
+    help="On GPUs also start vLLM once as the job would, so that what it compiles is in its caches. Takes minutes and the GPUs.",
+)
 @click.option("--dry-run", is_flag=True, help="Read nothing: show what would be read, and what is resident.")
 @answer_options
 def warmup(
@@ -123,6 +128,7 @@ def warmup(
     limit: int | None,
     ranks: frozenset[int],
     at_once: int,
+    engine: bool,
     dry_run: bool,
     form: str,
     file: Path | None,
@@ -138,6 +144,8 @@ def warmup(
     from verl_doctor.toolkit.warm_request import warmed  # noqa: PLC0415
     from verl_doctor.toolkit.warmup import HERE, NAME_ONE, Node, Warmup  # noqa: PLC0415
 
+    if engine and nodes is not None:
+        raise UsageError("--engine starts the engine of this machine: leave the nodes out")
     begun = time.monotonic()
     with nothing_on_stdout():
         machine = Machine()
@@ -159,7 +167,10 @@ def warmup(
             with ending.at_signals():
                 found = (Node(HERE, warmed(machine, asked, ending, shown)),)
         written = None if only == "files" or _ended(found) else _bytecode(look, dry_run=dry_run)
-    done = Warmup(found, (written,) if written else (), dry_run, time.monotonic() - begun)
+        compiled = None
+        if engine and not _ended(found):
+            compiled = _kernels(look, asked.model if asked else "", dry_run=dry_run)
+    done = Warmup(found, (written,) if written else (), compiled, dry_run, time.monotonic() - begun)
     return _shown(done, form, file)
 
 
@@ -177,6 +188,13 @@ def _bytecode(look: Look, *, dry_run: bool) -> Repair | None:
     from verl_doctor.toolkit import warm_bytecode  # noqa: PLC0415 - it brings the change engine
 
     return warm_bytecode.write_missing(*look(), dry_run=dry_run)
+
+
+def _kernels(look: Look, model: str, *, dry_run: bool) -> EngineCaches:
+    from verl_doctor.toolkit import warm_engine  # noqa: PLC0415 - few runs start an engine
+
+    run, collection = look()
+    return warm_engine.compile_kernels(run.machine, collection, model, dry_run=dry_run)
 
 
 def _shown(done: Warmup, form: str, file: Path | None) -> int:

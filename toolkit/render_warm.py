@@ -8,10 +8,10 @@ from rich.text import Text
 
 from verl_doctor.toolkit.fleet_names import fold
 from verl_doctor.toolkit.render_markdown import escaped
-from verl_doctor.toolkit.text import harmless, in_bytes, in_time, wrapped
+from verl_doctor.toolkit.text import counted, harmless, in_bytes, in_time, wrapped
 from verl_doctor.toolkit.warm import Moment
 from verl_doctor.toolkit.warm_summary import headline, remarks
-from verl_doctor.toolkit.warmup import HERE, NAME_ONE, Node, Warmup
+from verl_doctor.toolkit.warmup import HERE, NAME_ONE, EngineCaches, Growth, Node, Warmup
 
 _STYLES = {
     "WARM": "bold green",
@@ -60,7 +60,9 @@ def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
         reason = f": {one.reason}" if one.reason else ""
         undo = [f"verl-doctor undo takes it back ({one.transaction})"] if one.transaction else []
         yield "BYTECODE", f"{_OUTCOMES.get(one.outcome, one.outcome)}{reason}", undo
-    if not done.nodes and not done.bytecode:
+    if done.engine is not None:
+        yield "ENGINE", _of_engine(done.engine), [_growth(one) for one in done.engine.grown]
+    if not (done.nodes or done.bytecode or done.engine):
         yield "NOTHING", f"there is nothing to be compiled, and no file is named: {NAME_ONE}", []
 
 
@@ -68,6 +70,17 @@ _OUTCOMES = {
     "planned": "the missing caches of the installed packages would be written",
     "repaired": "the missing caches of the installed packages are written",
 }
+
+
+def _of_engine(engine: EngineCaches) -> str:
+    if engine.outcome in ("not applicable", "planned", "failed"):
+        return f"{engine.outcome}: {engine.reason}"
+    took = f"vLLM was started once in {in_time(engine.seconds)}"
+    return took if engine.grown else f"{took}, and compiled nothing that its caches did not have"
+
+
+def _growth(one: Growth) -> str:
+    return f"{one.holds}: {counted(one.files, 'new file')}, {in_bytes(one.size)} in {one.path}"
 
 
 def _said(node: Node) -> tuple[str, str, tuple[str, ...]]:

@@ -22,6 +22,7 @@ def document(done: Warmup) -> dict[str, Any]:
             {"outcome": one.outcome, "reason": one.reason, "transaction": one.transaction}
             for one in done.bytecode
         ],
+        "engine": None if done.engine is None else _plain(asdict(done.engine)),
     }
 
 
