@@ -6,13 +6,13 @@ import contextlib
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
-from ray_head import ALONE, STARTING, address_in, below, end
+from ray_head import ALONE, address_in, below, end, raylets, until_up
 
 _START = (
     "--block",
@@ -38,7 +38,7 @@ class Cluster:
         environ: Mapping[str, str] | None = None,
         cpus: int = 1,
         python: Path | None = None,
-    ) -> None:
+    ) -> subprocess.Popen[bytes]:
         """Begin to start one node."""
         ray = [str(python or self.python), "-m", "ray.scripts.scripts"]
         command = [*ray, "start", *options, f"--num-cpus={cpus}", *_START]
@@ -52,11 +52,11 @@ class Cluster:
                     stderr=subprocess.STDOUT,
                 )
             )
+        return self.started[-1]
 
     def raylets(self) -> list[psutil.Process]:
         """The raylets, the oldest first."""
-        mine = [one for one in below(self.folder) if one.name() == "raylet"]
-        return sorted(mine, key=lambda one: one.create_time())
+        return raylets(self.folder)
 
     def processes(self) -> list[psutil.Process]:
         """All that belongs to this cluster."""
@@ -78,15 +78,10 @@ class Cluster:
         )
         return int(done.stdout or 0)
 
-    def wait_for(self, nodes: int, seconds: float = STARTING) -> None:
-        """Wait until so many nodes are alive. Raises AssertionError when they are not in time."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if len(self.raylets()) >= nodes and self.nodes() == nodes:
-                return
-            time.sleep(0.5)
-        said = "\n".join(log.read_text("utf-8", "replace")[-1000:] for log in self.folder.glob("start-*.log"))
-        raise AssertionError(f"{self.nodes()} of {nodes} nodes came up within {seconds:.0f} s: {said}")
+    def has(self, nodes: int) -> bool:
+        """Whether so many nodes are alive, and its address is known."""
+        self.address = address_in(self.folder)
+        return bool(self.address) and len(self.raylets()) >= nodes and self.nodes() == nodes
 
 
 @contextlib.contextmanager
@@ -103,14 +98,14 @@ def cluster(
     The `last` one may have another interpreter.
     """
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
-    environ = {
+    common = {
         **os.environ,
         "RAY_TMPDIR": str(folder),
         "HOME": str(folder),
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    made = Cluster("", python, folder, environ)
+    made = Cluster("", python, folder, common)
     here = ("--node-ip-address=127.0.0.1",)
     try:
         for number in range(nodes):
@@ -120,11 +115,9 @@ def cluster(
                 else (f"--address={made.address}",)
             )
             other = last if number == nodes - 1 else None
-            made.start(
-                *role, *here, python=other, environ=each[number] if number < len(each) else None, cpus=cpus
-            )
-            made.address = made.address or address_in(folder)
-            made.wait_for(number + 1)  # raylets that start at the same moment take each other's ports
+            environ = each[number] if number < len(each) else None
+            begin = partial(made.start, *role, *here, python=other, environ=environ, cpus=cpus)
+            until_up(begin, partial(made.has, number + 1))  # together they would take each other's ports
         yield made
     finally:
         end(made.started, folder)

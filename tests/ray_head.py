@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,7 @@ import psutil
 from kept import cannot_run, kept
 
 VERSION = "2.60.0"
-STARTING = 180.0
-"""Seconds for a Ray to come up on a machine that has much else to do."""
+_TRIES, _STARTING = 3, 180.0  # seconds of each, on a machine that has much else to do
 ALONE = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
 """Options without which all raylets of a machine take the same ports: with these they ask the kernel."""
 
@@ -56,17 +55,38 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
     environ = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
     start = f"{python.parent}/ray start --head --block --port=0 --include-dashboard=false {' '.join(ALONE)}"
     start += " --disable-usage-stats --object-store-memory=100000000"
-    process = subprocess.Popen(
-        ["bash", "-c", f"{before} exec {start} {' '.join(options)}"],
-        env=environ,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.STDOUT,
-    )
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        _address_file(folder).unlink(missing_ok=True)  # that of a try before
+        started.append(
+            subprocess.Popen(
+                ["bash", "-c", f"{before} exec {start} {' '.join(options)}"],
+                env=environ,
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.STDOUT,
+            )
+        )
+        return started[-1]
+
     try:
-        yield Head(_raylet_of(process, folder), python, folder, address_in(folder))
+        until_up(begin, lambda: bool(address_in(folder) and raylets(folder)))
+        yield Head(raylets(folder)[-1].pid, python, folder, address_in(folder))
     finally:
-        end([process], folder)
+        end(started, folder)
+
+
+def until_up(begin: Callable[[], subprocess.Popen[bytes]], is_up: Callable[[], bool]) -> None:
+    """Begin to start a node of Ray until it is up. On a machine that does much else Ray itself gives up now and then."""
+    for _ in range(_TRIES):
+        process = begin()
+        deadline = time.monotonic() + _STARTING
+        while process.poll() is None and time.monotonic() < deadline:
+            if is_up():
+                return
+            time.sleep(0.2)
+    raise AssertionError(f"no Ray came up in {_TRIES} tries")
 
 
 def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
@@ -92,26 +112,24 @@ def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _raylet_of(process: subprocess.Popen[bytes], folder: Path) -> int:
-    deadline = time.monotonic() + STARTING
-    while time.monotonic() < deadline and process.poll() is None:
-        for one in below(folder):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if one.name() == "raylet":
-                    return one.pid
-        time.sleep(0.2)
-    raise AssertionError("no raylet came up")
+def raylets(folder: Path) -> list[psutil.Process]:
+    """The raylets with this folder, the oldest first."""
+    found = {}
+    for one in below(folder):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.name() == "raylet":
+                found[one] = one.create_time()
+    return sorted(found, key=lambda one: found[one])
 
 
 def address_in(folder: Path) -> str:
-    """The address that Ray writes down for others, a moment after the raylet is there."""
-    said = folder / "ray" / "ray_current_cluster"
-    deadline = time.monotonic() + STARTING
-    while time.monotonic() < deadline:
-        if said.exists() and (address := said.read_text().strip()):
-            return address
-        time.sleep(0.1)
-    raise AssertionError("Ray did not say its address")
+    """The address that Ray writes down for others, a moment after the raylet is there; "" until then."""
+    said = _address_file(folder)
+    return said.read_text().strip() if said.exists() else ""
+
+
+def _address_file(folder: Path) -> Path:
+    return folder / "ray" / "ray_current_cluster"
 
 
 def below(folder: Path) -> Iterator[psutil.Process]:
