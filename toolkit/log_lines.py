@@ -20,7 +20,7 @@ _RANK = re.compile(
     r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|(?P<task>\d{1,4}): |(?P<container>[\w.-]{1,60}) *\| "
 )
 _CLOCK = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? |\d{1,9}\.\d{3} (?=\()"
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? |\d{1,9}\.\d{3} (?=\()"
 )
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 # vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's.

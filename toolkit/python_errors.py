@@ -22,7 +22,7 @@ _JOINS = {
     "The above exception was the direct cause of the following exception:": True,
     "During handling of the above exception, another exception occurred:": False,
 }
-_FRAME = re.compile(r'\s+File "[^"]+", line \d+')
+_FRAME = re.compile(r'\s*File "[^"]+", line \d+')
 # A class with its module or with a message, or a bare word that can be nothing else.
 _RAISED = re.compile(
     r"(?P<type>(?:\w+\.)+[A-Za-z_]\w*(?:\([\w.]+\))?|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
@@ -123,7 +123,7 @@ def _behind(one: Raised, before: Raised | None, *, direct: bool) -> Raised:
 def _exception(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
     """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise."""
     at, frame = begin + 1, None
-    while at < len(lines) and (not lines[at].text.strip() or lines[at].text.startswith((" ", "\t"))):
+    while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
         frame = lines[at] if _FRAME.match(lines[at].text) else frame
         at += 1
     if at == len(lines) or not (match := _RAISED.fullmatch(lines[at].text.strip())):
@@ -159,6 +159,16 @@ def _remote(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
             return one, begin
         one, at = _behind(following, one, direct=join), after
     return None, at
+
+
+def _is_below(text: str) -> bool:
+    """Whether a line stands under the head of a traceback, also where somebody has taken the blanks away."""
+    return not text.strip(" \t^~") or text.startswith((" ", "\t")) or bool(_FRAME.match(text))
+
+
+def _is_code(lines: Sequence[Line], at: int) -> bool:
+    """Whether a line that is not indented is the code of the place before it, and no exception."""
+    return bool(_FRAME.match(lines[at - 1].text)) and not _RAISED.fullmatch(lines[at].text.strip())
 
 
 def _is_over(line: Line) -> bool:

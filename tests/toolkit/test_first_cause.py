@@ -129,6 +129,11 @@ LOGS = {
         "Could not override 'data.trian_batch_size'. Key 'trian_batch_size' is not in",
         3,
     ),
+    "a log whose blanks are gone": (
+        'Traceback (most recent call last):\nFile "a.py", line 1, in f\nself.g()\n^^^^^^^^\nFile "b.py", line 2, in g\nValueError: no\n',
+        "ValueError: no",
+        6,
+    ),
     "a C++ exception": (
         "terminate called after throwing an instance of 'c10::Error'\n  what():  no kernel image is available\n",
         "terminate called after throwing an instance of 'c10::Error': no kernel image is available",

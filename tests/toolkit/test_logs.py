@@ -235,6 +235,7 @@ def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
             "ERROR",
             "[Rank 1] no",
         ),
+        ("[2026-03-12 11:50:36] (W pid=7) no", "W pid=7", "", "no"),
         ("WARNING:2026-11-20 10:00:00,000:no", "", "WARNING", "no"),
         ("2026-11-20 10:00:00,000 - WARNING - transfer_queue.x - no", "", "WARNING", "no"),
         ("/venv/x.py:60: UserWarning: no", "", "WARNING", "/venv/x.py:60: UserWarning: no"),
