@@ -118,7 +118,9 @@ def _planned(one: Summary) -> tuple[str, str]:
             f"{in_bytes(one.wanted)} in {counted(one.files, 'file')} would be read; this kernel does not tell what is resident"
         )
     said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
-    return ("COLD", f"{said}; {in_bytes(one.missing)} would be read") if one.missing else ("WARM", said)
+    if one.missing:
+        return "COLD", f"{said}; {in_bytes(one.missing)} would be read"
+    return "WARM" if one.verdict == "ok" else "PART", said
 
 
 def remarks(one: Summary) -> Iterator[str]:

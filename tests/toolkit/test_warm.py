@@ -151,6 +151,7 @@ def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) ->
     # The kernel reads ahead of what was asked for, within the file.
     assert [cached_share(file) for file in (files[0], files[1], files[3])] == [1, 1, 0]
     assert cached_share(files[2]) >= 0.25
+    assert said(Warmed(plan_for(disk, room=9 * MIB // 4))).startswith("PART 2.2 MiB of 4.0 MiB")
     one = summary(done)
     assert (one.verdict, one.whole_files, one.wanted) == ("failures", 2, 9 * MIB // 4)
     assert (
