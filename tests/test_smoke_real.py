@@ -17,11 +17,12 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 _LIMIT = 900
 # What stays in a /dev/shm of the test's own is told behind this word.
-_INSIDE = 'mount -t tmpfs tmpfs /dev/shm 2>/dev/null && seen=yes; "$@"; code=$?; [ "$seen" ] && ls -A /dev/shm >&2; exit $code'
+_LEFT = "left in /dev/shm: "
+_INSIDE = f'mount -t tmpfs tmpfs /dev/shm 2>/dev/null && seen=yes; "$@"; code=$?; [ "$seen" ] && echo "{_LEFT}$(ls -A /dev/shm)" >&2; exit $code'
 
 
 def smoke(home: Path, *arguments: str | Path, **environ: str) -> tuple[dict[str, Any], str]:
-    """The answer, and what was said on stderr: with a /dev/shm of its own, where the system lets us have one, what is left in it."""
+    """The answer, and what is left in /dev/shm: the command has one of its own where the system lets us have that."""
     command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", "--format", "json"]
     command += ["--python", str(rehearsal_environment.python()), *map(str, arguments)]
     alone = ["unshare", "--mount", "sh", "-c", _INSIDE, "sh"]
@@ -40,7 +41,7 @@ def smoke(home: Path, *arguments: str | Path, **environ: str) -> tuple[dict[str,
         timeout=_LIMIT,
     )
     assert done.stdout, done.stderr
-    return json.loads(done.stdout), done.stderr
+    return json.loads(done.stdout), done.stderr.partition(_LEFT)[2].strip()
 
 
 def marked() -> list[str]:
