@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import jsonschema
@@ -90,6 +91,31 @@ def test_nothing_named_is_nothing_done(here: Doctor, tmp_path: Path) -> None:
     done = here("warmup", cwd=tmp_path)
     assert done.returncode == 0
     assert "no file is named" in done.stdout
+
+
+@pytest.mark.slow
+def test_missing_bytecode_is_written_and_undo_takes_it_back(here: Doctor, tmp_path: Path) -> None:
+    """Also where PY103 would leave it to the first import."""
+    environment = tmp_path / "env"
+    venv.create(environment, symlinks=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    for name in ("__init__", *(f"part{number}" for number in range(600))):
+        source = site / "torch" / f"{name}.py"
+        source.parent.mkdir(exist_ok=True)
+        source.write_text("x = 1\n")
+    (site / "torch-2.9.0.dist-info").mkdir()
+    (site / "torch-2.9.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0\n"
+    )
+    words = ("--python", environment)
+    assert "would be written" in here("warmup", *words, "--dry-run", cwd=tmp_path).stdout
+    assert not (site / "torch" / "__pycache__").exists()
+    done = here("warmup", *words, cwd=tmp_path)
+    assert (done.returncode, "verl-doctor undo takes it back" in done.stdout) == (0, True)
+    assert len(list((site / "torch" / "__pycache__").iterdir())) == 601
+    assert "there is nothing to be compiled" in here("warmup", *words, cwd=tmp_path).stdout
+    here("undo", *words, cwd=tmp_path)
+    assert not (site / "torch" / "__pycache__").exists()
 
 
 @pytest.mark.slow
