@@ -81,7 +81,6 @@ def test_a_folder_that_is_too_long_for_sockets_stops_ray(private_home: Path) -> 
     assert (rung["status"], rung["code"]) == ("failed", "SMOKE106")
     assert "AF_UNIX path length cannot exceed 107 bytes" in rung["cause"]
     assert f"RAY_TMPDIR={long}" in rung["notes"][0]
-    assert "HOST108" in {one["code"] for one in told["check_says"]}
     assert left == ""
 
 
