@@ -22,6 +22,8 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \\
   data.train_files=data/train.parquet data.val_files=data/train.parquet data.train_batch_size=512 \\
   actor_rollout_ref.model.path=Qwen/Qwen3-8B actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.rollout.n=8 \\
   actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.tensor_model_parallel_size=4 \\
+  actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16 \\
+  actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=16 \\
   reward.custom_reward_function.path=mine.py reward.custom_reward_function.name=score \\
   trainer.n_gpus_per_node=8 trainer.experiment_name=run-$(date +%s) {more}
 """

@@ -50,6 +50,7 @@ def variables(place: Path, environ: Mapping[str, str], *, on_cpu: bool) -> dict[
         "VERL_USE_EXTERNAL_MODULES": _joined(environ, "VERL_USE_EXTERNAL_MODULES", modules, ","),
         "VERL_DOCTOR_JOB": secrets.token_hex(4),
         "RAY_DEDUP_LOGS": "0",  # the first cause may be said by two processes
+        "HYDRA_FULL_ERROR": "1",  # a whole traceback, where Hydra keeps the last words only
     }
     if "VLLM_PLUGINS" in environ:
         found["VLLM_PLUGINS"] = _joined(environ, "VLLM_PLUGINS", [_PACKAGE], ",")
