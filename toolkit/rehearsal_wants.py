@@ -23,7 +23,8 @@ class Want:
     """One value that is needed. `keys` are the names that it has had, the newest first.
 
     `most`: a smaller number that was asked for stays. `hidden`: verl's configuration files need not have the key, it is enough that its
-    sources know the name. `asked` alone: it is needed only where the script gives the key a value.
+    sources know the name. `passed_on`: all that stands beside the key is handed to another library, so it need not be there either.
+    `asked` alone: it is needed only where the script gives the key a value.
     """
 
     keys: tuple[str, ...]
@@ -31,6 +32,7 @@ class Want:
     why: str
     most: bool = False
     hidden: bool = False
+    passed_on: bool = False
     asked: bool = False
 
 
@@ -216,7 +218,8 @@ def on_cpu(*, own: bool) -> list[Want]:
         Want((f"{_ARL}.rollout.checkpoint_engine.backend",), "naive", _NO_GPU),
         Want(("global_profiler.tool",), None, _NO_GPU),
         Want(("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"),
-        Want(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl asks for GPUs and is given a processor", hidden=True),
+        Want(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl asks for GPUs and is given a processor", passed_on=True),
+        Want(("ray_kwargs.ray_init.include_dashboard",), False, "Ray: a dozen processes that nobody looks at", passed_on=True),
         *(Want((key,), False, why) for key, why in off),
         *without_flash_attention(),
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,10 @@ def words_for(
     replaced = []
     for want in wants:
         key = next((key for key in want.keys if configuration.get(key) is not MISSING), "")
-        if not key and want.hidden and is_read(want.keys[0].rpartition(".")[2]):
+        parent, _, name = want.keys[0].rpartition(".")
+        if not key and (
+            (want.hidden and is_read(name)) or (want.passed_on and _is_tree(configuration, parent))
+        ):
             key = want.keys[0]
         if key and (change := _change(configuration, key, want)):
             replaced.append(change)
@@ -49,6 +52,10 @@ def words_for(
         tuple(replaced),
         tuple(one.written for one in given if one.text is None),
     )
+
+
+def _is_tree(configuration: Configuration, key: str) -> bool:
+    return isinstance(configuration.get(key), Mapping)
 
 
 def _change(configuration: Configuration, key: str, want: Want) -> Replaced | None:

@@ -29,6 +29,9 @@ _LIMIT = (
 _GOT_NOTHING = "no materializable trajectories"  # verl/trainer/ppo/v1/replay_buffer.py
 _DROPPED = re.compile(r"Error in _run_prompt for uid=(\S+)")  # verl/trainer/ppo/v1/agent_loop_tq.py
 _OF_HYDRA = "Error executing job with overrides"  # Hydra's words before the exception of the program
+_OF_A_HELPER = re.compile(
+    r"\((?!TaskRunner|main_task)\w+ pid="
+)  # what Ray puts before the lines of a process
 _ENDS = (  # how a run is ended, the code of that, and the next step
     ("has no node with", "SMOKE153", "give Ray what is asked for, or ask for less"),
     (
@@ -118,7 +121,8 @@ def cause_in(text: str) -> Cause | None:
     found = first_cause(text)
     if found is None or _GOT_NOTHING not in found.words:
         return found
-    return first_cause(text[: text.rfind(_OF_HYDRA)]) or found
+    before = text[: text.rfind(_OF_HYDRA)].splitlines()
+    return first_cause("\n".join(line for line in before if _OF_A_HELPER.match(line))) or found
 
 
 def dropped(text: str) -> list[str]:

@@ -59,6 +59,11 @@ def test_what_the_configuration_files_lack_is_added_where_the_sources_know_it() 
     )
 
 
+def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() -> None:
+    wants = [Want(("trainer.any", "x"), 1, "", passed_on=True), Want(("gone.any",), 1, "", passed_on=True)]
+    assert words_for(*said(), wants, never).words == ("++trainer.any=1",)
+
+
 def test_what_matters_only_where_it_is_asked_for_is_replaced_there_alone() -> None:
     want = Want(("rollout.n",), 7, "", asked=True)
     assert words_for(*said(), [want], never).words == ()

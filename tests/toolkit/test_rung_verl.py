@@ -103,7 +103,8 @@ def test_a_run_that_was_ended_says_why(tmp_path: Path, why: str, code: str) -> N
 
 def test_a_trainer_that_got_nothing_is_not_the_first_cause(tmp_path: Path) -> None:
     nothing = "Sync replay buffer selected terminal groups with no materializable trajectories."
-    text = f"{TRACE}Error executing job with overrides: ['a=1']\nTraceback (most recent call last):\nRuntimeError: {nothing}\n"
+    dashboard = "Traceback (most recent call last):\nRuntimeError: Module MetricsHead failed to start. Received EOF from pipe.\n"
+    text = f"{dashboard}{TRACE}Error executing job with overrides: ['a=1']\nTraceback (most recent call last):\nRuntimeError: {nothing}\n"
     assert judgement(tmp_path, text, 1).cause.startswith("KeyError: 'answer'")
 
 
