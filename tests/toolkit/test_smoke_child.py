@@ -62,7 +62,7 @@ def test_who_reads_along_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     ran = run(f"print('waiting'); {SLEEP}", tmp_path, watch=watch)
     assert (ran.code, ran.why_ended) == (None, "it waits for ever")
-    assert heard[-1] == "waiting\n"
+    assert heard[-1].rstrip() == "waiting"  # the end of the line may come later
 
 
 def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
