@@ -102,12 +102,12 @@ def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Pa
 
 @functools.cache
 def _whole_doctor() -> bytes:
-    """All collectors, rules and fixes, packed; the command line and what renders stay here."""
+    """All collectors, rules and fixes, packed; the command line, what renders and what reads logs stay here."""
     top = Path(__file__).parent.parent
     beside = {
         f"verl_doctor/{path.relative_to(top)}": path.read_text("utf-8")
         for folder in ("checks", "patches")
-        for path in sorted([*(top / folder).glob("*.py"), *(top / folder).glob("data/*")])
+        for path in sorted([*(top / folder).glob("*.py"), *(top / folder).glob("data/*.*")])
     }
     facts = [path.stem for path in Path(__file__).parent.glob("fact_*.py")]
     used = [name for path, text in beside.items() if path.endswith(".py") for name in _names_in(text)]

@@ -252,12 +252,15 @@ def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
 @pytest.mark.parametrize(
     ("blow", "why"),
     [
-        (signal.SIGKILL, "Ray declared it dead"),
-        (signal.SIGSTOP, "it started no worker in time"),
+        (signal.SIGKILL, ("Ray declared it dead",)),
+        (
+            signal.SIGSTOP,
+            ("it started no worker in time", "Ray declared it dead"),
+        ),  # which of them is the clock's
     ],
 )
 def test_a_node_that_goes_during_the_check_is_named(
-    python: Path, parcel: Parcel, blow: int, why: str
+    python: Path, parcel: Parcel, blow: int, why: tuple[str, ...]
 ) -> None:
     """A stopped raylet answers nobody, as a node whose network is cut; Ray notices after half a minute."""
     with cluster(python, 3) as running:
@@ -266,4 +269,4 @@ def test_a_node_that_goes_during_the_check_is_named(
         heard = asked(running, parcel, 45)
         missing = [answer for answer in heard if answer.missing]
         assert len(heard) == 3
-        assert [answer.missing[: len(why)] for answer in missing] == [why]
+        assert [answer.missing.startswith(why) for answer in missing] == [True]

@@ -20,7 +20,7 @@ from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.facts import Broken, Unknown
-from verl_doctor.toolkit.node_parcel import Parcel, node_collectors, parcel_for, place_parcel
+from verl_doctor.toolkit.node_parcel import Parcel, node_collectors, parcel_for, place_parcel, repair_parcel
 from verl_doctor.toolkit.ray_state import RayNode
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options
@@ -61,6 +61,18 @@ def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> N
     assert entries["Interpreter"]["is"]["executable"] == str(bare / "bin" / "python")
     assert entries["Network"] == {"unknown": "No module named 'psutil' on that node"}
     assert [name for name, entry in entries.items() if "broken" in entry] == []
+
+
+def test_who_repairs_on_a_node_has_all_rules_and_fixes_and_their_data() -> None:
+    session = open_session(Options(python=Path(sys.executable)))
+    sent = json.loads(zlib.decompress(repair_parcel(session, session.look(), unsafe=False).content))
+    top = Path(child_node.__file__).parent.parent
+    wanted = {
+        f"verl_doctor/{path.relative_to(top)}"
+        for folder in ("checks", "patches")
+        for path in (*(top / folder).glob("*.py"), *(top / folder).glob("data/*.json"))
+    }
+    assert wanted <= set(sent)
 
 
 def test_equal_entries_are_one_text() -> None:
