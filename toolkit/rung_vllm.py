@@ -8,8 +8,12 @@ from typing import Any
 
 from verl_doctor.toolkit import child_smoke_engine
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.launch_values import LaunchValues, launch_values
+from verl_doctor.toolkit.rollout_logprobs import rollout_logprobs
 from verl_doctor.toolkit.rung_ray import gpus_of
 from verl_doctor.toolkit.smoke_child import Ran, script
 from verl_doctor.toolkit.smoke_failure import failed, left_out, steps_of
@@ -69,19 +73,23 @@ def _arguments(stage: Stage) -> dict[str, Any]:
     common: dict[str, Any] = {"enforce_eager": True, "max_model_len": _LENGTH}
     if stage.device == "cpu":
         return common
-    own = stage.own_model
-    said = stage.facts.get(Configuration) if own and (stage.target.files or stage.target.words) else None
-    parallel = _number(said, "actor_rollout_ref.rollout.tensor_model_parallel_size") or 1
-    part = _number(said, "actor_rollout_ref.rollout.gpu_memory_utilization") or (_USUAL if own else _SMALL)
+    values = LaunchValues()
+    if stage.target.files or stage.target.words:
+        values = launch_values(stage.facts.get(Launch), stage.facts.get(Configuration))
+    sizes = values if stage.own_model else LaunchValues()
+    parallel = _number(sizes, "tensor_model_parallel_size") or 1
+    part = _number(sizes, "gpu_memory_utilization") or (_USUAL if stage.own_model else _SMALL)
     return {
         **common,
+        **rollout_logprobs(stage.facts.get(VllmSampler), values),
         "tensor_parallel_size": min(int(parallel), gpus_of(stage)),
         "gpu_memory_utilization": part,
     }
 
 
-def _number(configuration: Configuration | Unknown | None, key: str) -> float | None:
-    value = configuration.get(key) if isinstance(configuration, Configuration) else None
+def _number(values: LaunchValues, key: str) -> float | None:
+    given = values.get(f"actor_rollout_ref.rollout.{key}")
+    value = given.value if given is not None and given.known else None
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
 
 

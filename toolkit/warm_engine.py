@@ -24,9 +24,11 @@ from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.fact_trees import VllmTree
+from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.launch_values import LaunchValues, launch_values
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rollout_logprobs import rollout_logprobs
 from verl_doctor.toolkit.warmup import EngineCaches, Growth
 
 _LONGEST = 1800.0  # seconds: a large model from a slow disk, and its compilation
@@ -72,7 +74,14 @@ def compile_kernels(machine: Machine, collection: Collection, model: str, *, dry
     before = _sizes(caches)
     text = Path(child_warm_engine.__file__).read_text("utf-8")
     ran = machine.run(
-        [interpreter.executable, "-c", text, json.dumps(engine_arguments(model, values))],
+        [
+            interpreter.executable,
+            "-c",
+            text,
+            json.dumps(
+                {**engine_arguments(model, values), **rollout_logprobs(collection.get(VllmSampler), values)}
+            ),
+        ],
         timeout=_LONGEST,
         env=_environ(machine, collection),
     )
