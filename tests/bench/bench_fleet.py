@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fleets import Edit, dead, node, with_value, with_version
 from machine_facts import known
+from measure import put_table
 
 from verl_doctor.toolkit import fleet, node_reader, render_text
 from verl_doctor.toolkit.config import Config
@@ -47,7 +48,6 @@ DRIFTS: Sequence[Edit] = (
     with_value("Folders", "folders.0.free", 2**20),
 )
 HEAD = "| nodes | seconds | CPU s | folding and comparing s | CPU ms a node | peak MB | findings | JSON kB | text lines |"
-_MARK = "<!-- measured -->"
 
 
 class Stopwatch:
@@ -124,9 +124,7 @@ def main() -> int:
     table = "\n".join(_table([_apart(count) for count in options.nodes]))
     print(table)
     if options.write:
-        before, _, rest = options.write.read_text("utf-8").partition(_MARK)
-        after = rest.partition(_MARK)[2]
-        options.write.write_text(f"{before}{_MARK}\n{table}\n{_MARK}{after}", "utf-8")
+        put_table(options.write, table)
     return 0
 
 

@@ -1,6 +1,6 @@
 """How long `verl-doctor logs` takes for large logs, and how much memory, beside `grep -E` for the same texts.
 
-    python tests/bench/bench_logs.py [MEGABYTES ...]
+    python tests/bench/bench_logs.py [MEGABYTES ...] [--write tests/bench/LOGS.md]
 
 writes logs of these sizes (250, 500 and 1000) into a temporary folder: what a healthy run says, one fault in the middle, and what
 follows from it at the end; and one that complains in each line. Each is read in a process of its own; the file is in the page cache.
@@ -9,19 +9,21 @@ follows from it at the end; and one that complains in each line. Each is read in
 
 from __future__ import annotations
 
+import argparse
 import os
+import platform
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from log_builder import DRIVER_SAW_IT, RAY, spoken, traceback
+from measure import put_table
 
 from verl_doctor.toolkit.signature import signatures
 
@@ -74,8 +76,22 @@ def measured(command: list[str], **environ: str) -> tuple[float, float, float, s
 
 
 def main() -> None:
-    """Print the table."""
-    sizes = [int(word) for word in sys.argv[1:]] or [250, 500, 1000]
+    parser = argparse.ArgumentParser(description="reading large logs beside grep -E")
+    parser.add_argument("sizes", type=int, nargs="*", default=[250, 500, 1000], metavar="MEGABYTES")
+    parser.add_argument("--write", type=Path, help="put the table into this file, where the last one is")
+    options = parser.parse_args()
+    if min(options.sizes) < 1:
+        parser.error("a log has at least one megabyte")
+    lines = []
+    for line in table(options.sizes):
+        print(line, flush=True)
+        lines.append(line)
+    if options.write:
+        put_table(options.write, "\n".join(lines))
+
+
+def table(sizes: Sequence[int]) -> Iterator[str]:
+    """Each log, read by both, a line as soon as it is measured."""
     logs: list[tuple[str, int, Callable[[int], Iterator[str]]]] = [
         ("healthy", size, healthy) for size in sizes
     ]
@@ -83,31 +99,26 @@ def main() -> None:
     patterns = [
         ".*".join(re.escape(part) for part in parts) for one in signatures() for parts in one.patterns
     ]
-    folder = Path(tempfile.mkdtemp())
-    try:
+    load = os.getloadavg()[0]
+    yield f"{os.cpu_count()} cores, load before {load:.1f}, {platform.machine()}, Python {platform.python_version()}."
+    yield ""
+    yield "| log | MB | reader | seconds | CPU seconds | MB of memory | first line |"
+    yield "|---|---|---|---|---|---|---|"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         (folder / "patterns").write_text("\n".join(patterns) + "\n")
-        print(
-            "| log | MB | reader | seconds | CPU seconds | MB of memory | first line |\n|---|---|---|---|---|---|---|"
-        )
         for name, size, lines in logs:
             path = folder / "run.log"
             with path.open("w") as file:
                 file.writelines(lines(size))
             doctor = [sys.executable, "-m", "verl_doctor.toolkit", "logs", str(path)]
             grep = ["grep", "-m", "1000", "-nE", "-f", str(folder / "patterns"), str(path)]
-            for reader, command in (
-                ("verl-doctor logs", doctor),
-                (f"grep -E, {len(patterns)} patterns", grep),
+            for reader, command, locale in (
+                ("verl-doctor logs", doctor, "C.UTF-8"),
+                (f"grep -E, {len(patterns)} patterns", grep, "C"),
             ):
-                seconds, processor, peak, said = measured(
-                    command, LC_ALL="C.UTF-8" if reader.startswith("verl") else "C"
-                )
-                print(
-                    f"| {name} | {size} | {reader} | {seconds:.1f} | {processor:.1f} | {peak:.0f} | {said[:60]} |",
-                    flush=True,
-                )
-    finally:
-        shutil.rmtree(folder)
+                seconds, processor, peak, said = measured(command, LC_ALL=locale)
+                yield f"| {name} | {size} | {reader} | {seconds:.1f} | {processor:.1f} | {peak:.0f} | {said[:60]} |"
 
 
 if __name__ == "__main__":

@@ -15,15 +15,21 @@ import platform
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from verl_doctor.toolkit import child_smoke_imports, rung_imports
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.smoke_child import script
+from verl_doctor.toolkit.smoke_failure import failed
 from verl_doctor.toolkit.smoke_folder import private_folder
-from verl_doctor.toolkit.smoke_rung import Stage
-from verl_doctor.toolkit.target import Options
+from verl_doctor.toolkit.smoke_rung import Outcome, Stage
+from verl_doctor.toolkit.target import Options, UsageError
+
+
+class CannotMeasureError(Exception):
+    """The environment does not import all that is to be timed: one sentence."""
 
 
 def main() -> None:
@@ -32,10 +38,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    session = open_session(Options(python=options.python.absolute()))
+    try:
+        text = _measured(options.python.absolute(), options.rounds)
+    except (CannotMeasureError, UsageError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    print(text)
+    if options.write:
+        options.write.write_text(text + "\n")
+
+
+def _measured(python: Path, rounds: int) -> str:
+    session = open_session(Options(python=python))
     facts = session.look()
     interpreter = facts.get(Interpreter)
-    assert not isinstance(interpreter, Unknown), interpreter
+    if isinstance(interpreter, Unknown):
+        raise CannotMeasureError(f"{python} cannot be examined: {interpreter.reason}")
     with tempfile.TemporaryDirectory() as logs, private_folder(session.machine) as folder:
         stage = Stage(
             machine=session.machine,
@@ -48,27 +65,32 @@ def main() -> None:
             device="cpu",
             budget=3600.0,
         )
-        rows = [_round(stage) for _ in range(options.rounds)]
+        rows = [_round(stage) for _ in range(rounds)]
         lanes = rung_imports.lanes_for(stage, rung_imports.cores(stage))
-    text = _table(rows, lanes, rung_imports.cores(stage))
-    print(text)
-    if options.write:
-        options.write.write_text(text + "\n")
+    return _table(rows, lanes, rung_imports.cores(stage))
 
 
 def _round(stage: Stage) -> tuple[float, float, float, float]:
     """CPU seconds of all and of the longest child, the rung's wall seconds, and the load before it."""
-    cores = rung_imports.cores(stage)
     costs = []
-    for modules in rung_imports.lanes_for(stage, cores):
+    for modules in rung_imports.lanes_for(stage, rung_imports.cores(stage)):
         ran = stage.run(script(stage.python, child_smoke_imports, "cpu", *modules))
-        assert ran.code == 0, ran.text
+        if ran.code != 0:
+            _refuse(stage, failed(ran, {"": ""}))
         costs.append(float(ran.told[-1]["cpu"]))
     load = os.getloadavg()[0]
     begun = time.monotonic()
     outcome = rung_imports.climb(stage)
-    assert outcome.status == "passed", outcome.cause
+    if outcome.status != "passed":
+        _refuse(stage, outcome)
     return sum(costs), max(costs), time.monotonic() - begun, load
+
+
+def _refuse(stage: Stage, outcome: Outcome) -> NoReturn:
+    raise CannotMeasureError(
+        f"rung 1 breaks with {stage.python}, so there is nothing to time: {outcome.cause}; "
+        "name an environment in which it holds"
+    )
 
 
 def _table(rows: list[tuple[float, float, float, float]], lanes: list[tuple[str, ...]], cores: int) -> str:

@@ -1,4 +1,4 @@
-"""Timing whole processes: wall and CPU seconds, peak memory, and the time until the first line."""
+"""Timing whole processes: wall and CPU seconds, peak memory, and the time until the first line; where the table of what was measured is kept."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+_MARK = "<!-- measured -->"
 
 
 @dataclass(frozen=True)
@@ -57,3 +60,11 @@ def spread(runs: Sequence[Run], field: str) -> str:
     """The smallest and the largest, for the reader who wants to know how noisy the machine was."""
     values = [getattr(run, field) for run in runs]
     return f"{min(values):.2f}-{max(values):.2f}"
+
+
+def put_table(path: Path, table: str) -> None:
+    """Put a table into a page where the last one is: between two marks. Raises ValueError when the page has none."""
+    parts = path.read_text("utf-8").split(_MARK)
+    if len(parts) != 3:
+        raise ValueError(f"{path} has no place for a table: two lines {_MARK}")
+    path.write_text(f"{parts[0]}{_MARK}\n{table}\n{_MARK}{parts[2]}", "utf-8")
