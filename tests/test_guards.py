@@ -121,8 +121,13 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_the_doctor_starts_without_heavy_modules() -> None:
     """What a command pays before it begins: no network, no test framework, no patient."""
-    loaded = loaded_by("import verl_doctor.toolkit.cli")
+    loaded = loaded_by("import verl_doctor.toolkit.cli_check")
     assert not loaded & (PATIENT | {"http.client", "urllib.request", "pytest", "numpy"})
+
+
+def test_the_command_line_loads_what_its_commands_need_when_one_is_asked_for() -> None:
+    loaded = loaded_by("import verl_doctor.toolkit.cli")
+    assert not loaded & {"rich", "platformdirs", "verl_doctor.toolkit.session", "verl_doctor.toolkit.rule"}
 
 
 def test_what_few_checks_need_is_not_loaded_by_all() -> None:

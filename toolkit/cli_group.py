@@ -1,4 +1,4 @@
-"""A group of commands of which some are loaded when they are asked for: `check` says its first line the sooner."""
+"""A group of commands that are loaded when they are asked for: `guard` is through, and `check` says its first line, the sooner."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+
+EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could not check."
 
 
 class Group(click.Group):

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
-
 from verl_doctor.toolkit.machine import Machine
 
 Environment = Literal["--python", "virtual environment", "conda environment", "verl-doctor's own"]
@@ -273,6 +271,8 @@ def journal_homes(target: Target) -> tuple[Path, Path]:
     The first dies with the environment that it describes. The second serves trees outside of any environment and
     interpreters that are none, such as /usr/bin/python3; it must not lie in the doctor's own, short-lived environment.
     """
+    import platformdirs  # noqa: PLC0415 - a gate at job start does without it
+
     outside = platformdirs.user_state_path("verl-doctor") / "journal"
     is_environment = os.path.exists(target.prefix / "pyvenv.cfg") or os.path.isdir(
         target.prefix / "conda-meta"
