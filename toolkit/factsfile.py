@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,22 @@ _END = "\n }\n}\n"
 
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
     """Write the portable ones among the collected facts as JSON."""
-    document = {
+    # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
+    return json.dumps(document(answers, collectors, version), indent=1) + "\n"
+
+
+def document(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> dict[str, Any]:
+    """The portable ones among the collected facts as JSON types."""
+    return {
         "schema_version": SCHEMA_VERSION,
         "verl_doctor": version,
         "facts": entries(answers, collectors),
     }
-    # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
-    return json.dumps(document, indent=1) + "\n"
+
+
+def document_of(path: Path, make: str) -> dict[str, Any]:
+    """What a file that holds facts says, whatever its version. Raises UsageError when it is none; `make` makes one."""
+    return replace(_FILE, kind="snapshot", make=make).document(path)
 
 
 def texts_in(path: Path) -> dict[str, str]:

@@ -188,14 +188,24 @@ def dump(patches: Iterable[Patch], verl: str, doctor: str) -> str:
         "schema_version": SCHEMA_VERSION,
         "verl_doctor": doctor,
         "verl": verl,
-        "patches": [asdict(patch) for patch in patches],
+        "patches": as_entries(patches),
     }
     return json.dumps(document, indent=1) + "\n"
 
 
 def load(path: Path) -> list[Patch]:
     """Read a file of patches. Raises UsageError when it is none, or of another version."""
-    return [_patch_from(path, number, entry) for number, entry in enumerate(_FILE.read(path), 1)]
+    return patches_in(_FILE.read(path), path)
+
+
+def patches_in(entries: Iterable[Any], path: Path) -> list[Patch]:
+    """The patches of what `as_entries` made. Raises UsageError, naming the file they are from, when one is damaged."""
+    return [_patch_from(path, number, entry) for number, entry in enumerate(entries, 1)]
+
+
+def as_entries(patches: Iterable[Patch]) -> list[dict[str, Any]]:
+    """Patches as JSON types."""
+    return [asdict(patch) for patch in patches]
 
 
 def _patch_from(path: Path, number: int, entry: Any) -> Patch:

@@ -27,6 +27,16 @@ class SavedFile:
 
     def read(self, path: Path) -> Any:
         """Return the content. Raises UsageError when the file is none of this kind, or of another version."""
+        document = self.document(path)
+        if document.get("schema_version") != self.version:
+            said = str(document.get("schema_version"))[:20]
+            raise UsageError(
+                f"{path} has schema version {said}, this verl-doctor reads {self.version}; {self.again} with it"
+            )
+        return document[self.key]
+
+    def document(self, path: Path) -> dict[str, Any]:
+        """Return all that the file holds, whatever its version. Raises UsageError when it is none of this kind."""
         none_of_these = f"no {self.kind}; make one with: {self.make}"
         try:
             if path.stat().st_size > self.largest * 1024 * 1024:
@@ -38,9 +48,4 @@ class SavedFile:
             raise UsageError(f"{path} is {none_of_these}") from None
         if not isinstance(document, dict) or not isinstance(document.get(self.key), self.content):
             raise UsageError(f"{path} is {none_of_these}")
-        if document.get("schema_version") != self.version:
-            said = str(document.get("schema_version"))[:20]
-            raise UsageError(
-                f"{path} has schema version {said}, this verl-doctor reads {self.version}; {self.again} with it"
-            )
-        return document[self.key]
+        return document

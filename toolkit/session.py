@@ -160,14 +160,18 @@ def _tree(tree: Tree) -> dict[str, str]:
 
 
 def all_facts(run: Session, collection: Collection) -> str:
-    """Collect every portable fact: the content of a facts file. What takes seconds or a GPU is tried with --deep alone."""
+    """Collect every portable fact: the content of a facts file."""
+    return factsfile.dump(all_answers(run, collection), run.registry.collectors, version())
+
+
+def all_answers(run: Session, collection: Collection) -> dict[type, Any]:
+    """Collect every portable fact. What takes seconds or a GPU is tried with --deep alone."""
     collectors = run.registry.collectors
     left_out = beyond(run.registry.checks, collectors, run.selection.costs)
-    answers = {
+    return {
         part.fact: Unknown("it is tried with --deep alone")
         if part.fact in left_out
         else collection.get(part.fact)
         for part in collectors
         if not part.local
     }
-    return factsfile.dump(answers, collectors, version())

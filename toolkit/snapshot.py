@@ -1,0 +1,163 @@
+"""What a working cluster was like at one moment, in one file: a facts file that also says when, of whom, and what was patched.
+
+Of one machine it is what `check --save-facts` writes. Of several nodes it holds their facts besides, folded, and those of the
+machine from which they were asked, which has what is about the job. Its patches can be brought into a tree as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+from verl_doctor.toolkit import factsfile, patchset
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_markers import Markers
+from verl_doctor.toolkit.facts import Collector, F, Unknown
+from verl_doctor.toolkit.fleet_names import plain
+from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.patched import patched_files
+from verl_doctor.toolkit.patchset import Patch
+from verl_doctor.toolkit.session import Session, all_answers, version
+from verl_doctor.toolkit.snapshot_nodes import FoldedNodes, nodes_from
+from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.text import listed
+
+FORMAT = 1
+_MAKE = "verl-doctor snapshot FILE"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that was seen, and by which verl-doctor `version`.
+
+    `taken` is UTC in ISO 8601 and `machine` the host's name, both "" in a facts file of `check --save-facts`. `facts` are this
+    machine's, `nodes` the answers of the others, none when one machine was looked at. `patches` are those of the verl tree,
+    None when nobody looked. `unread` are sentences on what the file holds and this verl-doctor cannot read.
+    """
+
+    facts: Mapping[type, Any]
+    version: str = ""
+    taken: str = ""
+    machine: str = ""
+    nodes: FoldedNodes = field(default_factory=FoldedNodes)
+    patches: tuple[Patch, ...] | None = None
+    path: str = ""
+    unread: tuple[str, ...] = ()
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """A fact of this machine, or why there is none."""
+        return cast("F | Unknown", self.facts.get(fact, Unknown(f"nobody looked for {fact.__name__}")))
+
+
+def taken(run: Session, collection: Collection, answers: Iterable[NodeAnswer] = ()) -> Snapshot:
+    """Look at all of this machine, and keep what the nodes answer."""
+    nodes = FoldedNodes()
+    for answer in answers:
+        nodes.add(answer)
+    return Snapshot(
+        facts=all_answers(run, collection),
+        version=version(),
+        taken=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        machine=plain(platform.node()),
+        nodes=nodes,
+        patches=_patches(run, collection),
+    )
+
+
+def _patches(run: Session, collection: Collection) -> tuple[Patch, ...] | None:
+    """The patches of the tree as `patches export` would write them; what a secret may stand in is none of them."""
+    markers = collection.get(Markers)
+    if isinstance(markers, Unknown):
+        return None
+    return tuple(patch for file in patched_files(markers, run.config.marker) for patch in file.patches)
+
+
+def dump(one: Snapshot, collectors: Iterable[Collector]) -> str:
+    """The content of the file."""
+    document = factsfile.document(one.facts, collectors, one.version)
+    about = {"format": FORMAT, "taken": one.taken, "machine": one.machine}
+    nodes = {"nodes": one.nodes.document()} if one.nodes or one.nodes.missing else {}
+    patches = {} if one.patches is None else {"patches": patchset.as_entries(one.patches)}
+    return json.dumps({**document, "snapshot": {**about, **nodes}, **patches}, indent=1) + "\n"
+
+
+def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
+    """Read a snapshot, or a facts file, which is one of a single machine.
+
+    What another verl-doctor wrote is read as far as this one can; a file of this one that is damaged is refused. Raises
+    UsageError when the file is none.
+    """
+    document = factsfile.document_of(path, _MAKE)
+    said = str(document.get("verl_doctor", ""))
+    about = document.get("snapshot", {})
+    ours = said == version() and document.get("schema_version") == factsfile.SCHEMA_VERSION
+    if not isinstance(about, dict) or (ours and about.get("format", FORMAT) != FORMAT):
+        raise UsageError(f"{path} is damaged: it does not say what it is of; take the snapshot anew")
+    reader = _Reader(path, said, strict=ours)
+    return Snapshot(
+        facts=reader.facts(document["facts"], collectors),
+        version=said,
+        taken=str(about.get("taken", "")),
+        machine=plain(str(about["machine"])) if about.get("machine") else "",
+        nodes=reader.nodes(about.get("nodes")),
+        patches=reader.patches(document.get("patches")),
+        path=str(path),
+        unread=tuple(reader.unread),
+    )
+
+
+class _Reader:
+    """Reads the parts of a file. What cannot be read is the end when the file is `strict`ly ours, else it is noted."""
+
+    def __init__(self, path: Path, doctor: str, *, strict: bool) -> None:
+        self._path = path
+        self._doctor = f"verl-doctor {doctor}" if doctor else "another program"
+        self._strict = strict
+        self.unread: list[str] = []
+
+    def facts(self, entries: Mapping[str, Any], collectors: Iterable[Collector]) -> dict[type, Any]:
+        portable = [part for part in collectors if not part.local]
+        found = {part.fact: self._fact(part, entries) for part in portable}
+        if strangers := sorted(entries.keys() - {part.name for part in portable}):
+            self.unread.append(f"facts that this verl-doctor does not know: {listed(strangers, 5)}")
+        return found
+
+    def _fact(self, part: Collector, entries: Mapping[str, Any]) -> Any:
+        try:
+            return factsfile.facts_of(entries, (part,), str(self._path))[part.fact]
+        except UsageError as error:
+            if self._strict:
+                raise
+            self.unread.append(str(error).partition("; ")[0])
+            return Unknown(f"{self._doctor} wrote {part.name} otherwise")
+
+    def nodes(self, document: Any) -> FoldedNodes:
+        if document is None:
+            return FoldedNodes()
+        try:
+            nodes = nodes_from(document)
+            for _ in nodes.answers():
+                pass
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._damaged("the facts of its nodes")
+            return FoldedNodes()
+        return nodes
+
+    def patches(self, entries: Any) -> tuple[Patch, ...] | None:
+        if entries is None:
+            return None
+        try:
+            return tuple(patchset.patches_in(entries, self._path))
+        except (UsageError, TypeError):
+            self._damaged("its patches")
+            return None
+
+    def _damaged(self, what: str) -> None:
+        if self._strict:
+            raise UsageError(f"{self._path}: {what} are damaged; take the snapshot anew")
+        self.unread.append(f"{what} are written in a way that this verl-doctor does not read")
