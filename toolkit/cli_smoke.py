@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_options, target_options
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.signals import as_ctrl_c
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.view import as_view, show
 
 _LAST = 5
-
-
-@contextlib.contextmanager
-def _ended_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the command as Ctrl-C does: everything that runs is ended and removed first."""
-
-    def stop(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @click.command(
@@ -80,7 +63,7 @@ def smoke(
     numbers = (rung,) if rung is not None else tuple(range(1, (up_to or _LAST) + 1))
     if named is not None:
         options = replace(options, launch=(str(named), *options.launch))
-    with nothing_on_stdout(), _ended_like_ctrl_c(), Progress() as progress:
+    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
         run = open_session(options).at_cost("slow")
         climbed, report = climb(run, Wish(numbers, cpu, budget, keep), progress)
     view = as_view(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.session import Session, open_session
+from verl_doctor.toolkit.signals import as_ctrl_c
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
@@ -86,7 +85,7 @@ def tiny(
     chosen = shape or ("qwen2.5-vl" if kind == "image" else "qwen2")
     if kind == "image" and not SHAPES[chosen]().sees:
         raise UsageError(f"--kind image: {chosen} takes no images; leave --model-shape out")
-    with nothing_on_stdout(), _ended_as_by_ctrl_c(), Progress() as progress:
+    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM), Progress() as progress:
         progress.say(f"writing {folder}")
         run = open_session(Options(python=python, verl=verl))
         made = _make(run, folder, chosen, kind, rows)
@@ -96,16 +95,6 @@ def tiny(
     width = render.width_of(render.console_for(sys.stdout))
     print("\n".join(harmless(line) for line in render_tiny.lines(made, width, run.target.arguments)))
     return 0
-
-
-@contextlib.contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM, which schedulers send, leave as little behind as Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _make(run: Session, folder: Path, shape: str, kind: Kind, rows: int) -> Tiny | Unknown:

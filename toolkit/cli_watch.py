@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,13 +16,12 @@ from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_
 from verl_doctor.toolkit.file_systems import space_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.signals import taken
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.view import as_view, show
 
 _SHORTEST = "1s"  # between two looks: one takes about a tenth of that
-
-
 _TOLD = click.core.ParameterSource.COMMANDLINE
 
 
@@ -33,18 +31,9 @@ class _Clock:
     def __init__(self) -> None:
         self._over = threading.Event()
 
-    @contextlib.contextmanager
-    def until_told(self) -> Iterator[None]:
+    def until_told(self) -> contextlib.AbstractContextManager[None]:
         """Take both signals as that wish."""
-        before = {
-            number: signal.signal(number, lambda *_: self._over.set())
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return taken((signal.SIGINT, signal.SIGTERM), lambda _: self._over.set())
 
     def now(self) -> float:
         return time.monotonic()

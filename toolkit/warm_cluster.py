@@ -10,7 +10,7 @@ import contextlib
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from verl_doctor.toolkit import cluster_source
@@ -22,6 +22,7 @@ from verl_doctor.toolkit.node_request import BUDGET, AskedNodes, Sharing
 from verl_doctor.toolkit.progress import Progress, announce
 from verl_doctor.toolkit.restore import restored
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.signals import as_ctrl_c
 from verl_doctor.toolkit.text import counted, in_bytes, listed
 from verl_doctor.toolkit.warm_request import WarmRequest
 from verl_doctor.toolkit.warm_summary import Summary
@@ -61,7 +62,7 @@ def warm_nodes(
             only = [heard[key] for key in cold]
             found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
             with (
-                _both_signals(),
+                as_ctrl_c(signal.SIGTERM),
                 contextlib.suppress(KeyboardInterrupt),
                 contextlib.closing(way.ask(parcel, only, progress.say, longest, sharing)) as answers,
             ):
@@ -101,13 +102,3 @@ def _sentence(cold: Mapping[str, Summary], sharing: Sharing) -> str:
     systems = list(dict.fromkeys(share for one in sharing.of.values() for share in one))
     turns = f"; {listed(systems, 2)}: {sharing.most} at a time" if systems else ", each from its own disks"
     return f"reads up to {most} on {counted(len(cold), 'node')}{turns}"
-
-
-@contextlib.contextmanager
-def _both_signals() -> Iterator[None]:
-    """Take SIGTERM as Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

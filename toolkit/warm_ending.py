@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+
+from verl_doctor.toolkit.signals import taken
 
 
 class Ending:
@@ -21,23 +22,9 @@ class Ending:
             self._told = "the time was up"
         return self._told
 
-    @contextlib.contextmanager
-    def at_signals(self) -> Iterator[None]:
+    def at_signals(self) -> contextlib.AbstractContextManager[None]:
         """Take the first Ctrl-C or SIGTERM as that wish; the second one is none of ours."""
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.getsignal(number) for number in numbers}
+        return taken((signal.SIGINT, signal.SIGTERM), self._tell, once=True)
 
-        def put_back() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-        def told(number: int, _: object) -> None:
-            self._told = f"{signal.Signals(number).name} ended it"
-            put_back()
-
-        for number in numbers:
-            signal.signal(number, told)
-        try:
-            yield
-        finally:
-            put_back()
+    def _tell(self, number: signal.Signals) -> None:
+        self._told = f"{number.name} ended it"
