@@ -21,7 +21,7 @@ from verl_doctor.toolkit.signals import as_ctrl_c
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
-from verl_doctor.toolkit.tiny import Tiny, make
+from verl_doctor.toolkit.tiny import Tiny, make, names_in
 from verl_doctor.toolkit.tiny_rows import KINDS, Kind
 from verl_doctor.toolkit.tiny_shape import SHAPES
 
@@ -37,7 +37,7 @@ class FolderToFill(NamedPath):
         named = super().convert(value, param, ctx)
         path = Path(os.path.realpath(named))
         try:
-            first = next(path.iterdir(), None)
+            first = next(names_in(path), None)
         except FileNotFoundError:
             first, why = None, output.why_not_new(path)
         except NotADirectoryError:
@@ -47,7 +47,7 @@ class FolderToFill(NamedPath):
         else:
             why = output.why_not_new(path / "model")
         if first is not None:
-            self.fail(f"{named} is not empty ({first.name} is in it); name a new folder", param, ctx)
+            self.fail(f"{named} is not empty ({first} is in it); name a new folder", param, ctx)
         if why:
             self.fail(f"{named} cannot be made: {why}; name another folder", param, ctx)
         return path

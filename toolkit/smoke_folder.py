@@ -7,7 +7,6 @@ killed too, the next test finds the folder without an owner, and does it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from verl_doctor.toolkit.end_processes import end_processes
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.leftover import EndProcess
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.owned_folder import abandoned, owned
 from verl_doctor.toolkit.process_table import numbers, own_number, row_of
 from verl_doctor.toolkit.smoke_traces import noted_processes, remove_noted
 
@@ -29,7 +29,6 @@ MARK = "VERL_DOCTOR_SMOKE"
 """In the environment of each process of a test: the path of its folder."""
 
 NOTE = "traces"
-_OWNED = "owned"
 _PREFIX = "vds-"
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - short paths: the sockets of Ray lie below
 _ENOUGH = 512 * 1024 * 1024  # bytes for Ray's session and logs
@@ -51,9 +50,7 @@ def private_folder(machine: Machine) -> Iterator[Path]:
     """
     clear_dead(machine)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
-    with (folder / _OWNED).open("w") as owned, contextlib.ExitStack() as stack:
-        fcntl.flock(owned, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        keeper = stack.enter_context(_kept(folder))
+    with owned(folder), _kept(folder) as keeper:
         try:
             yield folder
         finally:
@@ -77,11 +74,8 @@ def clear(folder: Path, machine: Machine) -> None:
 def clear_dead(machine: Machine) -> None:
     """Clear up behind tests of this user whose doctor and keeper were both killed."""
     for place in {*_PLACES, tempfile.gettempdir()}:
-        for owned in Path(place).glob(f"{_PREFIX}*/{_OWNED}"):
-            with contextlib.suppress(OSError), owned.open() as file:
-                if owned.stat().st_uid == os.geteuid():
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    clear(owned.parent, machine)
+        for folder in abandoned(Path(place), _PREFIX):
+            clear(folder, machine)
 
 
 def keep(folder: str) -> None:

@@ -6,8 +6,8 @@ import base64
 import contextlib
 import json
 import os
-import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from verl_doctor.toolkit.child import ask_child, ending
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.owned_folder import abandoned, owned
 from verl_doctor.toolkit.tiny_columns import Columns, columns
 from verl_doctor.toolkit.tiny_rows import Kind
 from verl_doctor.toolkit.tiny_shape import SHAPES, Shape, generation_config
@@ -26,6 +27,13 @@ _LIMIT = 120.0  # seconds; one is usual
 # The child asks nobody, and trains in one thread.
 _VARIABLES = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 _ORDER = "order.json"
+_UNFINISHED = ".verl-doctor-tiny-"
+
+
+def names_in(folder: Path) -> Iterator[str]:
+    """What is in a folder, but for what runs that were killed have left. Raises OSError."""
+    left = {path.name for path in abandoned(folder, _UNFINISHED)}
+    return (entry.name for entry in folder.iterdir() if entry.name not in left)
 
 
 @dataclass(frozen=True)
@@ -150,20 +158,26 @@ def _whole(folder: Path) -> Iterator[Path]:
     """A folder aside, whose content is in `folder` afterwards; when something is raised nothing stays. Raises OSError.
 
     A folder that is there keeps its permissions, may be a mount, and may be where somebody's shell stands: only what is in it
-    is new.
+    is new. What runs that were killed have left is removed.
     """
     there = os.path.isdir(folder)
-    unfinished = (folder if there else folder.parent) / f".verl-doctor-{secrets.token_hex(8)}"
-    unfinished.mkdir(parents=True)
+    place = folder if there else folder.parent
+    place.mkdir(parents=True, exist_ok=True)
+    for left in abandoned(place, _UNFINISHED):
+        shutil.rmtree(left, ignore_errors=True)
+    aside = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=place))
+    unfinished = aside / "unfinished"
     try:
-        yield unfinished
-        if there:
-            for entry in sorted(unfinished.iterdir()):
-                entry.rename(folder / entry.name)
-        else:
-            unfinished.rename(folder)
+        with owned(aside):
+            unfinished.mkdir()
+            yield unfinished
+            if there:
+                for entry in sorted(unfinished.iterdir()):
+                    entry.rename(folder / entry.name)
+            else:
+                unfinished.rename(folder)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _ask(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> None:

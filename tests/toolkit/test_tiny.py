@@ -438,27 +438,58 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(
     assert names_in(tmp_path) == ["full"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_stays_of_a_command_that_is_ended(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
+def begun(tmp_path: Path, verl: Path, folder: str) -> subprocess.Popen[bytes]:
+    """A command that is in the middle of its work and does not come to an end."""
     write(
         tmp_path / "path",
-        {"pyarrow.py": f"open({str(tmp_path / 'begun')!r}, 'w'); import time; time.sleep(60)"},
+        {
+            "pyarrow.py": f"import os, time; os.symlink(str(os.getpid()), {str(tmp_path / 'begun')!r}); time.sleep(60)"
+        },
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "verl_doctor.toolkit", "tiny", "--verl", str(verl), "new"],
+        [sys.executable, "-m", "verl_doctor.toolkit", "tiny", "--verl", str(verl), folder],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "path")},
         stderr=subprocess.PIPE,
     )
-    while not (tmp_path / "begun").exists():
+    while not (tmp_path / "begun").is_symlink():
         assert process.poll() is None
         time.sleep(0.05)
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_stays_of_a_command_that_is_ended(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
+    process = begun(tmp_path, verl, "new")
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert said.splitlines()[-1].startswith(b"verl-doctor: stopped"), said
     assert names_in(tmp_path) == ["begun", "path", "verl"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", [False, True])
+def test_what_a_killed_command_leaves_is_removed_by_the_next_one_and_by_no_other(
+    there: bool, tmp_path: Path, verl: Path, here: Doctor
+) -> None:
+    if there:
+        (tmp_path / "new").mkdir()
+    place = tmp_path / "new" if there else tmp_path
+    process = begun(tmp_path, verl, "new")
+    (left,) = place.glob(".verl-doctor-*")
+    other = tmp_path / "new" if there else tmp_path / "other"
+    again = ("tiny", "--python", sys.executable, "--verl", verl, other)
+    refused = here(*again, cwd=tmp_path)
+    assert left.exists()
+    assert refused.returncode == (2 if there else 3)
+    process.kill()
+    os.kill(int((tmp_path / "begun").readlink().name), signal.SIGKILL)  # nobody else ends it now
+    process.communicate(timeout=30)
+    assert left.exists()
+    assert "has no pyarrow" in here(*again, cwd=tmp_path).stderr
+    assert not list(place.glob(".verl-doctor-*"))
 
 
 def test_what_is_missing_in_the_environment_is_said_by_the_command(
