@@ -12,7 +12,7 @@ from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.config import Config
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import counted, wrapped
 

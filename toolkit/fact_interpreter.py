@@ -53,6 +53,9 @@ answer(json.dumps({
     "site_packages": [path for path in dict.fromkeys(sites) if os.path.isdir(path)],
     "system": platform.system(),
     "machine": platform.machine(),
+    "bits": 64 if sys.maxsize > 2 ** 32 else 32,
+    "compiler": platform.python_compiler(),
+    "build": " ".join(platform.python_build()),
     "glibc": glibc,
     "verl": origin("verl"),
     "vllm": origin("vllm"),
@@ -73,7 +76,8 @@ class Interpreter:
     `sys_path` leaves the current folder out. `site_packages` are its own folders of packages, without those that PYTHONPATH
     names. `glibc` is empty where there is none. `verl` and `vllm` are the package
     folders that an import would take, empty when it would find nothing; `libraries` are those of others, by name. `safe_path` says that PYTHONSAFEPATH keeps the
-    current folder off the path.
+    current folder off the path. `compiler` and `build` (a name and a date) are those that it was made with, `bits` the width of its
+    pointers, 0 when it was not asked.
     """
 
     executable: str
@@ -91,6 +95,9 @@ class Interpreter:
     vllm: str
     safe_path: bool = False
     libraries: tuple[tuple[str, str], ...] = ()
+    compiler: str = ""
+    build: str = ""
+    bits: int = 0
 
 
 @collector(timeout=25)

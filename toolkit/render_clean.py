@@ -9,7 +9,7 @@ from rich.text import Text
 from verl_doctor.toolkit import clean_document as words
 from verl_doctor.toolkit.clean import Cleaned
 from verl_doctor.toolkit.leftover import Kept, Kind, Leftover, Outcome
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
 
 _STYLES = {

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from verl_doctor.toolkit import environment_document as words
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, wrapped
 
 _HEAD = ("variable", "driver", "raylet", "worker", "who decides")

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from verl_doctor.toolkit.log_diagnosis import Told
 from verl_doctor.toolkit.log_document import Answer, headline, next_steps, shown
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
 
 _STYLES = {"FIRST CAUSE": "bold red", "NOT DETERMINED": "bold magenta"}

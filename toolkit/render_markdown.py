@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from verl_doctor.toolkit import render_nodes
+from verl_doctor.toolkit.markdown_text import code, escaped, fenced
 from verl_doctor.toolkit.result import EnvironmentFiles, Report
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.text import harmless
 
 _WORDS = {
     "stops": "would not start",
     "starts": "nothing found that stops it",
     "unknown": "could not be judged",
 }
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
 
 def render(report: Report) -> Iterator[str]:
@@ -86,26 +84,3 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
             yield f"* {label}: {escaped(text)}"
     if finding.fix in report.fix_safety:
         yield f"* fix: {code(str(finding.fix))} ({report.fix_safety[finding.fix]})"  # type: ignore[index]
-
-
-def escaped(text: str) -> str:
-    """Text in which Markdown finds no markup."""
-    return _SPECIAL.sub(r"\\\1", harmless(text))
-
-
-def code(text: str) -> str:
-    """Inline code, with as many backquotes as the text needs."""
-    shown = harmless(text)
-    runs = [len(run) for run in re.findall(r"`+", shown)]
-    fence = "`" * (max(runs, default=0) + 1)
-    pad = " " if runs else ""
-    return f"{fence}{pad}{shown}{pad}{fence}" if shown else ""
-
-
-def fenced(text: str, language: str = "") -> Iterator[str]:
-    """A code block that its content cannot close."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield f"{fence}{language}"
-    yield from (harmless(line, keep="\t") for line in text.splitlines())
-    yield fence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.toolkit import matrix_words as words
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.matrix import Table
 from verl_doctor.toolkit.matrix_judge import Break
 from verl_doctor.toolkit.matrix_next import Upgrade
-from verl_doctor.toolkit.render_markdown import escaped
 
 
 def table_lines(table: Table) -> Iterator[str]:

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from verl_doctor.toolkit import placement_document as words
 from verl_doctor.toolkit.fact_gpus import Device
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.placement import ClusterView, Occupant, Placement
 from verl_doctor.toolkit.ray_state import RayJob
-from verl_doctor.toolkit.render_markdown import escaped
 from verl_doctor.toolkit.text import harmless, in_bytes, in_time, wrapped
 from verl_doctor.toolkit.worker_groups import WorkerGroup
 

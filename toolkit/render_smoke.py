@@ -8,8 +8,8 @@ from rich.text import Text
 
 from verl_doctor.toolkit import smoke_document as words
 from verl_doctor.toolkit.fact_smoke_run import SmokeRun, SmokeRung
-from verl_doctor.toolkit.render_markdown import code as in_code
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import code as in_code
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import harmless, wrapped
 

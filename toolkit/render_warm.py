@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from verl_doctor.toolkit.fleet_names import fold
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, in_time, wrapped
 from verl_doctor.toolkit.warm import Moment
 from verl_doctor.toolkit.warm_summary import headline, remarks

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from verl_doctor.toolkit import watch_document as words
 from verl_doctor.toolkit.forecast import Forecast
-from verl_doctor.toolkit.render_markdown import escaped
+from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import harmless, in_time, wrapped
 
 _STYLES = {"OK": "bold green", "FAIL": "bold red", "NOT TOLD": "bold magenta"}

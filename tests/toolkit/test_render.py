@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_doctor.toolkit import render_junit, render_markdown, render_text
+from verl_doctor.toolkit import markdown_text, render_junit, render_markdown, render_text
 from verl_doctor.toolkit.result import CheckResult, Repair, Report, document
 from verl_doctor.toolkit.rule import Evidence, Finding, Location
 from verl_doctor.toolkit.text import harmless, wrapped
@@ -181,7 +181,7 @@ def test_markdown_shows_what_was_read_and_obeys_none_of_it(said: str) -> None:
 
 
 def test_a_fence_is_longer_than_any_in_its_content() -> None:
-    assert next(render_markdown.fenced("````\nx", "diff")) == "`````diff"
+    assert next(markdown_text.fenced("````\nx", "diff")) == "`````diff"
 
 
 def test_long_words_are_not_broken() -> None:
