@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from verl_doctor.toolkit import render_nodes
 from verl_doctor.toolkit.markdown_text import code, escaped, fenced
 from verl_doctor.toolkit.result import EnvironmentFiles, Report
+from verl_doctor.toolkit.result_words import fate_of
 from verl_doctor.toolkit.rule import Finding
-
-_WORDS = {
-    "stops": "would not start",
-    "starts": "nothing found that stops it",
-    "unknown": "could not be judged",
-}
 
 
 def render(report: Report) -> Iterator[str]:
@@ -29,11 +24,7 @@ def render(report: Report) -> Iterator[str]:
         )
     if report.nodes is not None:
         yield from (f"* {escaped(line)}" for line in render_nodes.lines(report.nodes))
-    yield from (
-        f"* {path.path}: {_WORDS[path.state]} {', '.join(path.because or path.not_asked)}".rstrip()
-        + (f" (under some setting: {', '.join(path.may_stop)})" if path.may_stop else "")
-        for path in report.paths
-    )
+    yield from (f"* {path.path}: {''.join(fate_of(path))}" for path in report.paths)
     yield ""
     yield "| code | status | rule | reason |"
     yield "|---|---|---|---|"

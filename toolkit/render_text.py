@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,21 @@ from rich.text import Text
 
 from verl_doctor.toolkit import render_nodes
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Repair, Report
+from verl_doctor.toolkit.result_words import (
+    NOT_KNOWN,
+    STARTS,
+    STOPS,
+    by_reason,
+    fate_of,
+    for_target,
+    from_facts_file,
+    headline,
+    next_steps,
+    nothing_found,
+    options_of,
+    stopped_by,
+    target_of,
+)
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import counted, harmless, listed, wrapped
 
@@ -26,11 +40,7 @@ _STYLES: Final = {
     "ok": "bold green",
     "pass": "green",
 }
-_PATHS: Final = {
-    "stops": ("would not start", "red"),
-    "starts": ("nothing found that stops it", "green"),
-    "unknown": ("could not be judged", "magenta"),
-}
+_PATHS: Final = {STOPS: "red", STARTS: "green", NOT_KNOWN: "magenta"}
 _OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
@@ -69,19 +79,11 @@ def _lines(
 
 
 def _verdict(report: Report, width: int | None) -> Iterator[Text]:
-    severities = Counter(finding.severity for _, finding in report.findings())
-    broken = report.summary["error"]
-    counts = [counted(severities["error"], "error") if severities["error"] else ""]
-    counts += [f"{counted(broken, 'rule')} could not check" if broken else ""]
-    counts += [counted(severities["warning"], "warning") if severities["warning"] else ""]
-    said = ", ".join(filter(None, counts)) or _nothing_found(report)
-    word = {"failures": "FAIL", "could_not_check": "COULD NOT CHECK", "warnings": "WARN", "ok": "OK"}[
-        report.verdict
-    ]
+    word, said = headline(report)
     first, *more = _lines(said, width, indent=len(word) + 2, first=f"{word}  ", style="bold")
     first.stylize(_STYLES[report.verdict], 0, len(word))
     yield from (first, *more)
-    yield from _lines(_target(report), width, indent=2, style="dim")
+    yield from _lines(target_of(report), width, indent=2, style="dim")
     for line in render_nodes.lines(report.nodes) if report.nodes is not None else ():
         yield from _lines(line, width, indent=4, first="  ")
     longest = max((len(path.path) for path in report.paths), default=0)
@@ -89,43 +91,9 @@ def _verdict(report: Report, width: int | None) -> Iterator[Text]:
         yield from _path(path, longest, width)
 
 
-def _nothing_found(report: Report) -> str:
-    """Never praise what was not looked at."""
-    if passed := report.summary["pass"]:
-        return f"nothing wrong found by {counted(passed, 'rule')}"
-    reasons = dict.fromkeys(result.reason for result in report.results if result.reason)
-    return f"nothing was judged: {'; '.join(list(reasons)[:2])}" + ("; ..." if len(reasons) > 2 else "")
-
-
-def _target(report: Report) -> str:
-    target = report.target
-    parts = [f"Python {target['python_version']}" if target["python_version"] else ""]
-    for name, label in (("verl", "verl"), ("vllm", "vLLM")):
-        tree = target[name]
-        parts.append(
-            f"{label} {tree['version'] or 'of unknown version'} ({tree['found_in']})"
-            if tree
-            else f"no {label}"
-        )
-    parts += [
-        f"{name} {tree['version'] or 'of unknown version'} ({tree['found_in']})"
-        for name, tree in target.get("libraries", {}).items()
-        if tree["found_in"] == f"--{name}"
-    ]
-    where = target["python"] or target["chosen_by"]
-    return f"{', '.join(filter(None, parts))}; {where}"
-
-
 def _path(path: PathVerdict, longest: int, width: int | None) -> Iterator[Text]:
-    words, style = _PATHS[path.state]
-    more = ""
-    if path.because:
-        more = f": {', '.join(path.because)}"
-    elif path.state == "starts" and path.may_stop:
-        more = f" by default; under some settings: {', '.join(path.may_stop)}"
-    elif path.not_asked:
-        words, style = "not judged", "dim"
-        more = f": {', '.join(path.not_asked)} not selected"
+    words, more = fate_of(path)
+    style = _PATHS.get(words, "dim")
     lead = f"  {path.path:<{longest}}  "
     for number, line in enumerate(_lines(words + more, width, indent=len(lead), first=lead)):
         line.stylize("dim", len(lead))
@@ -135,49 +103,16 @@ def _path(path: PathVerdict, longest: int, width: int | None) -> Iterator[Text]:
 
 
 def _next(report: Report, width: int | None) -> Iterator[Text]:
-    """What to type now. A facts file can be judged, not repaired."""
-    if _from_facts_file(report):
-        return
-    # A hint is repaired when its rule is asked for by name.
-    fixes = {
-        finding.fix: report.fix_safety.get(finding.fix)
-        for _, finding in report.findings()
-        if finding.fix and finding.severity != "info"
-    }
-    steps = [("verl-doctor fix", "shows what would help as a diff, and changes nothing")] if fixes else []
-    if "safe" in fixes.values():
-        steps.append(("verl-doctor fix --apply", "repairs what is safe to repair, and can be undone"))
-    worst = next((result for result in report.results if result.status == "fail"), None)
-    yield from _steps(_for_target(steps, report), width)
-    if worst is not None:
-        if not steps:
-            yield Text()
-        lead = "      " if steps else "Next: "
-        yield from _lines(
-            _command(f"verl-doctor explain {worst.code}", "why it matters"), width, indent=35, first=lead
-        )
+    yield from _steps(next_steps(report), width)
 
 
-def _steps(steps: list[tuple[str, str]], width: int | None) -> Iterator[Text]:
+def _steps(steps: Sequence[tuple[str, str]], width: int | None) -> Iterator[Text]:
     """Commands to type."""
     if steps:
         yield Text()
     for number, (command, why) in enumerate(steps):
         lead = "Next: " if number == 0 else "      "
         yield from _lines(_command(command, why), width, indent=35, first=lead)
-
-
-def _for_target(steps: list[tuple[str, str]], report: Report) -> list[tuple[str, str]]:
-    """The commands with the options that make them examine the same target."""
-    return [(command + _options(report), why) for command, why in steps]
-
-
-def _options(report: Report) -> str:
-    return "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
-
-
-def _from_facts_file(report: Report) -> bool:
-    return bool(report.target["arguments"][:1] == ["--facts"])
 
 
 def _command(command: str, why: str) -> str:
@@ -192,7 +127,7 @@ def _finding(
     head = list(_lines(finding.message, width, indent=_LABEL, first=lead))
     head[0].stylize(_SEVERITY_STYLE[severity], 0, len(lead))
     yield from head
-    rows = [("stops", _stopped(finding)), ("at", str(finding.location) if finding.location else "")]
+    rows = [("stops", stopped_by(finding)), ("at", str(finding.location) if finding.location else "")]
     shown = finding.also if verbose else finding.also[:_ALSO]
     rows += [("and", str(location)) for location in shown]
     if len(finding.also) > len(shown):
@@ -213,28 +148,15 @@ def _finding(
             yield from _lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
 
 
-def _stopped(finding: Finding) -> str:
-    """Which paths end here, and when; "" when the rule does not tell when."""
-    when = {"import": "while its modules are imported", "start": "at engine start or later"}.get(
-        finding.phase or ""
-    )
-    return f"{', '.join(finding.stops)}, {when}" if finding.stops and when else ""
-
-
 def _fix(code: str, fix: str, report: Report) -> str:
     said = f"{fix} ({report.fix_safety[fix]})"
     return (
-        said if _from_facts_file(report) else f"verl-doctor fix --select {code}{_options(report)}  # {said}"
+        said if from_facts_file(report) else f"verl-doctor fix --select {code}{options_of(report)}  # {said}"
     )
 
 
 def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
-    """The rules that could not check, by the reason: one cause is said once."""
-    by_reason: dict[str, list[CheckResult]] = {}
-    for result in report.results:
-        if result.status == "error":
-            by_reason.setdefault(result.reason, []).append(result)
-    for reason, results in by_reason.items():
+    for reason, results in by_reason(report, "error").items():
         codes = [result.code for result in results]
         who = codes[0] if len(codes) == 1 else f"{len(codes)} rules"
         yield Text()
@@ -295,7 +217,7 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
             yield from (_diff_line(row) for row in repair.diff.splitlines())
     yield from _left(report, width)
     yield from _environment(report, width)
-    yield from _steps(_for_target(_repair_steps(report, repairs), report), width)
+    yield from _steps(for_target(_repair_steps(report, repairs), report), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     names = [shlex.quote(name) for name in reversed(undoable) if name]
     yield from _steps([(f"verl-doctor undo {name}", "takes it back") for name in names], width)
@@ -355,7 +277,7 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
     outcomes = [repair.outcome for repair in repairs]
     if not repairs:
         found = any(finding.severity != "info" for _, finding in report.findings())
-        why = "no fix is known for what was found" if found else _nothing_found(report)
+        why = "no fix is known for what was found" if found else nothing_found(report)
         return Text(f"NOTHING TO REPAIR  {harmless(why)}", style="bold")
     if not report.applied:
         return Text(
