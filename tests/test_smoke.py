@@ -158,6 +158,26 @@ def test_logs_of_what_holds_are_kept_only_when_asked_for(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_another_tree_of_verl_is_climbed_with(tmp_path: Path) -> None:
+    other = packages(tmp_path / "checkout") / "verl"
+    broken = {"verl__trainer__main_ppo": "raise OSError('the installed one')"}
+    assert smoke(tmp_path, "--rung", "1", **broken).returncode == 1
+    assert smoke(tmp_path, "--rung", "1", "--verl", str(other.parent), **broken).returncode == 0
+    (other / "trainer" / "main_ppo.py").write_text("raise OSError('the other one')")
+    done = smoke(tmp_path, "--rung", "1", "--verl", str(other))
+    assert done.returncode == 1
+    assert "OSError: the other one" in done.stdout
+
+
+@pytest.mark.slow
+def test_another_tree_than_the_job_would_get_is_refused(tmp_path: Path) -> None:
+    here, other = (packages(tmp_path / name) / "verl" for name in ("", "other"))
+    done = smoke(tmp_path, "--verl", str(other))
+    assert done.returncode == 2
+    assert f"--verl {other}: a job that starts in this folder imports {here}" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whoever_ends_the_doctor_nothing_of_the_climb_stays(number: int, tmp_path: Path) -> None:
     hangs = "import subprocess, time\nprint('PID', subprocess.Popen(['sleep', '99'], start_new_session=True).pid)\ntime.sleep(99)"

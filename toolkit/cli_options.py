@@ -24,6 +24,10 @@ _DURATION = re.compile(r"(\d{1,9})([smhd])")
 _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*")
 
 
+OTHER_TREES = ("--vllm", *(f"--{name}" for name in LIBRARIES))
+"""The options that name trees which need not be installed: what starts something cannot start those."""
+
+
 class NamedPath(click.Path):
     """A path; an empty one, as an unset shell variable gives, is not the current folder."""
 
@@ -176,6 +180,23 @@ def job_options(command: Command) -> Command:
         what = f"Judge against this {name} tree; it need not be installed."
         with_job = click.option(f"--{name}", type=PATH, metavar="DIR", help=what)(with_job)
     return with_job
+
+
+def refuses(*options: str, why: str) -> Callable[[click.Command], click.Command]:
+    """Take back shared options that do nothing in this command: its help leaves them out, and whoever gives one is told why."""
+
+    def refused(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+        if option.name and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option.opts[0]}: {why}")
+        return value
+
+    def taken_back(command: click.Command) -> click.Command:
+        for option in command.params:
+            if isinstance(option, click.Option) and option.opts[0] in options:
+                option.hidden, option.callback = True, refused
+        return command
+
+    return taken_back
 
 
 def node_options(command: Command) -> Command:

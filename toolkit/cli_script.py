@@ -13,7 +13,14 @@ import click
 
 from verl_doctor.toolkit import apply, safe_write
 from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
-from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, job_options, target_options
+from verl_doctor.toolkit.cli_options import (
+    FILE_TO_WRITE,
+    OTHER_TREES,
+    PATH,
+    job_options,
+    refuses,
+    target_options,
+)
 from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.fact_configuration import UNTOLD, Configuration
@@ -36,6 +43,7 @@ _DATA = ("data.train_files", "data.val_files")
 _VALIDATED = "CFG114"  # asks the validation of verl itself
 
 
+@refuses(*OTHER_TREES[1:], "--ray-address", why="it decides nothing of verl's configuration; leave it out")
 @click.command(
     epilog="Exit codes: 0 the variant is there, 1 there is none and the reason is said, 2 wrong usage."
 )

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_options, target_options
+from verl_doctor.toolkit.cli_options import (
+    OTHER_TREES,
+    PATH,
+    Duration,
+    answer_options,
+    job_options,
+    refuses,
+    target_options,
+)
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.signals import as_ctrl_c
@@ -19,6 +27,11 @@ from verl_doctor.toolkit.view import as_view, show
 _LAST = 5
 
 
+@refuses(
+    *OTHER_TREES,
+    why="smoke runs what the interpreter imports; name one with --python in which that tree is installed",
+)
+@refuses("--ray-address", why="smoke starts a Ray of its own; leave it out")
 @click.command(
     epilog="Exit codes: 0 every rung that applies here holds, 1 one breaks, 2 wrong usage, 3 not all was tried."
 )

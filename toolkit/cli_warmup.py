@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from verl_doctor.toolkit.cli_options import (
+    OTHER_TREES,
     PATH,
     answer_options,
     job_options,
     node_options_within,
+    refuses,
     target_options,
 )
 from verl_doctor.toolkit.collect import Collection
@@ -72,6 +74,10 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         return frozenset(ranks)
 
 
+@refuses(
+    *OTHER_TREES,
+    why="warmup reads and starts what the interpreter imports; name a tree's files with --path",
+)
 @click.command(
     epilog="Exit codes: 0 all that was named is resident, 1 something is not, 2 wrong usage, 3 it could not be told."
 )
@@ -146,6 +152,10 @@ def warmup(
 
     if engine and nodes is not None:
         raise UsageError("--engine starts the engine of this machine: leave the nodes out")
+    if options.ray_address and (nodes is None or nodes.hosts):
+        raise UsageError(
+            "--ray-address says which cluster is asked with --cluster: add that, or leave it out"
+        )
     begun = time.monotonic()
     with nothing_on_stdout():
         machine = Machine()

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cli_options import PATH, Duration, answer_options, job_options, target_options
+from verl_doctor.toolkit.cli_options import (
+    OTHER_TREES,
+    PATH,
+    Duration,
+    answer_options,
+    job_options,
+    refuses,
+    target_options,
+)
 from verl_doctor.toolkit.file_systems import space_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.session import open_session
@@ -42,6 +50,13 @@ class _Clock:
         return not self._over.wait(seconds)
 
 
+@refuses(
+    "--ray-address",
+    why="watch looks at this machine alone: leave it out, and run it on the node that is meant",
+)
+@refuses(
+    *OTHER_TREES, "--model", "--data", why="watch looks at disks and memory; name another folder with --path"
+)
 @click.command(
     epilog="Exit codes: 0 nothing runs out, 1 something has run out or will within --within, 2 wrong usage."
 )
@@ -100,10 +115,6 @@ def watch(
     from verl_doctor.toolkit.watch import History, stores_of  # noqa: PLC0415
     from verl_doctor.toolkit.watch import watch as looks  # noqa: PLC0415
 
-    if options.ray_address:
-        raise UsageError(
-            "watch looks at this machine alone: leave --ray-address out, and run it on the node that is meant"
-        )
     if until and every > until and click.get_current_context().get_parameter_source("every") is _TOLD:
         raise UsageError(
             "--every is longer than --for: one look shows no growth; choose less, or --for 0s for one look"

@@ -20,6 +20,7 @@ _VERSION = re.compile(
 _VENDOR_DEPTH = 3
 # What makes a tree verl, and a copy of it a copy.
 _TELLING = ("workers", "trainer")
+NAMED = "--verl"
 HERE = "the current folder"
 OFF_THE_PATH = "the current folder, which PYTHONSAFEPATH keeps off the path"
 ON_THE_PATH = "PYTHONPATH or an editable install"
@@ -155,7 +156,7 @@ def _found_in(interpreter: Interpreter, folder: Path) -> str:
 
 def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter | Unknown) -> Iterator[Tree]:
     if target.verl is not None:
-        yield _tree(target.verl, "--verl", _module_name(target.verl))
+        yield _tree(target.verl, NAMED, _module_name(target.verl))
         yield from _nested(target.verl)
         return
     safe_path = _safe_path(machine, interpreter)
@@ -286,7 +287,7 @@ def _version(folder: Path) -> str:
 
 
 def _why_first(tree: Tree) -> str:
-    if tree.found_in == "--verl":
+    if tree.found_in == NAMED:
         return "it was named with --verl"
     if tree.found_in == HERE:
         return "python -m puts the current folder first on the path"

@@ -30,7 +30,7 @@ def climb(stage: Stage) -> Outcome:
     ran = stage.run(argv, limit=_LIMIT, watch=waits, name="ray")
     if ran.code == 0:
         return Outcome("passed", steps=steps_of(ran), notes=(*left_out(ran), *_SLOW_STORE.findall(ran.text)))
-    return replace(failed(ran, _CODES, logs=logs_of_ray(stage.folder)), notes=_as_long_as(stage))
+    return with_the_jobs_path(stage, failed(ran, _CODES, logs=logs_of_ray(stage.folder)))
 
 
 def waits(text: str) -> str | None:
@@ -52,12 +52,18 @@ def logs_of_ray(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def _as_long_as(stage: Stage) -> tuple[str, ...]:
-    """Whose fault the length of a path is, that the log shows."""
+def with_the_jobs_path(stage: Stage, outcome: Outcome) -> Outcome:
+    """Say the path that the job has for Ray where the log shows the private one, which was made as long."""
     names = ("RAY_TMPDIR", "TMPDIR")
-    if long_as(stage.folder, stage.environ, *names) == stage.folder:
-        return ()
+    private = long_as(stage.folder, stage.environ, *names)
+    if private == stage.folder:
+        return outcome
     name, value = next((name, stage.environ[name]) for name in names if stage.environ.get(name))
-    return (
-        f"the path of Ray's folder is made as long as the job's, {name}={value} ({len(value)} characters)",
+    said = f"Ray's folder was made as long as the job's, {name}={value} ({len(value)} characters)"
+    own = str(private), value.rstrip("/")
+    return replace(
+        outcome,
+        cause=outcome.cause.replace(*own),
+        lines=tuple(line.replace(*own) for line in outcome.lines),
+        notes=(*outcome.notes, said),
     )

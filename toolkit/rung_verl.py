@@ -19,6 +19,7 @@ from verl_doctor.toolkit.rehearsal_waits import waits_in
 from verl_doctor.toolkit.rehearsal_watch import Watcher, plain
 from verl_doctor.toolkit.rehearsal_weights import metrics, weights, weights_said, weights_wrong
 from verl_doctor.toolkit.rehearsal_words import Replaced
+from verl_doctor.toolkit.rung_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_failure import HANGS
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
@@ -78,7 +79,8 @@ def climb(stage: Stage) -> Outcome:
         argv, limit=_LIMIT, variables=job.variables, watch=watcher, name="verl"
     )
     watcher(ran.text + "\n")
-    return judged(job, ran, watcher, begun)
+    outcome = judged(job, ran, watcher, begun)
+    return with_the_jobs_path(stage, outcome) if outcome.status == "failed" else outcome
 
 
 def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:

@@ -12,15 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from verl_doctor.toolkit import tiny
-from verl_doctor.toolkit.child_environ import child_environ
 from verl_doctor.toolkit.collect import Collection
-from verl_doctor.toolkit.fact_caches import Caches
-from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_model import Model
-from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.fact_smoke_run import Device, SmokeRun, SmokeRung
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.facts import Unknown
@@ -28,6 +23,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.smoke_environ import smoke_environ
 from verl_doctor.toolkit.smoke_folder import NOTE, private_folder
 from verl_doctor.toolkit.smoke_logs import keep_those_of_ray, new_folder, remove_empty
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
@@ -77,6 +73,7 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
     interpreter = facts.get(Interpreter)
     if isinstance(interpreter, Unknown):
         raise UsageError(f"{run.target.python} cannot be examined: {interpreter.reason}")
+    _demand_that_the_tree_counts(run, wish)
     device, chosen_by = _device(run.machine, facts, wish)
     own = _own_model(facts, run, device)
     logs = new_folder()
@@ -87,7 +84,7 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
             target=run.target,
             facts=facts,
             python=interpreter.executable,
-            environ=_environ(run.machine, facts),
+            environ=smoke_environ(run.machine, facts, folder),
             folder=folder,
             logs=logs,
             device=device,
@@ -106,6 +103,16 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
     codes = ("SMOKE",) if climbed.broken is None else ()
     again = run.narrowed(codes) if codes else run
     return climbed, again.check(run.look({SmokeRun: climbed}), progress.say)
+
+
+def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
+    """Refuse another tree than the job would get in this folder: Python looks here first for what is started with -m."""
+    named, here = run.target.verl, run.machine.cwd / "verl"
+    starts = RUNGS[-1].number in wish.numbers and not run.machine.environ.get("PYTHONSAFEPATH")
+    if named and starts and os.path.isfile(here / "__init__.py") and not named.samefile(here):
+        raise UsageError(
+            f"--verl {named}: a job that starts in this folder imports {here}; start in another folder"
+        )
 
 
 def _told(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
@@ -241,22 +248,3 @@ def _own_model(facts: Collection, run: Session, device: Device) -> Path | None:
         return None
     model = facts.get(Model)
     return Path(model.folder) if isinstance(model, Model) else None
-
-
-def _environ(machine: Machine, facts: Collection) -> dict[str, str]:
-    """The environment of the process that the job starts with, seen from the private folder in which children run."""
-    variables, job, rollout = facts.get(Variables), facts.get(JobVariables), facts.get(RolloutModule)
-    environ = dict(machine.environ)
-    if not isinstance(variables, Unknown) and not isinstance(job, Unknown):
-        environ = child_environ(machine, variables, job, rollout)
-    return {**environ, **machine.as_seen_from_elsewhere(), **_warm_caches(facts)}
-
-
-def _warm_caches(facts: Collection) -> dict[str, str]:
-    """The job's caches of compiled kernels, as far as they are there: without them each climb would compile everything again.
-
-    What is fetched from the hub, or made of data, stays in the private home.
-    """
-    caches = facts.get(Caches)
-    known = () if isinstance(caches, Unknown) else caches.folders
-    return {one.variable: one.value for one in known if one.variable != "HF_HOME" and os.path.isdir(one.path)}

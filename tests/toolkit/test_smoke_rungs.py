@@ -10,6 +10,8 @@ from smoke_miniatures import RAY, TORCH, UTIL, VLLM, packages, stage
 from verl_doctor.toolkit import rung_devices, rung_imports, rung_ray, rung_vllm
 from verl_doctor.toolkit.fact_data_files import DataFile, DataFiles
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.rung_ray import with_the_jobs_path
+from verl_doctor.toolkit.smoke_folder import long_as
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 RUNGS = {1: rung_imports, 2: rung_devices, 3: rung_ray, 4: rung_vllm}
@@ -187,3 +189,15 @@ def test_few_cores_share_processes_and_many_do_not(tmp_path: Path) -> None:
     assert few == [("vllm",), ("verl", "verl.trainer.main_ppo"), ("torch",), ("ray",)]
     assert len(many) >= len(few)
     assert len({*many}) == len(many), "nothing is imported twice"
+
+
+def test_a_path_that_is_too_long_is_said_as_the_job_has_it(tmp_path: Path) -> None:
+    one = stage(tmp_path, packages(tmp_path / "site"), environ={"RAY_TMPDIR": "/" + "y" * 180 + "/"})
+    private = long_as(one.folder, one.environ, "RAY_TMPDIR")
+    said = f"OSError: AF_UNIX path length cannot exceed 107 bytes: {private}/ray/sockets"
+    outcome = with_the_jobs_path(one, Outcome("failed", said, lines=("  raise", said)))
+    wanted = said.replace(str(private), "/" + "y" * 180)
+    assert (outcome.cause, outcome.lines) == (wanted, ("  raise", wanted))
+    assert outcome.notes[0].endswith("RAY_TMPDIR=/" + "y" * 180 + "/ (182 characters)")
+    short = stage(tmp_path, one.folder, environ={"RAY_TMPDIR": "/tmp"})
+    assert with_the_jobs_path(short, Outcome("failed", said)) == Outcome("failed", said)
