@@ -9,6 +9,7 @@ from verl_doctor.checks._loading import (
     PACKAGE_OF,
     SHARED_MEMORY,
     STRATEGY_KEY,
+    copies_once,
     engine_reads,
     warmup,
 )
@@ -46,10 +47,11 @@ def remedies(
 def _takes_copy(
     configuration: Configuration | Unknown, storage: ModelStorage, shm: SharedMemory | Unknown
 ) -> bool:
-    """Whether this verl copies a model into shared memory when it is told to, and there is room."""
+    """Whether this verl copies a model into shared memory when it is told to, safely, and there is room."""
     if isinstance(configuration, Unknown) or isinstance(shm, Unknown):
         return False
-    return configuration.get(SHARED_MEMORY) is False and storage.bytes <= shm.free
+    room = configuration.get(SHARED_MEMORY) is False and storage.bytes <= shm.free
+    return room and copies_once(configuration)
 
 
 def _of_engine(

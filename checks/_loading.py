@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from verl_doctor.checks._configuration import asked
+from verl_doctor.checks._configuration import NODES, asked
 from verl_doctor.checks._weights import shard
 from verl_doctor.toolkit.fact_configuration import Asked, Configuration
 from verl_doctor.toolkit.fact_engine_arguments import SECTION
@@ -83,6 +83,11 @@ def engine_reads(configuration: Configuration | Unknown) -> bool:
     """Whether vLLM reads weights itself for certain. With "dummy", verl's default, it gets them from the trainer."""
     told = load_format(configuration)
     return bool(told) and not told.startswith("dummy")
+
+
+def copies_once(configuration: Configuration | Unknown) -> bool:
+    """Whether `use_shm` lets one process copy before the others look: verl's driver, on the only node (see LOAD116)."""
+    return not isinstance(configuration, Unknown) and configuration.number(NODES) == 1
 
 
 def has_adapters(configuration: Configuration) -> bool:

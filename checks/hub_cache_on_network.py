@@ -34,7 +34,7 @@ def hub_cache_on_network(caches: Caches) -> Iterator[Finding]:
 
     ## How to fix
 
-    `actor_rollout_ref.model.use_shm=True` copies the model into memory first, and verl then loads from there. Or copy the snapshot to a disk of
+    `verl-doctor warmup` reads the model into memory before the job, on all nodes with `--cluster`. Or copy the snapshot to a disk of
     each node and give its path. Newer vLLM reads ahead with `engine_kwargs.vllm.safetensors_load_strategy=prefetch`.
     """
     for folder in caches.folders:
@@ -42,5 +42,5 @@ def hub_cache_on_network(caches: Caches) -> Iterator[Finding]:
             yield Finding(
                 f"HF_HOME lies on {folder.kind} ({folder.mounted_on}): each worker reads its weights over the network",
                 Evidence(folder.path, _COST, folder.told_by or "the default of huggingface_hub"),
-                remedy="actor_rollout_ref.model.use_shm=True, or a copy of the model on a disk of the node",
+                remedy="run verl-doctor warmup before the job, or give a copy of the model on a disk of the node",
             )

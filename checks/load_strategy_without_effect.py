@@ -56,7 +56,7 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
 
     ## How to fix
 
-    `verl-doctor warmup` before the job, or `actor_rollout_ref.model.use_shm=True`, is for whoever reads. `eager` and `prefetch`
+    `verl-doctor warmup` before the job is for whoever reads. `eager` and `prefetch`
     are for jobs whose vLLM reads weights itself.
     """
     word = word_of(configuration, STRATEGY_KEY)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._job_here import HERE, hint
-from verl_doctor.checks._loading import GIB, SHARED_MEMORY, VLLM, engine_reads, job, storage, warmup
+from verl_doctor.checks._loading import (
+    GIB,
+    SHARED_MEMORY,
+    VLLM,
+    copies_once,
+    engine_reads,
+    job,
+    storage,
+    warmup,
+)
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_job_here import JobHere
 from verl_doctor.toolkit.fact_model_storage import ModelStorage
@@ -57,7 +66,7 @@ def weights_read_in_small_pieces(
     ## How to fix
 
     `verl-doctor warmup --model DIR` on each node before the job reads with several large requests at a time; everybody then finds the weights in memory.
-    `actor_rollout_ref.model.use_shm=True` does the same in the job, where `/dev/shm` has the room. An administrator sets the
+    `actor_rollout_ref.model.use_shm=True` does the same in a job of one node, where `/dev/shm` has the room. An administrator sets the
     read-ahead for good: `nfsrahead` or a udev rule for `/sys/class/bdi/*/read_ahead_kb`. `check --deep --model DIR` measures what it costs (LOAD114).
     """
     copied = not isinstance(configuration, Unknown) and configuration.get(SHARED_MEMORY) is True
@@ -83,6 +92,7 @@ def weights_read_in_small_pieces(
             wanted=f"a read-ahead of several MiB, or the weights in memory before the job ({_COST})",
             read_from=f"/sys/class/bdi, {storage.folder}",
         ),
-        remedy=f"run {warmup(storage.folder)} on each node before the job, or set {SHARED_MEMORY}=True",
+        remedy=f"run {warmup(storage.folder)} on each node before the job"
+        + (f", or set {SHARED_MEMORY}=True" if copies_once(configuration) else ""),
         severity=hint(here),
     )

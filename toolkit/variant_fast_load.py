@@ -10,6 +10,7 @@ from verl_doctor.toolkit.fact_configuration import MISSING, Configuration
 from verl_doctor.toolkit.fact_engine_arguments import SECTION
 from verl_doctor.toolkit.fact_limits import HostLimits
 from verl_doctor.toolkit.fact_memory import HostMemory
+from verl_doctor.toolkit.fact_model_copy import ModelCopy
 from verl_doctor.toolkit.fact_model_storage import ModelStorage
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
 from verl_doctor.toolkit.fact_vllm_loading import STRATEGY, VllmLoading
@@ -30,20 +31,25 @@ _FOLKLORE = (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the weights lie and what vLLM can do with them; None where that is not known. `room` is how many bytes of memory may be taken."""
+    """Where the weights lie and what vLLM can do with them; None where that is not known.
+
+    `room` is how many bytes of memory may be taken. `waits`: verl's processes wait for the one that copies the weights.
+    """
 
     storage: ModelStorage | None = None
     loading: VllmLoading | None = None
     room: float = 0
+    waits: bool = False
 
 
 def surroundings(facts: Facts) -> Surroundings:
     """Of a job that is started here."""
-    storage, loading = facts.get(ModelStorage), facts.get(VllmLoading)
+    storage, loading, copy = facts.get(ModelStorage), facts.get(VllmLoading), facts.get(ModelCopy)
     return Surroundings(
         None if isinstance(storage, Unknown) else storage,
         None if isinstance(loading, Unknown) else loading,
         _room(facts.get(SharedMemory), facts.get(HostMemory), facts.get(HostLimits)),
+        waits=isinstance(copy, ModelCopy) and copy.guarded,
     )
 
 
@@ -126,7 +132,11 @@ def _copy(wishes: Wishes, around: Surroundings) -> None:
     if storage is None or storage.in_memory or storage.in_shared_memory or not storage.cold:
         return
     cold = f"{in_bytes(storage.cold)} of the weights are not in memory"
-    if storage.shared and storage.bytes <= around.room and wishes.value(f"{_MODEL}.use_shm") is False:
+    safe = (
+        around.waits or wishes.value("trainer.nnodes") == 1
+    )  # else the processes of a node copy at once: LOAD116
+    room = storage.shared and storage.bytes <= around.room
+    if safe and room and wishes.value(f"{_MODEL}.use_shm") is False:
         wishes.give(f"{_MODEL}.use_shm", True, f"{cold}: each node copies them once from {storage.kind}")
     else:
         wishes.kept.append(f"{cold}: run verl-doctor warmup before the job")

@@ -90,6 +90,14 @@ def test_weights_that_are_cold_on_a_network_are_copied_once_where_there_is_room(
     assert wished(around=Surroundings(storage, LOADING, room)).get(f"{MODEL}.use_shm", False) is copies
 
 
+def test_processes_that_would_copy_at_the_same_time_copy_nothing() -> None:
+    around = Surroundings(NFS, LOADING, 32 * GIB)
+    four = "trainer.nnodes=4"
+    assert f"{MODEL}.use_shm" not in wished(four, around=around)
+    assert "verl-doctor warmup" in said(four, around=around)
+    assert wished(four, around=replace(around, waits=True))[f"{MODEL}.use_shm"] is True
+
+
 def test_weights_that_stay_cold_are_to_be_warmed_up() -> None:
     assert "verl-doctor warmup" in said(around=Surroundings(DISK, LOADING))
     assert "verl-doctor warmup" not in said(around=Surroundings(replace(DISK, cached=DISK.bytes), LOADING))
