@@ -1,4 +1,4 @@
-"""HOST131: the model or the data that the job names is not the same on all nodes."""
+"""HOST131: a path that the job or the configuration names is not the same on all nodes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from verl_doctor.toolkit.rule import Example, Finding, Severity, check
     ],
 )  # fmt: skip
 def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
-    """The model or the data that the job names is not the same on all nodes.
+    """A path that the job or the configuration names is not the same on all nodes.
 
     ## Why it matters
 
-    Each node loads the model and the data from its own path. Where it is missing the workers of that node fail at start;
+    Each node loads the model and the data from its own path, and so it is with the configured `sites`. Where it is missing the workers of that node fail at start;
     where it is an older or an incomplete copy they load other weights than the rest, and nothing says so.
 
     ## How to fix

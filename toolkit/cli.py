@@ -25,6 +25,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 _ELSEWHERE = {
     **dict.fromkeys(("check", "fix"), "cli_check"),
     "checklist": "cli_checklist",
+    "sites": "cli_sites",
     "actors": "cli_actors",
     "clean": "cli_clean",
     "smoke": "cli_smoke",
@@ -104,6 +105,7 @@ def cli() -> None:
     verl-doctor watch         what will run out first while a job runs, and when
     verl-doctor tiny DIR      tiny data and a tiny random model, for trials
     verl-doctor warmup        a job's files into memory before it starts
+    verl-doctor checklist     how far a move to another cluster has come
     verl-doctor demo          all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.

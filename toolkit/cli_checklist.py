@@ -1,45 +1,100 @@
-"""The command `checklist`: the steps of moving to another cluster."""
+"""The command `checklist`: the steps of moving to another cluster, each with its state."""
 
 from __future__ import annotations
 
-import json
-import sys
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit import checklist as migration
-from verl_doctor.toolkit import render
-from verl_doctor.toolkit.cli_options import job_options, target_options
-from verl_doctor.toolkit.fact_markers import Markers
+from verl_doctor.toolkit import checklist as model
+from verl_doctor.toolkit import checklist_document, snapshot
+from verl_doctor.toolkit.cli_options import PATH, answer_options, job_options, node_options, target_options
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.node_request import AskedNodes
 from verl_doctor.toolkit.progress import Progress
-from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.session import Session, open_session
+from verl_doctor.toolkit.signals import as_ctrl_c
+from verl_doctor.toolkit.snapshot import Snapshot
 from verl_doctor.toolkit.streams import nothing_on_stdout
-from verl_doctor.toolkit.target import Options
-from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.view import as_view, show
 
 
-@click.command(epilog="Exit codes: 0 no step failed, 1 a step failed, 3 a step could not be judged.")
+@click.command(
+    epilog="Exit codes: 0 all steps are done, 1 one failed or is open, 2 wrong usage, 3 one could not be judged."
+)
 @target_options
 @job_options
+@node_options
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "markdown", "json")),
-    default="text",
-    show_default=True,
-    help="How to say it.",
+    "--from",
+    "old",
+    type=PATH,
+    metavar="OLD",
+    help="What `verl-doctor snapshot OLD` wrote on the cluster where the job works.",
 )
-def checklist(*, options: Options, form: str) -> int:
-    """List the steps of moving to another cluster with their state."""
-    with nothing_on_stdout(), Progress() as progress:
+@click.option("--run", "run_them", is_flag=True, help="Run the quick test: verl-doctor smoke --up-to 2.")
+@click.option("--log", type=PATH, metavar="FILE", help="The log of the DEBUG run.")
+@answer_options
+def checklist(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    old: Path | None,
+    run_them: bool,
+    log: Path | None,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Say how far the move to another cluster has come.
+
+    Each step is judged by evidence, anew at every call, and says the command that comes next. What a trial has shown counts until
+    what it was made in changes.
+    """
+    from verl_doctor.toolkit.checklist_steps import Look, steps  # noqa: PLC0415 - it brings all that steps are judged by
+
+    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
         run = open_session(options)
-        collection = run.look()
-        report = run.check(collection, progress.say)
-        steps = migration.steps(report, run.config, collection.get(Markers))
-    if form == "json":
-        print(json.dumps(migration.as_document(steps), indent=2))
-    else:
-        width = render.width_of(render.console_for(sys.stdout))
-        lines = migration.as_text(steps, width) if form == "text" else migration.as_markdown(steps)
-        print("\n".join(harmless(line) for line in lines))
-    return migration.exit_code(steps)
+        before = None if old is None else snapshot.read(run.machine.cwd / old, run.registry.collectors)
+        if log is not None and not os.path.exists(run.machine.cwd / log):
+            raise UsageError(f"--log {log}: there is no such file; name the log of the DEBUG run")
+        if run_them:
+            _climb(run, progress)
+        facts = run.look()
+        report = _report(run, facts, nodes, progress)
+        progress.say("judging the steps")
+        done = steps(Look(run, facts, report, before, log))
+    these = checklist_document.List(done, report.target, "" if before is None else _said(before))
+    view = as_view(
+        lambda: checklist_document.document(these),
+        lambda: checklist_document.markdown_lines(these),
+        lambda width: checklist_document.text_lines(these, width),
+    )
+    show(view, form, file)
+    return model.exit_code(done)
+
+
+def _report(run: Session, facts: Collection, nodes: AskedNodes | None, progress: Progress) -> Report:
+    if nodes is None:
+        return run.check(facts, progress.say)
+    from verl_doctor.toolkit import cluster_check  # noqa: PLC0415 - a checklist of one machine does without
+
+    return cluster_check.report(nodes, run, facts, progress.say)
+
+
+def _climb(run: Session, progress: Progress) -> None:
+    from verl_doctor.toolkit.checklist_trials import QUICK  # noqa: PLC0415 - only when it is asked for
+    from verl_doctor.toolkit.smoke import Wish, climb  # noqa: PLC0415
+
+    climb(replace(run, begun=[]).at_cost("slow"), Wish(numbers=QUICK), progress)
+
+
+def _said(before: Snapshot) -> str:
+    """The snapshot in words: of which machine, and when it was taken."""
+    where = f" of {before.machine}" if before.machine else ""
+    when = f" ({before.taken})" if before.taken else ""
+    return f"{before.path}{where}{when}"

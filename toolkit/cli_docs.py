@@ -17,7 +17,18 @@ from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import harmless
 
-_DOCUMENTS = ("report", "matrix", "environment", "clean", "watch", "logs", "actors", "warmup", "smoke")
+_DOCUMENTS = (
+    "report",
+    "matrix",
+    "environment",
+    "clean",
+    "watch",
+    "logs",
+    "actors",
+    "warmup",
+    "smoke",
+    "checklist",
+)
 _SHELLS = ("bash", "zsh", "fish")
 _LISTINGS = click.Choice(("text", "json", "markdown"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from verl_doctor.toolkit.expiry import Need, needs
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
 from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.patch_state import missing, source_of
 from verl_doctor.toolkit.patched import PatchedFile, patched_files
 from verl_doctor.toolkit.patchset import NoPlace, Patch
 from verl_doctor.toolkit.progress import Progress
@@ -72,7 +72,11 @@ def verify(*, options: Options, file: Path | None) -> int:
     present = {patch.identity: need for patch, need in there.items()}
     lost = 0
     for patch in wanted:
-        state = _in_place(present[patch.identity]) if patch.identity in present else _missing(patch, found)
+        state = (
+            _in_place(present[patch.identity])
+            if patch.identity in present
+            else missing(patch, found.folder, there, "verl-doctor patches apply FILE")
+        )
         lost += patch.identity not in present
         print(harmless(f"{patch.marker}  {patch.place}  {state}"))
     print(
@@ -169,7 +173,7 @@ def _changes(waiting: Iterable[Patch], found: _Found, states: dict[Patch, str]) 
         by_path.setdefault(patch.path, []).append(patch)
     for name, fitting in by_path.items():
         path = found.folder / name
-        source = _source(path, found)
+        source = source_of(name, found.folder)
         if isinstance(source, str):
             states.update(dict.fromkeys(fitting, f"refused: {source}"))
             continue
@@ -181,19 +185,6 @@ def _changes(waiting: Iterable[Patch], found: _Found, states: dict[Patch, str]) 
             continue
         if after != before:
             yield ReplaceFile(path, before, after)
-
-
-def _source(path: Path, found: _Found) -> SourceText | str:
-    """A file of the tree to find places in, or why it cannot be used."""
-    if not os.path.exists(path):
-        return f"there is no {path.relative_to(found.folder)} in this tree"
-    source = read(path)
-    if isinstance(source, Unreadable):
-        return source.reason
-    try:
-        return SourceText(source, str(path))
-    except CannotEdit as reason:
-        return str(reason)
 
 
 def _patched(source: SourceText, fitting: Iterable[Patch], states: dict[Patch, str]) -> bytes:
@@ -251,22 +242,6 @@ def _standing(found: _Found, there: dict[Patch, Need]) -> int:
 
 def _in_place(need: Need) -> str:
     return _EXPIRED if need == "expired" else "in place"
-
-
-def _missing(patch: Patch, found: _Found) -> str:
-    """What became of a patch that is not in the tree."""
-    source = _source(found.folder / patch.path, found)
-    if isinstance(source, str):
-        return f"gone: {source}"
-    edit = patchset.edit_for(patch, source)
-    if isinstance(edit, NoPlace):
-        others = (one for file in found.files for one in file.patches if file.path == patch.path)
-        same = next(
-            (one for one in others if (one.scope, one.statements) == (patch.scope, patch.statements)), None
-        )
-        return f"changed: line {same.line} has another patch" if same else f"gone: {edit.reason}"
-    line = source.text.count("\n", 0, edit.start) + 1
-    return f"lost: line {line} is as it was before the patch; verl-doctor patches apply FILE brings it back"
 
 
 def _text(line: MarkedLine) -> str:

@@ -8,6 +8,7 @@ RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
 
 [tool.verl-doctor.sites]
 model = "/models/qwen"
+results = { path = "/scratch/me", writes = true, free = "200 GiB" }
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import toml
+from verl_doctor.toolkit.sites import Site, amount, is_for_output
 from verl_doctor.toolkit.target import UsageError
 
 _KEYS = ("select", "ignore", "marker", "sites", "disable_plugins")
@@ -44,7 +46,7 @@ class Config:
     select: tuple[str, ...] = ()
     ignore: Mapping[str, Ignore] = field(default_factory=dict)
     marker: str = "verl-doctor"
-    sites: Mapping[str, str] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()
     disable_plugins: tuple[str, ...] = ()
 
 
@@ -100,7 +102,7 @@ def _config(path: Path, table: Any) -> Config:
         select=tuple(word.upper() for word in _words(path, "select", table)),
         ignore=_ignores(path, table.get("ignore", {})),
         marker=marker,
-        sites=_strings(path, "sites", table),
+        sites=_sites(path, table.get("sites", {})),
         disable_plugins=_words(path, "disable_plugins", table),
     )
 
@@ -112,14 +114,22 @@ def _words(path: Path, key: str, table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
-    value = table.get(key, {})
+def _sites(path: Path, value: Any) -> tuple[Site, ...]:
     if not isinstance(value, dict):
-        raise UsageError(f"{path}: {key} must be a table")
-    for name, text in value.items():
-        if not isinstance(text, str):
-            raise UsageError(f"{path}: {key}.{name} must be a string")
-    return value
+        raise UsageError(f"{path}: sites must be a table")
+    return tuple(_site(path, name, entry) for name, entry in value.items())
+
+
+def _site(path: Path, name: str, entry: Any) -> Site:
+    said = {"path": entry} if isinstance(entry, str) else entry
+    example = f'{name} = "/path", or {name} = {{ path = "/path", writes = true, free = "200 GiB" }}'
+    if not isinstance(said, dict) or set(said) - {"path", "writes", "free"}:
+        raise UsageError(f"{path}: sites.{name} must be a path: {example}")
+    place, writes, free = said.get("path"), said.get("writes", is_for_output(name)), said.get("free", "0 GiB")
+    needed = amount(free) if isinstance(free, str) else None
+    if not isinstance(place, str) or "\0" in place or not isinstance(writes, bool) or needed is None:
+        raise UsageError(f"{path}: sites.{name} must be a path: {example}")
+    return Site(name, place, writes, needed)
 
 
 def _ignores(path: Path, value: Any) -> dict[str, Ignore]:

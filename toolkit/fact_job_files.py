@@ -19,6 +19,8 @@ from verl_doctor.toolkit.file_systems import file_system_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
+What = Literal["model", "data", "site"]
+
 _MOST = 2000  # files of one folder: a model has one or two hundred
 
 
@@ -32,7 +34,7 @@ class JobFile:
     """
 
     path: str
-    what: Literal["model", "data"]
+    what: What
     state: Literal["there", "missing", "unreadable"] = "there"
     files: int = 0
     size: int = 0
@@ -58,17 +60,18 @@ def job_files(
 ) -> JobFiles | Absent:
     """Look at the model's folder and at the data files, and into none of them."""
     model = named_model(machine, target, launch, configuration)
-    named: list[tuple[Path, Literal["model", "data"]]] = []
+    named: list[tuple[Path, What]] = []
     if not isinstance(model, Unknown):
         named.append((model.folder, "model"))
     if not isinstance(data, Unknown):
         named += [(Path(file.path), "data") for file in data.files]
     if not named:
         return Absent("no model and no data file is named")
-    return JobFiles(tuple(_seen(path, what, machine) for path, what in dict.fromkeys(named)))
+    return JobFiles(tuple(seen(path, what, machine) for path, what in dict.fromkeys(named)))
 
 
-def _seen(path: Path, what: Literal["model", "data"], machine: Machine) -> JobFile:
+def seen(path: Path, what: What, machine: Machine) -> JobFile:
+    """Look at a path, and into none of its files."""
     try:
         found = sorted(islice(_files(path), _MOST))
     except FileNotFoundError:

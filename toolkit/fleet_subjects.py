@@ -16,7 +16,7 @@ from verl_doctor.toolkit.fact_fleet import UNSEEN
 from verl_doctor.toolkit.fact_folders import Folders
 from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_job_files import JobFiles
+from verl_doctor.toolkit.fact_job_files import JobFile, JobFiles
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_network import Network
@@ -24,6 +24,7 @@ from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_rdma import Rdma
 from verl_doctor.toolkit.fact_records import Records
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
+from verl_doctor.toolkit.fact_sites import SitePlaces
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.fleet_facts import NodeFacts
 from verl_doctor.toolkit.text import counted, in_bytes
@@ -137,7 +138,8 @@ def _gpus(gpus: Gpus) -> Answers:
     }
 
 
-def _variables(variables: Variables) -> Answers:
+def compared_variables(variables: Variables) -> Answers:
+    """What a program on another node must have too."""
     return {
         ("variable", name): value
         for name, value in variables.values.items()
@@ -175,6 +177,23 @@ def _shared_memory(memory: SharedMemory) -> Answers:
 
 def _job_files(files: JobFiles) -> Answers:
     return {("file", file.path): file.state for file in files.files}
+
+
+def _sites(places: SitePlaces) -> Answers:
+    return {("file", place.path): place.state for place in places.places if place.state}
+
+
+def _site_content(places: SitePlaces) -> Answers:
+    """Of what the job only reads: what it writes may well be another thing on each node."""
+    return _job_content(JobFiles(_read_alone(places)))
+
+
+def _site_mounts(places: SitePlaces) -> Answers:
+    return _job_mounts(JobFiles(tuple(place.content for place in places.places if place.content)))
+
+
+def _read_alone(places: SitePlaces) -> tuple[JobFile, ...]:
+    return tuple(place.content for place in places.places if place.content and not place.writes)
 
 
 def _job_content(files: JobFiles) -> Answers:
@@ -230,16 +249,19 @@ SUBJECTS = (
     SubjectReader(_edited_files, among_a_kind=True),
     SubjectReader(_python),
     SubjectReader(_gpus, among_a_kind=True),
-    SubjectReader(_variables, among_a_kind=True, may_name=True),
+    SubjectReader(compared_variables, among_a_kind=True, may_name=True),
     SubjectReader(_limits, among_a_kind=True),
     SubjectReader(_cpus, among_a_kind=True),
     SubjectReader(_memory, among_a_kind=True, nearly=_BYTES),
     SubjectReader(_shared_memory, among_a_kind=True, nearly=_BYTES),
     SubjectReader(_folders, among_a_kind=True),
     SubjectReader(_job_files),
+    SubjectReader(_sites),
     SubjectReader(_job_content, lacking_counts=False),
+    SubjectReader(_site_content, lacking_counts=False),
     SubjectReader(_job_times, lacking_counts=False, may_name=True, weak=True),
     SubjectReader(_job_mounts, among_a_kind=True),
+    SubjectReader(_site_mounts, among_a_kind=True),
     SubjectReader(_clock, nearly=_SECONDS),
     SubjectReader(_network, among_a_kind=True),
     SubjectReader(_rdma, among_a_kind=True),

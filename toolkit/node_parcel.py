@@ -21,11 +21,13 @@ from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_model import NamedModel, named_model
 from verl_doctor.toolkit.fact_network import with_port
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
+from verl_doctor.toolkit.fact_tree_manifest import TreeManifest
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
 from verl_doctor.toolkit.facts import Collector, Unknown
 from verl_doctor.toolkit.judge import beyond
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.sites import Sites
 from verl_doctor.toolkit.warm_request import WarmRequest
 
 _PACKAGE = "verl_doctor.toolkit"
@@ -39,7 +41,7 @@ _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
 
 # Looked at once: the cluster's control store, which every node would ask for all that it knows, and whole source trees, which
 # are the same wherever the same packages are.
-_ONCE = frozenset({RayClusters, VllmUses, LibraryUses, VariableReaders})
+_ONCE = frozenset({RayClusters, VllmUses, LibraryUses, VariableReaders, TreeManifest})
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,12 @@ def _said(run: Session, collection: Collection) -> dict[str, Any]:
         "data": [str(file) for file in target.data],
         "ray_address": target.ray_address and _known_to_all(target.ray_address, collection.get(RayClusters)),
     }
-    return {"target": paths, "cwd": str(run.machine.cwd), "marker": run.config.marker}
+    return {
+        "target": paths,
+        "cwd": str(run.machine.cwd),
+        "marker": run.config.marker,
+        "sites": asdict(Sites(run.config.sites, run.config.path)),
+    }
 
 
 def _model(run: Session, collection: Collection) -> NamedModel | None:

@@ -23,6 +23,8 @@ from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.facts import Broken, Collector, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.restore import restored
+from verl_doctor.toolkit.sites import Sites
 from verl_doctor.toolkit.target import Target
 
 REPAIRS = "repairs"
@@ -71,6 +73,7 @@ def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
         Machine: machine,
         Target: _target(request["target"]),
         Marker: Marker(request["marker"]),
+        Sites: restored(Sites, request.get("sites", {})),
         **_given(request["given"], collectors),
     }
     collection = Collection(collectors, given)

@@ -23,6 +23,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.sites import Sites
 from verl_doctor.toolkit.target import Options, Target, UsageError, discover
 
 
@@ -46,6 +47,7 @@ class Session:
             Target: self.target,
             Config: self.config,
             Marker: Marker(self.config.marker),
+            Sites: Sites(self.config.sites, self.config.path),
             PluginProblems: self.registry.problems,
             **(known or {}),
         }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from verl_doctor.toolkit import tiny
+from verl_doctor.toolkit import proven, tiny
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
@@ -99,6 +99,7 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
         rungs = tuple(_told(_rungs(stage, wish, interpreter, progress.say), progress))
     remove_empty(logs)
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
+    proven.keep_climb(run, facts, climbed)
     progress.say("what check says")
     codes = ("SMOKE",) if climbed.broken is None else ()
     again = run.narrowed(codes) if codes else run

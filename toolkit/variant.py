@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,8 @@ from verl_doctor.toolkit.hydra_grammar import Override
 from verl_doctor.toolkit.hydra_lookup import lookup
 
 Kind = Literal["DEBUG", "FAST_LOAD"]
+
+_HEAD = re.compile(r"\A(?:#!.*\n)?# (?:DEBUG|FAST_LOAD) variant of .* \((sha256 [0-9a-f]{16})\)")
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,22 @@ class Wishes:
 def path_of(script: Path, kind: Kind) -> Path:
     """Where the variant goes: `run.sh` becomes `run_debug.sh`."""
     return script.with_name(f"{script.stem}_{kind.lower()}{script.suffix}")
+
+
+def head_of(kind: Kind, script: str, content: bytes) -> str:
+    """The comment at the top of a variant: of which script it was made, and of which content."""
+    return f"{kind} variant of {script} ({digest_of(content)})"
+
+
+def digest_of(content: bytes) -> str:
+    """A digest of a script, as its variants name it."""
+    return f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def made_from(text: str) -> str | None:
+    """The digest of the script that a variant was made of; None when its head does not say."""
+    found = _HEAD.search(text)
+    return found[1] if found else None
 
 
 def leaves(tree: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.py_edit import CannotEdit
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.shell_refused import refused_text
-from verl_doctor.toolkit.variant import Kind, Recipe
+from verl_doctor.toolkit.variant import Kind, Recipe, head_of
 from verl_doctor.toolkit.variant_proof import Seen, new_findings, read_as, see, unlike
 from verl_doctor.toolkit.variant_text import Draft, Order, drafts, same_but_for
 
@@ -51,7 +51,7 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
             "; ".join([f"{script.name} is its own {kind} variant: nothing in it is to change", *kept])
         )
     comment = f"# {Marker(session.config.marker).word}: {kind}"
-    head = f"{kind} variant of {script.name}"
+    head = head_of(kind, script.name, source.encode("utf-8", "surrogateescape"))
     tried = drafts(source, str(script), orders, comment, head, last=bool(session.target.words))
     try:
         draft, after = _first_proven(session, before, source, path, orders, tried)

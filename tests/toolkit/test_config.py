@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.config import Config, Ignore, load
+from verl_doctor.toolkit.sites import Site
 from verl_doctor.toolkit.target import UsageError
 
 
@@ -29,7 +30,7 @@ def test_pyproject_above_is_found_and_one_without_our_table_is_passed_over(tmp_p
         '[tool.verl-doctor]\nselect = ["VLLM"]\n[tool.verl-doctor.sites]\nmodel = "/m"\n'
     )
     config = load(inner)
-    assert (config.select, config.sites) == (("VLLM",), {"model": "/m"})
+    assert (config.select, config.sites) == (("VLLM",), (Site("model", "/m"),))
 
 
 def test_a_broken_pyproject_that_is_not_about_us_is_somebody_elses(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
         ('ignore = { PKG101 = { reason = "x" } }', "needs a reason and an end date"),
         ('ignore = { PKG101 = { reason = "", until = 2026-12-01 } }', "needs a reason and an end date"),
         ('ignore = { PKG101 = { reason = "x", until = "soon" } }', "needs a reason and an end date"),
-        ("sites = { model = 3 }", "sites.model must be a string"),
+        ("sites = { model = 3 }", "sites.model must be a path"),
         ("sites = 3", "sites must be a table"),
     ],
 )

@@ -1,0 +1,122 @@
+"""The steps of the migration checklist, each with its state: told by rules, by the old cluster's snapshot, and by trials."""
+
+from __future__ import annotations
+
+import importlib.resources
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit import toml
+from verl_doctor.toolkit.checklist import Said, State, Step, step
+from verl_doctor.toolkit.checklist_old import environment_said, patches_said, tree_said
+from verl_doctor.toolkit.checklist_trials import debug_said, quick_said
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_sites import SitePlace, SitePlaces
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.snapshot import Snapshot
+from verl_doctor.toolkit.text import counted, in_bytes, listed
+
+_NAMED = 4  # findings of one rule
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that steps are judged by: this run and what it saw, the old cluster's snapshot, and a log of the DEBUG run."""
+
+    run: Session
+    facts: Collection
+    report: Report
+    old: Snapshot | None = None
+    log: Path | None = None
+
+    @property
+    def arguments(self) -> str:
+        """The options with which another command examines the same target, with a space before them."""
+        words = shlex.join(self.run.target.arguments)
+        return f" {words}" if words else ""
+
+
+def steps(look: Look) -> tuple[Step, ...]:
+    """Judge every step."""
+    return tuple(_step(entry, look) for entry in _entries())
+
+
+def _entries() -> list[dict[str, Any]]:
+    data = importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml"
+    entries: list[dict[str, Any]] = toml.loads(data.read_text("utf-8"))["step"]
+    return entries
+
+
+def _step(entry: Mapping[str, Any], look: Look) -> Step:
+    key: str = entry["key"]
+    said = [_by_rules(entry["judged_by"], look, entry["do"])] if "judged_by" in entry else []
+    if key in _WITNESSES:
+        said += _WITNESSES[key](look)
+    elif said and said[0].state is None:
+        said = [Said("unknown", said[0].evidence, said[0].do)]
+    return step(key, entry["title"], said)
+
+
+def _by_rules(codes: Sequence[str], look: Look, do: str) -> Said:
+    """What rules say; those that do not apply here, or that the user ignores with a reason, judge nothing."""
+    results = [result for result in look.report.results if result.code in codes]
+    bad = [result for result in results if result.status in ("fail", "warn")]
+    if bad:
+        state: State = "failed" if any(result.status == "fail" for result in bad) else "open"
+        return Said(state, tuple(_sentences(bad)), f"{do}{look.arguments}")
+    lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
+    if lost:
+        reasons = tuple(dict.fromkeys(f"{one.code} could not be judged: {one.reason}" for one in lost))
+        return Said("unknown", reasons, f"{do}{look.arguments}")
+    passed = [result.code for result in results if result.status == "pass"]
+    if passed:
+        return Said("done", (f"{listed(passed, 8)} passed",))
+    return Said(None, tuple(dict.fromkeys(one.reason for one in results if one.reason)))
+
+
+def _sentences(bad: Sequence[CheckResult]) -> Iterator[str]:
+    for result in bad:
+        told = [finding for finding in result.findings if finding.severity != "info"]
+        for finding in told[:_NAMED]:
+            node = f" ({finding.node})" if finding.node else ""
+            yield f"{result.code} {finding.message}{node}"
+        if len(told) > _NAMED:
+            yield f"{result.code}: {counted(len(told) - _NAMED, 'more finding')}"
+
+
+def _sites_said(look: Look) -> list[Said]:
+    places = look.facts.get(SitePlaces)
+    if isinstance(places, Unknown):
+        do = "verl-doctor sites import paths.py --apply"
+        return [Said("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
+    told = tuple(_told(place) for place in places.places if place.state == "there")
+    asked = look.report.nodes
+    where = (
+        f"looked at on {counted(asked.answered, 'node')}"
+        if asked
+        else "looked at on this machine; --cluster looks on every node"
+    )
+    return [Said(None, (*told, where))]
+
+
+def _told(place: SitePlace) -> str:
+    content = place.content
+    mount = f" on {content.mount}" if content and content.mount else ""
+    shared = "shared with other machines" if place.shared else "only on this node"
+    free = f", {in_bytes(place.free)} free" if place.free is not None else ""
+    return f"{place.name} = {place.path}: there{mount}, {shared}{free}"
+
+
+_WITNESSES: Mapping[str, Callable[[Look], list[Said]]] = {
+    "tree": lambda look: tree_said(look.old, look.facts),
+    "patches": lambda look: patches_said(look.old, look.run, look.facts, look.arguments),
+    "sites": _sites_said,
+    "environment": lambda look: environment_said(look.old, look.run, look.facts, look.log),
+    "quick": lambda look: quick_said(look.run, look.facts, look.arguments),
+    "debug": lambda look: debug_said(look.run, look.facts, look.log, look.arguments),
+}

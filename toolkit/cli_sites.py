@@ -1,0 +1,123 @@
+"""`verl-doctor sites`: this cluster's paths in the configuration, instead of in a Python file that is edited by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit import apply, safe_write
+from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
+from verl_doctor.toolkit.cli_options import PATH
+from verl_doctor.toolkit.config import Config, load
+from verl_doctor.toolkit.difference import unified
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sites import is_placeholder
+from verl_doctor.toolkit.sites_edit import CannotWriteError, with_sites
+from verl_doctor.toolkit.sites_import import NO_PATH, Setting, settings_in
+from verl_doctor.toolkit.target import Options, UsageError, discover, journal_home
+from verl_doctor.toolkit.text import counted, harmless
+
+_OWN = "verl-doctor.toml"
+
+
+@click.group()
+def sites() -> None:
+    """This cluster's paths: import them from a Python file."""
+
+
+@sites.command(
+    "import", epilog="Exit codes: 0 all is taken, 1 something is left to set by hand, 2 FILE cannot be used."
+)
+@click.argument("file", type=PATH, metavar="FILE")
+@click.option("--apply", "apply_them", is_flag=True, help="Write the configuration; undo takes that back.")
+def import_sites(*, file: Path, apply_them: bool) -> int:
+    """Take the paths of a file such as paths.py into the configuration.
+
+    FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff; --apply writes it.
+    They go into the [tool.verl-doctor.sites] that is there, or else into a verl-doctor.toml here.
+    """
+    machine = Machine()
+    found = settings_in(machine.cwd / file)
+    config = load(machine.cwd)
+    place = Path(config.path) if config.path else machine.cwd / _OWN
+    taken = dict(_taken(found, config))
+    if not any(one.path is not None for one in found):
+        raise UsageError(f'{file} holds no paths; it should hold lines such as MODEL = "/models/qwen"')
+    change = _change(place, taken) if taken else None
+    if change is not None and apply_them:
+        _write(change, machine)
+    elif change is not None:
+        before = change.before if isinstance(change, ReplaceFile) else b""
+        after = change.after if isinstance(change, ReplaceFile) else change.content
+        rows = unified(before, after, (f"a{place}", f"b{place}"))
+        print(harmless("".join(rows), keep="\n\t"), end="")
+    left = [sentence for one in found if (sentence := _left(one, config))]
+    for sentence in left:
+        print(harmless(f"{file}:{sentence}"), file=sys.stderr)
+    _summary(place, change, len(taken), apply_them=apply_them)
+    return int(any(_is_to_do(one, config) for one in found))
+
+
+def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]]:
+    """What is new or another one here. What is set already is not replaced by what an example holds."""
+    there = {site.name: site.path for site in config.sites}
+    for one in found:
+        if one.path is not None and there.get(one.name) != one.path:
+            if is_placeholder(one.path) and not is_placeholder(there.get(one.name, "")):
+                continue
+            yield one.name, one.path
+
+
+def _change(place: Path, taken: dict[str, str]) -> ReplaceFile | NewFile:
+    try:
+        before = safe_write.read(place)
+        if before is None:
+            return NewFile(place, with_sites("", taken).encode())
+        below = () if place.name == _OWN else ("tool", "verl-doctor")
+        return ReplaceFile(place, before, with_sites(before.decode("utf-8"), taken, below=below).encode())
+    except (CannotWriteError, apply.Refused, OSError) as reason:
+        raise UsageError(f"{place} is not changed: {reason}") from None
+
+
+def _write(change: Change, machine: Machine) -> None:
+    path = change.path if isinstance(change, (ReplaceFile, NewFile)) else Path()
+    try:
+        apply.apply(
+            [change], journal_home(discover(Options(), machine), [path]), fix="sites import", code="sites"
+        )
+    except apply.Refused as error:
+        raise UsageError(str(error)) from None
+
+
+def _is_to_do(one: Setting, config: Config) -> bool:
+    """Whether somebody has to set it by hand."""
+    configured = {site.name: site.path for site in config.sites}
+    if not is_placeholder(configured.get(one.name, "")):
+        return False
+    return one.why not in ("", NO_PATH) if one.path is None else is_placeholder(one.path)
+
+
+def _left(one: Setting, config: Config) -> str:
+    """What is said of a line that is not taken as it is, "" for none."""
+    if one.path is None:
+        return f"{one.line}: {one.name} is left out: {one.why}"
+    if not is_placeholder(one.path):
+        return ""
+    there = any(site.name == one.name and not is_placeholder(site.path) for site in config.sites)
+    return f"{one.line}: {one.name} is not set in it" + ("; what is configured stays" if there else " yet")
+
+
+def _summary(place: Path, change: Change | None, number: int, *, apply_them: bool) -> None:
+    if change is None:
+        said = f"{place} says all of that already"
+    elif apply_them:
+        said = f"{counted(number, 'path')} written into {place}; verl-doctor undo takes that back"
+    else:
+        said = f"{counted(number, 'path')} would be written into {place}; --apply does it"
+    print(harmless(said), file=sys.stderr)
+
+
+__all__ = ["sites"]

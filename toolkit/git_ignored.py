@@ -1,0 +1,85 @@
+"""What a tree's `.gitignore` files leave out, without git: a copied tree may have lost its `.git`, and a node may have no git.
+
+The patterns are those of gitignore(5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_CLASS_END = re.compile(r"\[!?\]?[^\]]*\]")
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    matches: re.Pattern[str]
+    keeps: bool
+    folders_alone: bool
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """The patterns that hold in a folder, from the top of the tree down. The last one that matches decides."""
+
+    patterns: tuple[_Pattern, ...] = ()
+
+    def below(self, folder: str, text: str) -> Ignored:
+        """With those of the `.gitignore` of one more folder, a path below the tree ("" for its top)."""
+        found = (_pattern(line, folder) for line in text.splitlines())
+        return Ignored((*self.patterns, *(one for one in found if one is not None)))
+
+    def leaves_out(self, path: str, *, is_folder: bool) -> bool:
+        """Whether a path below the tree is left out. Who asks has not entered a folder that is."""
+        left_out = False
+        for one in self.patterns:
+            if (is_folder or not one.folders_alone) and one.keeps == left_out and one.matches.fullmatch(path):
+                left_out = not one.keeps
+        return left_out
+
+
+def ignored(lines: Iterable[str]) -> Ignored:
+    """Patterns that hold everywhere."""
+    return Ignored().below("", "\n".join(lines))
+
+
+def _pattern(line: str, folder: str) -> _Pattern | None:
+    text = re.sub(r"(?<!\\) +$", "", line.rstrip("\r"))
+    if not text or text.startswith("#"):
+        return None
+    keeps = text.startswith("!")
+    text = text[keeps:]
+    folders_alone = text.endswith("/")
+    text = text.rstrip("/")
+    if not text:
+        return None
+    anchored = "/" in text
+    above = f"{re.escape(folder)}/" if folder else ""
+    deeper = "" if anchored else "(?:.*/)?"
+    try:
+        matches = re.compile(above + deeper + _expression(text.lstrip("/")), re.DOTALL)
+    except re.error:  # a class such as [z-a], which matches nothing
+        return None
+    return _Pattern(matches, keeps, folders_alone)
+
+
+def _expression(text: str) -> str:
+    """A pattern of the shell as a regular expression: `**/` is any folders, `*` and `?` stay within one name."""
+    found, at = "", 0
+    while at < len(text):
+        if text.startswith("**/", at) and (at == 0 or text[at - 1] == "/"):
+            found, at = f"{found}(?:.*/)?", at + 3
+        elif text.startswith("**", at) and at + 2 == len(text) and at and text[at - 1] == "/":
+            found, at = f"{found}.+", at + 2
+        elif text[at] == "*":
+            found, at = f"{found}[^/]*", at + 1
+        elif text[at] == "?":
+            found, at = f"{found}[^/]", at + 1
+        elif match := _CLASS_END.match(text, at):
+            inner = match[0][1:-1].replace("\\", "\\\\")
+            found, at = f"{found}[{'^' + inner[1:] if inner.startswith('!') else inner}]", match.end()
+        else:
+            at += text[at] == "\\" and at + 1 < len(text)
+            found, at = found + re.escape(text[at]), at + 1
+    return found

@@ -1,0 +1,60 @@
+"""The paths that are one cluster's own: model, data, where results go. The user names them in the configuration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_GIB = 2**30
+_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": _GIB, "TiB": 2**40}
+_AMOUNT = re.compile(rf"(\d{{1,6}}(?:\.\d{{1,3}})?) ?({'|'.join(_UNITS)})")
+_OUTPUT = re.compile(
+    r"(?:^|[_-])(?:out|output|outputs|save|saves|ckpt|ckpts|checkpoint|checkpoints|log|logs|scratch|cache|tmp|temp|spill|results?)(?:$|[_-])"
+)
+_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+# What example files hold in place of a path.
+_PLACEHOLDER = re.compile(
+    r"(?:^|/)(?:path/to|your[-_/]|my[-_/]?path|some[-_/]?path|xxx+(?:$|/))|"
+    r"change[-_ ]?me|\bto[-_ ]?do\b|\bfix[-_ ]?me\b|\btbd\b|replace[-_ ]?(?:me|this)|<[^<>/]+>|"
+    r"\{\{.*\}\}|^\.\.\.$|^(?:none|null|n/a|unset|undefined|placeholder|example)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One path of this cluster. `writes`: the job writes there. `free` are the bytes that must be free, 0 when nobody said."""
+
+    name: str
+    path: str
+    writes: bool = False
+    free: int = 0
+
+
+@dataclass(frozen=True)
+class Sites:
+    """All that are named, and the file that names them ("" for none)."""
+
+    sites: tuple[Site, ...] = ()
+    path: str = ""
+
+
+def is_placeholder(path: str) -> bool:
+    """Whether a value stands in an example for a path that is still to be set. An empty one does."""
+    return not path.strip() or _PLACEHOLDER.search(path.strip()) is not None
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether it is an address, and no path of a file system."""
+    return _ELSEWHERE.match(path) is not None
+
+
+def is_for_output(name: str) -> bool:
+    """Whether a name says that the job writes there: `checkpoint_dir`, `DATA_OUTPUT_DIR`."""
+    return _OUTPUT.search(name.lower()) is not None
+
+
+def amount(text: str) -> int | None:
+    """Bytes, from "200 GiB"; None when it is no amount."""
+    found = _AMOUNT.fullmatch(text.strip())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else None

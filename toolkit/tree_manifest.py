@@ -1,0 +1,170 @@
+"""What a source tree consists of, a line for each file, so that a copy of it can be compared on another machine.
+
+Left out is what belongs to one cluster or is made anew: git's own folder, caches, what `.gitignore` names, what training
+writes, and this cluster's own `verl-doctor.toml`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from verl_doctor.toolkit import toml
+from verl_doctor.toolkit.git_ignored import Ignored, ignored
+
+Kind = Literal["file", "link", "broken link", "pointer", "unreadable"]
+
+JUNK = ignored(
+    """\
+.git
+.hg
+.svn
+__pycache__/
+*.py[cod]
+*.egg-info
+.DS_Store
+*~
+*.sw[op]
+.nfs????????????????*
+.ipynb_checkpoints/
+.mypy_cache/
+.pytest_cache/
+.ruff_cache/
+.idea/
+.vscode/
+.venv/
+/venv/
+/node_modules/
+/build/
+/wandb/
+/outputs/
+/checkpoints/
+/tensorboard_log/
+/mlruns/
+/swanlog/
+verl-doctor.toml
+""".splitlines()
+)
+"""What no comparison of two copies of a tree is about."""
+
+_LARGE = 64 * 2**20  # bytes; of a larger file the ends are read
+_END = 2**20
+_LFS = (
+    b"version https://git-lfs.github.com/spec/"  # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+)
+_LFS_LARGEST = 1024
+_DIGITS = 16
+
+Bare = Callable[[str, bytes], bytes | None]
+"""Of a file's path and content what both clusters should have alike, None where that is all of it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file. `path` is below the tree, `mode` its permission bits, `digest` that of its content or of where a link leads.
+
+    `bare` is the digest of what is not one cluster's own: of a file without its patches. A "pointer" stands for a file
+    that Git LFS has not fetched.
+    """
+
+    path: str
+    kind: Kind
+    size: int
+    mode: int
+    digest: str
+    bare: str
+
+    def line(self) -> str:
+        """The entry as a line of text."""
+        kind = self.kind.replace(" ", "-")
+        return f"{kind} {self.mode:o} {self.size} {self.digest} {self.bare} {self.path}"
+
+
+def entry_of(line: str) -> Entry:
+    """An entry back from its line. Raises ValueError when it is none."""
+    kind, mode, size, digest, bare, path = line.split(" ", 5)
+    return Entry(path, cast("Kind", kind.replace("-", " ")), int(size), int(mode, 8), digest, bare)
+
+
+def entries(top: Path, bare: Bare = lambda *_: None) -> Iterator[Entry]:
+    """Every file of a tree, folder by folder in the order of the names. A link to a folder is an entry, and not entered."""
+    waiting: list[tuple[str, Ignored]] = [("", JUNK)]
+    while waiting:
+        below, rules = waiting.pop()
+        try:
+            found = sorted(os.scandir(top / below), key=lambda entry: entry.name)
+        except OSError:
+            yield Entry(below or ".", "unreadable", 0, 0, "-", "-")
+            continue
+        if any(entry.name == ".gitignore" for entry in found):
+            rules = rules.below(below, _text(top / below / ".gitignore"))
+        folders = []
+        for entry in found:
+            path = f"{below}/{entry.name}" if below else entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if rules.leaves_out(path, is_folder=is_folder):
+                continue
+            if is_folder:
+                folders.append((path, rules))
+            elif (seen := _entry(path, entry, bare)) is not None:
+                yield seen
+        waiting += reversed(folders)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _entry(path: str, there: os.DirEntry[str], bare: Bare) -> Entry | None:
+    try:
+        if there.is_symlink():
+            target = os.readlink(there.path)  # noqa: PTH115 - 10,000 files, and no Path is needed
+            kind: Kind = "link" if os.path.exists(there.path) else "broken link"
+            digest = _digest(os.fsencode(target))
+            return Entry(path, kind, 0, 0, digest, digest)
+        status = there.stat(follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            return None  # a socket or a pipe is no part of a tree
+        size, mode = status.st_size, stat.S_IMODE(status.st_mode)
+        with open(there.path, "rb") as file:  # noqa: PTH123 - see above
+            if size > _LARGE:
+                digest = f"ends:{_digest(file.read(_END) + _last(file.fileno(), size))}"
+                return Entry(path, "file", size, mode, digest, digest)
+            content = file.read()
+    except OSError:
+        return Entry(path, "unreadable", 0, 0, "-", "-")
+    digest = _digest(content)
+    inner = bare(path, content)
+    kind = "pointer" if size < _LFS_LARGEST and content.startswith(_LFS) else "file"
+    return Entry(path, kind, len(content), mode, digest, digest if inner is None else _digest(inner))
+
+
+def _last(descriptor: int, size: int) -> bytes:
+    return os.pread(descriptor, _END, size - _END)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+
+
+def without_our_table(content: bytes) -> bytes | None:
+    """Of a `pyproject.toml` what it says to others than this doctor, whose table holds one cluster's paths. None when it is no TOML."""
+    try:
+        document = toml.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    tool = document.get("tool")
+    if isinstance(tool, dict):
+        tool.pop("verl-doctor", None)
+        if not tool:
+            del document["tool"]
+    return json.dumps(document, sort_keys=True, default=str).encode()
