@@ -2,12 +2,15 @@
 
 An error that nobody knows stays without a cause: a fault of the environment is named when the error that ended the run is one, or
 when the run's end tells only of a consequence and such a fault was told before. What else was seen is kept apart from it.
+A complaint that the run survived is no cause: training went on behind it, or it says itself that nothing follows from it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from verl_doctor.toolkit.first_cause import (
     cause_of,
@@ -20,13 +23,20 @@ from verl_doctor.toolkit.first_cause import (
 )
 from verl_doctor.toolkit.log_excerpt import may_tell
 from verl_doctor.toolkit.log_lines import Line
-from verl_doctor.toolkit.python_errors import OVERRIDES, Raised
-from verl_doctor.toolkit.signature import Signature, which
+from verl_doctor.toolkit.python_errors import OVERRIDES, Raised, bare_errors
+from verl_doctor.toolkit.signature import Kind, Signature, which
 
 _FRAME = '  File "'
 _NEAR = 200  # lines before an unknown error in which its own process may have told why
 _END = 100  # lines at the end of a log, which count whatever is in them
 _LONGEST = 400
+# verl's metrics of a step, servers that are up, and the words of programs for a loss that they can bear.
+_STEP = re.compile(
+    r"\bstep:\d+ - .*:|Final validation metrics|Application startup complete|Uvicorn running on"
+)
+_BORNE = re.compile(
+    r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
+)
 
 
 @dataclass(frozen=True)
@@ -42,9 +52,14 @@ class Told:
     times: int = 1
 
     @property
+    def kind(self) -> Kind | Literal["unknown"]:
+        """What it is known to prove."""
+        return "unknown" if self.signature is None else self.signature.kind
+
+    @property
     def is_strong(self) -> bool:
         """Whether it needs no other cause."""
-        return self.signature is not None and self.signature.kind == "cause"
+        return self.kind == "cause"
 
 
 @dataclass(frozen=True)
@@ -72,35 +87,67 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     said = list(_in_lines(lines, loud, source))
     told = sorted((*errors, *said), key=lambda one: one.number)
     fatal = _fatal(loud, errors, lines, source)
-    strong = [one for one in told if one.is_strong]
-    weak = [one for one in told if one.signature is not None and one.signature.kind == "weak"]
-    hints = _distinct(one for one in told if one.signature is not None and one.signature.kind == "hint")
-    consequences = _distinct(
-        one for one in told if (one.signature is not None and one.signature.kind == "consequence")
-    )
-    first, error = _choose(fatal, strong, weak, hints)
-    named = _distinct(one for one in ([first] if first else []))
-    rest = _distinct(one for one in (*strong, *weak) if one.signature is not None)
+    ended = fatal is not None or any(one.kind == "consequence" for one in told)
+    borne = [] if ended else [one for one in told if _went_on(one, lines)]
+    candidates = [one for one in told if one not in borne]
+    first, error = _choose(fatal, _began(errors), candidates)
+    hints = _distinct(one for one in told if one.kind in {"hint", "note"} or one in borne)
+    before = [] if first is None else [one for one in hints if _leads_to(one, first)]
+    named = _distinct((*before[:1], *([first] if first else [])))
+    rest = _distinct(one for one in candidates if one.kind in {"cause", "weak"})
     also = tuple(one for one in rest if not any(_code(one) == _code(other) for other in named))
-    return Reading(named, error, also, consequences, hints if first not in hints else (), len(lines))
+    return Reading(
+        named,
+        error,
+        also,
+        _distinct(one for one in told if one.kind == "consequence"),
+        tuple(one for one in hints if one not in named),
+        len(lines),
+    )
 
 
-def _choose(
-    fatal: Told | None, strong: Sequence[Told], weak: Sequence[Told], hints: Sequence[Told]
-) -> tuple[Told | None, Told | None]:
-    """The named first cause, or the error for which there is none."""
-    if fatal is not None and fatal.signature is not None and fatal.signature.kind == "cause":
-        return fatal, None
+def _choose(fatal: Told | None, began: Told | None, told: Sequence[Told]) -> tuple[Told | None, Told | None]:
+    """The named first cause, or the error for which there is none.
+
+    `fatal` is the error that ended the run, `began` the first of the exceptions with which processes ended, what follows left out.
+    """
+    strong = [one for one in told if one.is_strong]
+    weak = [one for one in told if one.kind == "weak"]
     if fatal is None or _only_follows(fatal):
-        causes = [*strong[:1], *weak[:1], *(hints[:1] if fatal is None else [])]
-        return (causes[0], None) if causes else (None, fatal)
-    if fatal.signature is not None and fatal.signature.kind == "weak":
+        if began is not None and began.kind == "job":
+            return None, began
+        hints = [one for one in told if one.kind == "hint" and (fatal is None or _leads_to(one, fatal))]
+        if began is not None and began.signature is None:
+            weak, hints = [one for one in weak if one.number < began.number], []
+        causes = [*strong[:1], *weak[:1], *hints[:1]]
+        return (causes[0], None) if causes else (None, began or fatal)
+    if fatal.is_strong:
+        return fatal, None
+    if fatal.kind == "weak":
         before = [one for one in strong if one.number <= fatal.number]
         return (before[0] if before else fatal), None
     if fatal.signature is not None:  # a fault of the job's own
         return None, fatal
     near = [one for one in strong if _explains(one, fatal)]
     return (near[0], None) if near else (None, fatal)
+
+
+def _began(errors: Sequence[Told]) -> Told | None:
+    """Of the last exceptions of each process the first, those left out that only follow."""
+    last = {one.process: one for one in errors if not _only_follows(one)}
+    return min(last.values(), key=lambda one: one.number, default=None)
+
+
+def _went_on(one: Told, lines: Sequence[Line]) -> bool:
+    """Whether the job made steps after something was told."""
+    return any(line.number > one.number and _STEP.search(line.text) for line in lines)
+
+
+def _leads_to(hint: Told, fault: Told) -> bool:
+    """Whether a hint was told before a fault that is known to come of it."""
+    if hint.signature is None or fault.signature is None or hint.number > fault.number:
+        return False
+    return (fault.signature.code or fault.kind) in hint.signature.leads_to
 
 
 def _explains(one: Told, fatal: Told) -> bool:
@@ -111,7 +158,7 @@ def _explains(one: Told, fatal: Told) -> bool:
 
 
 def _only_follows(one: Told) -> bool:
-    return one.signature is not None and one.signature.kind in {"consequence", "ended"}
+    return one.kind in {"consequence", "ended"}
 
 
 def _fatal(loud: Sequence[Raised], errors: Sequence[Told], lines: Sequence[Line], source: str) -> Told | None:
@@ -119,11 +166,11 @@ def _fatal(loud: Sequence[Raised], errors: Sequence[Told], lines: Sequence[Line]
     first = first_error(loud)
     if first is None:
         death = death_in(lines)
-        return (
-            None
-            if death is None
-            else _known(Told(source, death.number, death.process, death.words, death.lines))
-        )
+        if death is not None:
+            return _known(Told(source, death.number, death.process, death.words, death.lines))
+        bare = [_told(one, lines, source) for one in bare_errors(lines) if is_loud(one.line)]
+        known = [one for one in bare if one.signature is not None]
+        return (known or bare)[-1] if bare else None
     if not follows(first):
         # The whole chain of the program's last word: what was raised on the way may say more.
         end = next(told for told, one in zip(errors, loud, strict=True) if one is last_word(loud))
@@ -176,7 +223,9 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
         ):
             continue
         signature = which(line.text)
-        if signature is None or not (is_loud(line) or (signature.warning and line.level == "WARNING")):
+        if signature is None or not (is_loud(line) or _is_heard(signature, line)):
+            continue
+        if _BORNE.search(line.text) and not signature.warning:
             continue
         words = line.text.strip()
         yield Told(
@@ -187,6 +236,11 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             (line.written[:_LONGEST],),
             signature,
         )
+
+
+def _is_heard(signature: Signature, line: Line) -> bool:
+    """Whether what a logger does not call an error counts for this."""
+    return signature.kind in {"hint", "note"} or (signature.warning and line.level == "WARNING")
 
 
 def _code(one: Told) -> tuple[str, str]:

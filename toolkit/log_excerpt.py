@@ -18,11 +18,11 @@ CUT_OFF = (EOFError, zlib.error, OSError, ValueError)
 """What the readers of packed files raise when one is damaged, or ends too early."""
 
 WORDS = (
-    "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "is not in struct",
-    "No such file or directory", "No space left on device", "command not found", "temporarily unavailable", "terminate called",
-    "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed 0.00", "*** SIG",
-    "No available node types", "not registered within", "register center actor", "loopback address", "marked dead", "NVRM: Xid",
-    "Unknown vLLM environment", "KeyboardInterrupt",
+    "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "not found",
+    "No such file or directory", "No space left on device", "No module named", "temporarily unavailable", "terminate called",
+    "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed", "*** SIG",
+    "not registered within", "fate shares", "marked dead", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
+    "checkpoint shards", " took ", "core engine proc",
 )  # fmt: skip
 """Nearly every complaint has one of these in it; each costs half a second for a gigabyte."""
 

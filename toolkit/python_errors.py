@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from verl_doctor.toolkit.log_lines import Line
 
@@ -89,6 +90,15 @@ def raised_in(lines: Iterable[Line]) -> list[Raised]:
     return sorted(found, key=lambda one: one.began)
 
 
+def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
+    """The last lines of tracebacks of which nothing else is there, also those behind which one follows."""
+    for at, line in enumerate(lines):
+        match = _RAISED.fullmatch(line.text.strip())
+        if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
+            more = [other.text for other in takewhile(lambda one: not _is_over(one), lines[at + 1 : at + 4])]
+            yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
+
+
 def _read(lines: Sequence[Line]) -> Iterator[Raised]:
     """The exceptions of one process."""
     last: Raised | None = None
@@ -98,8 +108,8 @@ def _read(lines: Sequence[Line]) -> Iterator[Raised]:
         text = lines[at].text.strip()
         if text in _JOINS and last is not None:
             join = _JOINS[text]
-        elif _BEGINS.search(text):
-            one, at = _exception(lines, at)
+        elif (headless := bool(_FRAME.match(text))) or _BEGINS.search(text):
+            one, at = _exception(lines, at, 0 if headless else 1)
             if one is not None:
                 if last is not None and join is None:
                     yield last
@@ -120,9 +130,12 @@ def _behind(one: Raised, before: Raised | None, *, direct: bool) -> Raised:
     return replace(one, before=before, direct=direct, began=before.began)
 
 
-def _exception(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
-    """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise."""
-    at, frame = begin + 1, None
+def _exception(lines: Sequence[Line], begin: int, head: int = 1) -> tuple[Raised | None, int]:
+    """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise.
+
+    `head` is 0 where the frames begin in this line: the head of the traceback was lost, or said by somebody else.
+    """
+    at, frame = begin + head, None
     while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
         frame = lines[at] if _FRAME.match(lines[at].text) else frame
         at += 1

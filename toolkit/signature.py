@@ -1,13 +1,14 @@
 """What a fault looks like in a log: texts that name it, as data.
 
 `checks/data/signatures/*.toml` holds them, each with logs in which it speaks and such in which it is silent. A pattern is plain text
-in which `*` stands for anything within a line: to match is to find its parts one behind the other, in linear time
-whatever the log holds.
+in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit: to match is to find its parts one
+behind the other, in linear time whatever the log holds.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -16,16 +17,41 @@ from typing import Any, Literal, get_args
 
 from verl_doctor.toolkit import toml
 
-Kind = Literal["cause", "weak", "hint", "job", "ended", "consequence"]
+Kind = Literal["cause", "weak", "hint", "note", "job", "ended", "consequence"]
 """What a text proves when it is the first that was said.
 
 cause: this fault. weak: this fault, unless another cause is told, which has it as a consequence too. hint: something
-that is not right and need not have stopped the run. job: a fault of the job's own code, model, data or settings, not of the
+that is not right, and counts where nothing else is told. note: something that is worth a look and stops no run. job: a fault of the job's own code, model, data or settings, not of the
 environment. ended: somebody ended the run. consequence: that another process or step failed.
 """
 
 _KINDS = get_args(Kind)
-_NAMED: tuple[Kind, ...] = ("cause", "weak", "hint")
+_NAMED: tuple[Kind, ...] = ("cause", "weak", "hint", "note")
+
+
+_LIMIT = re.compile(r"\{([<>])(\d+(?:\.\d+)?)\}")
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,12})?")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Words with a number between them that is above or below a bound."""
+
+    before: str
+    is_above: bool
+    bound: float
+    after: str
+
+    def end(self, text: str, at: int) -> int:
+        """Where they end in a text, looked for from here on; -1 when they are not there."""
+        while (at := text.find(self.before, at)) >= 0:
+            at += len(self.before)
+            found = _NUMBER.match(text, at)
+            if found is not None and text.startswith(self.after, found.end()):
+                number = float(found[0])
+                if number > self.bound if self.is_above else number < self.bound:
+                    return found.end() + len(self.after)
+        return -1
 
 
 @dataclass(frozen=True)
@@ -42,15 +68,18 @@ class Signature:
 
     `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
     proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
-    these texts must stand in the last place of the traceback. `deep` says that only `check --deep` would confirm it.
+    these texts must stand in the last place of the traceback, and none of `unless_frames` may. A hint or a note `leads_to` the faults with
+    these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. `deep` says that only `check --deep` would confirm it.
     """
 
     code: str
     kind: Kind
     title: str
-    patterns: tuple[tuple[str, ...], ...]
+    patterns: tuple[tuple[str | Limit, ...], ...]
     unless: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
+    unless_frames: tuple[str, ...] = ()
+    leads_to: tuple[str, ...] = ()
     remedy: str = ""
     warning: bool = False
     deep: bool = False
@@ -65,6 +94,8 @@ class Signature:
         """Whether one of the lines of a message says it; `frame` is where an exception was raised."""
         if self.frames and not any(word in frame for word in self.frames):
             return False
+        if any(word in frame for word in self.unless_frames):
+            return False
         return any(
             any(_in_order(parts, line) for parts in self.patterns)
             and not any(word in line for word in self.unless)
@@ -72,14 +103,29 @@ class Signature:
         )
 
 
-def _in_order(parts: Sequence[str], text: str) -> bool:
+def _in_order(parts: Sequence[str | Limit], text: str) -> bool:
     at = 0
     for part in parts:
-        at = text.find(part, at)
+        if isinstance(part, Limit):
+            at = part.end(text, at)
+        else:
+            at = text.find(part, at)
+            at += len(part) if at >= 0 else 0
         if at < 0:
             return False
-        at += len(part)
     return True
+
+
+def _parts(pattern: str) -> Iterator[str | Limit]:
+    """The words of a pattern. Raises TypeError for a number that stands behind no word, or for two in one part."""
+    for words in pattern.split("*"):
+        before, *limit = _LIMIT.split(words)
+        if not limit:
+            yield from [words] * bool(words)
+        elif before and len(limit) == 3:
+            yield Limit(before, limit[0] == ">", float(limit[1]), limit[2])
+        else:
+            raise TypeError(f"{pattern}: one number in each part, behind words")
 
 
 @cache
@@ -116,19 +162,25 @@ def _signature(
     silent: Sequence[str] = (),
     unless: Sequence[str] = (),
     frames: Sequence[str] = (),
+    unless_frames: Sequence[str] = (),
+    leads_to: Sequence[str] = (),
     **more: Any,
 ) -> Signature:
     if kind not in _KINDS:
         raise TypeError(f"kind is one of {', '.join(_KINDS)}")
     if bool(code) != (kind in _NAMED):
         raise TypeError("what is named has a code, and nothing else has")
+    if leads_to and kind not in {"hint", "note"}:
+        raise TypeError("only a hint or a note leads to something else")
     return Signature(
         code=code,
         kind=kind,  # type: ignore[arg-type]
         title=title,
-        patterns=tuple(tuple(part for part in one.split("*") if part) for one in patterns),
+        patterns=tuple(tuple(_parts(one)) for one in patterns),
         unless=tuple(unless),
         frames=tuple(frames),
+        unless_frames=tuple(unless_frames),
+        leads_to=tuple(leads_to),
         examples=(
             *(LogExample(log, speaks=True) for log in speaks),
             *(LogExample(log, speaks=False) for log in silent),

@@ -97,7 +97,14 @@ def table(sizes: Sequence[int]) -> Iterator[str]:
     ]
     logs.append(("complaining", sizes[0], complaining))
     patterns = [
-        ".*".join(re.escape(part) for part in parts) for one in signatures() for parts in one.patterns
+        ".*".join(
+            re.escape(part)
+            if isinstance(part, str)
+            else f"{re.escape(part.before)}[0-9.]+{re.escape(part.after)}"
+            for part in parts
+        )
+        for one in signatures()
+        for parts in one.patterns
     ]
     load = os.getloadavg()[0]
     yield f"{os.cpu_count()} cores, load before {load:.1f}, {platform.machine()}, Python {platform.python_version()}."

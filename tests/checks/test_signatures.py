@@ -36,8 +36,11 @@ def name_of(signature: Signature) -> str:
 def test_each_example_is_judged_as_it_says(signature: Signature) -> None:
     for example in signature.examples:
         for log in (example.log, traceback(example.log) if is_raised(example.log) else example.log):
-            found = named(judged(log))
-            if example.speaks:
+            reading = judged(log)
+            found = named(reading)
+            if example.speaks and signature.kind == "note":
+                assert (found, [one.signature for one in reading.hints]) == ((), [signature]), log
+            elif example.speaks:
                 assert found[:1] == ((signature.code,) if signature.is_named else ()), log
             else:
                 assert signature.code not in found or not signature.code, log
@@ -146,3 +149,45 @@ def test_the_stronger_of_two_faults_is_the_first_cause() -> None:
 
 def test_a_number_that_is_small_says_that_nothing_was_ever_sent() -> None:
     assert named(judged(OTHERS_WAITED.replace("SeqNum=8123", "SeqNum=1"))) == ("NET130",)
+
+
+def test_a_traceback_without_its_head_is_read() -> None:
+    frames = traceback("KeyError: 'answer'", place="/home/u/reward.py").partition("\n")[2]
+    assert named(judged(f"{RAY}OSError: [Errno 24] Too many open files\n{frames}")) == ()
+    unknown = judged(frames.replace("KeyError: 'answer'", "JudgeError: no"))
+    assert unknown.error is not None
+    assert unknown.error.words == "JudgeError: no"
+
+
+def test_the_last_line_of_a_traceback_counts_when_nothing_else_is_there() -> None:
+    reading = judged("JudgeError: the judge did not answer\n")
+    assert reading.error is not None
+    assert reading.error.words == "JudgeError: the judge did not answer"
+
+
+NO_NVCC = "[TP0] Setup of the all-reduce failed with [Errno 2] No such file or directory: 'nvcc'"
+STEP = "(TaskRunner pid=7) step:2 - actor/pg_loss:0.01 - critic/score/mean:0.25\n"
+
+
+def test_what_the_job_survived_is_no_cause() -> None:
+    assert named(judged(f"{NO_NVCC}\n")) == ("CUDA132",)
+    assert named(judged(f"{NO_NVCC}\n{STEP}")) == ()
+    assert named(judged(f"{NO_NVCC}. To silence this warning, say so.\n")) == ()
+    assert named(judged(f"{STEP}{NO_NVCC}\n{STEP}{DRIVER_SAW_IT}")) == ("CUDA132",)
+
+
+def test_a_fault_of_the_job_in_one_rank_is_not_hidden_by_what_others_say_later() -> None:
+    first = "".join(f"[rank3]: {line}\n" for line in traceback("KeyError: 'answer'").splitlines())
+    later = "n1:1:2 [0] misc/socket.cc:1 NCCL WARN socketStartConnect: Connect to 10.0.0.3<4> failed : No route to host\n"
+    assert named(judged(first + later + OTHERS_WAITED)) == ()
+    assert named(judged(later + OTHERS_WAITED)) == ("NET105",)
+
+
+def test_a_hint_is_the_first_cause_of_what_comes_of_it() -> None:
+    freed = "(W pid=1) INFO 11-20 10:00:00 [gpu_worker.py:1] Sleep mode freed 0.00 GiB memory, 70.11 GiB memory is still in use.\n"
+    full = told_by("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", RAY)
+    assert named(judged(freed + full)) == ("ENV115", "LOG110")
+    assert named(judged(full + freed))[:1] == ("LOG110",)
+    slow = "Loading safetensors checkpoint shards:  25% Completed | 1/4 [07:21<22:03, 441.10s/it]\n"
+    assert named(judged(slow + traceback("KeyboardInterrupt"))) == ("LOAD114",)
+    assert named(judged(slow + traceback("KeyError: 'answer'"))) == ()

@@ -245,6 +245,27 @@ def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
         ("(pid=9) no", "pid=9", "", "no"),
         ("[2026-11-20 10:00:00,000][verl.x][WARNING] - no", "", "WARNING", "no"),
         ("2026-11-20 10:00:00 (W pid=7) ERROR 11-20 10:00:00 [core.py:7] no", "W pid=7", "ERROR", "no"),
+        (
+            "(task-1, pid=2150) (EngineCore_0 pid=3) ERROR 11-20 10:00:00 [core.py:7] no",
+            "EngineCore_0 pid=3",
+            "ERROR",
+            "no",
+        ),
+        ("[36m(W pid=7)[0m no", "W pid=7", "", "no"),
+        ("^[[36m(W pid=7)^[[0m no", "W pid=7", "", "no"),
+        (r"\u001b[36m(W pid=7)\u001b[0m no", "W pid=7", "", "no"),
+        ("Nov 20 10:00:00 node7 vllm[8727]: (EngineCore pid=8) no", "EngineCore pid=8", "", "no"),
+        ("2026-11-20T10:00:00.123456789Z stderr F (W pid=7) no", "W pid=7", "", "no"),
+        ("[2026-11-20 10:00:00 TP1] no", "TP1", "", "no"),
+        (
+            "[155] n1:47:48 [3] misc/x.cc:1 NCCL WARN no",
+            "rank 155",
+            "",
+            "n1:47:48 [3] misc/x.cc:1 NCCL WARN no",
+        ),
+        ('{"filename": "worker.out", "message": "(W pid=7) no"}', "W pid=7", "", "no"),
+        ('{"a": 1} no', "", "", '{"a": 1} no'),
+        ("> (W pid=7) no", "W pid=7", "", "no"),
     ],
 )
 def test_who_speaks_is_told_from_labels_of_all_kinds(line: str, process: str, level: str, text: str) -> None:
@@ -302,8 +323,27 @@ def test_what_only_looks_packed_is_passed_over_or_read(tmp_path: Path, begin: by
         '[[signature]]\ntitle = "x"\npatterns = ["y"]',
         '[[signature]]\ntitle = "x"\npatterns = ["y"]\ncode = "A101"\nsound = 1',
         '[[signature]]\ntitle = "x"\ncode = "A101"',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["{>3}"]',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["a {>3} b {>3}"]',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["y"]\nleads_to = ["A102"]',
     ],
 )
 def test_a_signature_that_is_written_wrongly_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"x\.toml: x"):
         list(signatures_in(text, "x.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "speaks"),
+    [
+        ("took 61.5 s", True),
+        ("took 7 s", False),
+        ("took 7 s, took 80 s", True),
+        ("took 80 minutes", False),
+        ("took ", False),
+        ("took 1e99 s", False),
+    ],
+)
+def test_a_number_in_a_pattern_has_a_bound(text: str, *, speaks: bool) -> None:
+    (one,) = signatures_in('[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["took {>60} s"]', "x.toml")
+    assert one.matches([text]) is speaks
