@@ -19,13 +19,15 @@ class Weights:
     """`tensors` an optimizer had before and after its steps, of which `moved` differ.
 
     `visible` are those that differ in bfloat16 too, in which a rollout has them; of these `arrived` in the rollout, bit for bit. None:
-    the rollout told nothing after the step. A tensor that vLLM joins with others (query, key and value) arrives unseen.
+    the rollout told nothing after the step. A tensor that vLLM joins with others (query, key and value), or that training has
+    in parts, arrives unseen: `renewed` are the rollout's tensors that it did not have before, None when it told nothing before.
     """
 
     tensors: int
     moved: int
     visible: int
     arrived: int | None
+    renewed: int | None = None
 
 
 def weights(told: Sequence[Mapping[str, Any]]) -> Weights | None:
@@ -36,13 +38,13 @@ def weights(told: Sequence[Mapping[str, Any]]) -> Weights | None:
         return None
     moved = sum(old != new for old, new in zip(before["exact"], after["exact"], strict=False))
     visible = {new for old, new in zip(before["seen"], after["seen"], strict=False) if old != new}
-    held = [
-        set(event["seen"])
-        for event in told
-        if event.get("event") == "rollout weights" and event["at"] >= after["at"]
-    ]
-    arrived = len(visible & set().union(*held)) if held else None
-    return Weights(len(after["exact"]), moved, len(visible), arrived)
+    loads = [event for event in told if event.get("event") == "rollout weights"]
+    had = [set(event["seen"]) for event in loads if event["at"] < before["at"]]
+    has = [set(event["seen"]) for event in loads if event["at"] >= after["at"]]
+    now = set[str]().union(*has)
+    arrived = len(visible & now) if has else None
+    renewed = len(now.difference(*had)) if has and had else None
+    return Weights(len(after["exact"]), moved, len(visible), arrived, renewed)
 
 
 def metrics(log: str) -> Mapping[str, float]:
@@ -59,7 +61,7 @@ def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str]
         return "verl says that the step is done, and no optimizer took one", "SMOKE157"
     if moved.moved == 0:
         return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE157"
-    if moved.arrived == 0:
+    if moved.visible and moved.arrived == 0 and not moved.renewed:
         return f"the step moved {moved.moved} tensors, and none of them arrived in the rollout", "SMOKE158"
     return None
 
@@ -79,6 +81,11 @@ def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[st
         said.append(
             f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the rollout bit for bit: "
             "vLLM joins others into one"
+        )
+    elif moved.visible and moved.renewed:
+        said.append(
+            f"{moved.visible} of them differ in bfloat16, and {moved.renewed} tensors of the rollout are new since then: "
+            "it has them in other pieces than training"
         )
     elif moved.moved and not moved.visible:
         said.append(

@@ -2,6 +2,7 @@
 
 Each event is one JSON document in a line of the file that VERL_DOCTOR_TOLD names. Tensors are compared by digests of their bytes:
 `exact` in their own type, and `seen` rounded to bfloat16, in which a rollout has them. Of a large tensor the beginning is compared.
+FSDP's first version trains tensors that it has joined into one: they are taken apart again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -54,7 +55,28 @@ def _digests(tensors: Iterable[torch.Tensor]) -> dict[str, list[str]]:
 
 
 def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return [
+        piece
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        for piece in pieces(parameter)
+    ]
+
+
+def pieces(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The model's tensors that a parameter holds. Of one that this process has a part of, the part: it has no shape of its own.
+
+    torch/distributed/fsdp/_flat_param.py: `_shapes` and `_shard_param_infos` have one entry for each tensor.
+    """
+    shapes, places = getattr(parameter, "_shapes", None), getattr(parameter, "_shard_param_infos", None)
+    if not shapes or not places:
+        yield parameter
+        return
+    flat = parameter.detach().reshape(-1)
+    for shape, place in zip(shapes, places, strict=True):
+        if place.in_shard:
+            part = flat[place.offset_in_shard : place.offset_in_shard + place.numel_in_shard]
+            yield part.view(shape) if place.numel_in_shard == shape.numel() else part
 
 
 def _before_update(optimizer: torch.optim.Optimizer, _args: Any, _more: Any) -> None:
