@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from verl_doctor.toolkit.cli_options import answer_options, target_options
+from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, answer_options, target_options
 from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
@@ -27,8 +28,26 @@ _EPILOG = (
 @target_options
 @click.argument("named", metavar="FILE... | -", nargs=-1, required=True)
 @click.option("--verify", is_flag=True, help="Run the checks concerned: is it so on this machine?")
+@click.option(
+    "--timeline",
+    "with_timeline",
+    is_flag=True,
+    help="Show where the time went until the first training step.",
+)
+@click.option(
+    "--svg", "svg", type=FILE_TO_WRITE, metavar="FILE", help="Draw that as a picture into this file."
+)
 @answer_options
-def logs(*, options: Options, named: tuple[str, ...], verify: bool, form: str, file: Path | None) -> int:
+def logs(
+    *,
+    options: Options,
+    named: tuple[str, ...],
+    verify: bool,
+    with_timeline: bool,
+    svg: Path | None,
+    form: str,
+    file: Path | None,
+) -> int:
     """Find the first cause of a failed run in its logs.
 
     FILE is a log of any size, also packed with gzip or zstd, or a folder of logs such as /tmp/ray/session_latest/logs; - is
@@ -51,10 +70,24 @@ def logs(*, options: Options, named: tuple[str, ...], verify: bool, form: str, f
     view = as_view(
         lambda: document(answer),
         lambda: render_logs.markdown_lines(answer),
-        lambda width: render_logs.text_lines(answer, width),
+        lambda width: render_logs.text_lines(answer, width, with_timeline=with_timeline),
     )
     show(view, form, file)
+    if svg is not None:
+        _draw(answer, svg)
     return answer.exit_code
+
+
+def _draw(answer: Answer, file: Path) -> None:
+    """The picture, and on stderr whether there was one before, or that there is nothing to draw."""
+    from verl_doctor.toolkit import log_timeline_svg, output  # noqa: PLC0415 - see above
+
+    if not answer.timeline.workers:
+        click.echo(f"{file} was not written: no line tells how long anything took", err=True)
+        return
+    was_there = os.path.exists(file)
+    output.write(file, log_timeline_svg.picture(answer.timeline))
+    click.echo(f"the picture {'replaces what was in' if was_there else 'is in'} {file}", err=True)
 
 
 def _verified(answer: Answer, options: Options) -> Answer:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from verl_doctor.toolkit.log_diagnosis import Reading, Told
+from verl_doctor.toolkit.log_timeline import Span, Timeline
 from verl_doctor.toolkit.result import STATUSES
 from verl_doctor.toolkit.secret import without_secrets
 from verl_doctor.toolkit.text import harmless
@@ -16,7 +17,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Answer:
-    """What was read and found. `notes` say what was passed over; `confirmed` what the rules say here, by code, when they were asked."""
+    """What was read and found, and where the time of the start went. `notes` say what was passed over; `confirmed` what the rules say here, by code, when they were asked."""
 
     reading: Reading
     files: tuple[str, ...]
@@ -24,6 +25,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     confirmed: Mapping[str, str] | None = None
     seconds: float = 0.0
+    timeline: Timeline = field(default_factory=Timeline)
 
     @property
     def verdict(self) -> str:
@@ -58,6 +60,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "consequences": [_told(one) for one in reading.consequences],
         "hints": [_told(one) for one in reading.hints],
         "notes": list(answer.notes),
+        "timeline": _timeline(answer.timeline),
         "seconds": round(answer.seconds, 3),
     }
 
@@ -105,6 +108,38 @@ def _told(one: Told) -> dict[str, Any]:
         "lines": [shown(line) for line in one.lines],
         "times": one.times,
     }
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "seconds": _rounded(timeline.seconds),
+        "has_step": timeline.has_step,
+        "workers": [
+            {"name": shown(one.name), "node": shown(one.node), "spans": [_span(span) for span in one.spans]}
+            for one in timeline.workers
+        ],
+        "moments": [
+            {"what": one.what, "at": _rounded(one.at), "path": one.proof.source, "line": one.proof.number}
+            for one in timeline.moments
+        ],
+        "notes": list(timeline.notes),
+    }
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "phase": span.phase,
+        "seconds": _rounded(span.seconds),
+        "start": _rounded(span.start),
+        "how": span.how,
+        "is_open": span.is_open,
+        "parts": {shown(name): _rounded(length) for name, length in span.parts},
+        "proof": [{"path": one.source, "line": one.number, "words": shown(one.words)} for one in span.proof],
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def headline(answer: Answer) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from verl_doctor.toolkit.log_diagnosis import Reading, read, together
 from verl_doctor.toolkit.log_document import Answer
 from verl_doctor.toolkit.log_excerpt import excerpt
 from verl_doctor.toolkit.log_sources import Source, UnreadableError, opened
+from verl_doctor.toolkit.log_timeline_reader import TimelineReader, timeline
 from verl_doctor.toolkit.text import counted
 
 
@@ -19,10 +20,12 @@ def diagnose(sources: Sequence[Source]) -> Answer:
     readings: dict[str, Reading] = {}
     notes: list[str] = []
     size = 0
+    readers: list[TimelineReader] = []
     for source in sources:
+        reader = TimelineReader(source.name)
         try:
             with opened(source) as content:
-                found = excerpt(content)
+                found = excerpt(reader.beside(content))
         except UnreadableError as error:
             notes.append(f"{source.name} was passed over: {error}")
             continue
@@ -34,9 +37,15 @@ def diagnose(sources: Sequence[Source]) -> Answer:
                 f"{source.name} complains so much that {counted(found.left_out, 'line')} of it were not looked at"
             )
         size += found.size
+        readers.append(reader)
         readings[source.name] = replace(read(found.lines, source.name), total=found.total)
     return Answer(
-        together(readings), tuple(readings), size, tuple(notes), seconds=time.perf_counter() - started
+        together(readings),
+        tuple(readings),
+        size,
+        tuple(notes),
+        seconds=time.perf_counter() - started,
+        timeline=timeline(readers),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from verl_doctor.toolkit import render_timeline
 from verl_doctor.toolkit.log_diagnosis import Told
 from verl_doctor.toolkit.log_document import Answer, headline, next_steps, shown
 from verl_doctor.toolkit.markdown_text import escaped
@@ -16,8 +17,8 @@ _MOST = 4  # of what is listed beside the cause
 _LONGEST = 200  # characters of such a line in a pipe
 
 
-def text_lines(answer: Answer, width: int | None) -> Iterator[Text]:
-    """Yield the lines. `width` is the terminal's, or None for a pipe."""
+def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False) -> Iterator[Text]:
+    """Yield the lines. `width` is the terminal's, or None for a pipe. Without the time line, a sentence says that there is one."""
     word, sentence = headline(answer)
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
@@ -43,9 +44,21 @@ def text_lines(answer: Answer, width: int | None) -> Iterator[Text]:
         for at, step in enumerate(steps):
             yield Text(f"{'Next: ' if not at else '      '}{step}")
     yield from _others(answer, width)
+    yield from map(Text, _start(answer, width, with_timeline=with_timeline))
     for note in answer.notes:
         yield from map(Text, wrapped(harmless(f"note: {note}"), width, hanging="  "))
     yield Text(harmless(_read(answer)), style="dim")
+
+
+def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterator[str]:
+    """Where the time of the start went, below everything that says why the run failed."""
+    timeline = answer.timeline
+    if with_timeline:
+        yield ""
+        yield from render_timeline.text_lines(timeline, width)
+    elif timeline.is_worth_showing:
+        yield ""
+        yield from wrapped(f"{render_timeline.summary(timeline)} (--timeline)", width, hanging="  ")
 
 
 def _proof(one: Told, width: int | None) -> Iterator[Text]:
@@ -108,5 +121,8 @@ def markdown_lines(answer: Answer) -> Iterator[str]:
             f"| {escaped(harmless(one.source))}:{one.number} | {escaped(shown(one.words))} |"
             for one in beside
         )
+    if answer.timeline.is_worth_showing:
+        yield ""
+        yield from render_timeline.markdown_lines(answer.timeline)
     yield ""
     yield escaped(harmless(_read(answer)))

@@ -1,0 +1,205 @@
+"""What a job does while it starts, and how its programs tell: all texts by which the time line of `verl-doctor logs` knows a phase.
+
+`*` stands for anything, `{s}` for a number of seconds. The words were read in verl 0.2 to 0.9.1 (trainer/ppo, single_controller/ray),
+vLLM 0.8.5 to 0.33 (v1/engine/core.py, v1/worker/gpu_model_runner.py, model_executor/model_loader, compilation), SGLang 0.4.6 to
+0.5.12 (srt/model_executor/model_runner.py), Ray 2.10 to 2.60 (_private/worker.py) and FlashInfer 0.6 (autotuner.py, jit).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of work. `letter` stands for it in a chart of text, `colour` is one of `svg`; `within` are phases of which it is a part."""
+
+    title: str
+    letter: str
+    colour: int
+    within: tuple[str, ...] = ()
+    helps: str = ""
+
+
+PHASES = {
+    "ray": Phase("Ray starts", "r", 7),
+    "start": Phase(
+        "process starts, imports",
+        "i",
+        1,
+        helps="imports: verl-doctor warmup, and check --select PY103 (bytecode caches)",
+    ),
+    "data": Phase("data is read", "d", 5),
+    "model": Phase(
+        "model loads",
+        "m",
+        3,
+        helps="loading: verl-doctor warmup --model DIR, and check --deep --select LOAD",
+    ),
+    "download": Phase("weights are downloaded", "m", 3, ("model",), helps="download the model once, beforehand"),
+    "weights": Phase("weights are read", "m", 3, ("model",)),
+    "shards": Phase("shards are read", "m", 3, ("weights", "model")),
+    "engine": Phase("engine is prepared", "e", 2),
+    "compile": Phase(
+        "torch.compile",
+        "c",
+        4,
+        ("engine",),
+        helps="compiling: check --select ENV104,CUDA135,CUDA137 (is its cache kept and used?)",
+    ),
+    "graph": Phase("a graph is compiled", "c", 4, ("compile", "engine")),
+    "profile": Phase("memory is profiled", "e", 2, ("engine",)),
+    "capture": Phase(
+        "CUDA graphs are captured",
+        "g",
+        6,
+        ("engine",),
+        helps="CUDA graphs: fewer sizes to capture, or enforce_eager=True while debugging",
+    ),
+    "tune": Phase("kernels are tuned", "k", 4, ("engine",)),
+    "kernels": Phase(
+        "kernels are built", "k", 4, helps="kernels: verl-doctor check --select CUDA13, and warmup --engine"
+    ),
+    "validation": Phase("validation before training", "v", 5, helps="trainer.val_before_train=False while debugging"),
+    "step": Phase("first step", "s", 6),
+    "silence": Phase("nothing is said", ".", 8),
+}  # fmt: skip
+"""All phases, in the order of a legend."""
+
+TOLD = (
+    ("download", "Time spent downloading weights for *: {s} seconds"),
+    ("weights", "Loading weights took {s} seconds"),
+    ("model", "Model loading took * and {s} seconds"),
+    ("model", "Load weight end. elapsed={s} s"),
+    ("graph", "Dynamo bytecode transform time: {s} s"),
+    ("graph", "Compiling a graph for * takes {s} s"),
+    ("compile", "torch.compile takes {s} s in total"),
+    ("compile", "torch.compile took {s} s in total"),
+    ("profile", "Memory profiling takes {s} seconds"),
+    ("profile", "Initial profiling/warmup run took {s} s"),
+    ("capture", "Graph capturing finished in {s} secs"),
+    ("capture", "graph end. Time elapsed: {s} s"),
+    ("engine", "init engine (profile, create kv cache, warmup model) took {s} s"),
+)
+"""Lines that tell how long a phase took that ends with them."""
+
+BEGINS = (
+    ("ray", "ray init kwargs: "),
+    ("ray", "Connecting to existing Ray cluster at address: "),
+    ("model", "Starting to load model "),
+    ("model", "Load weight begin."),
+    ("capture", "graph begin. This can take"),
+    ("tune", "[Autotuner]: Autotuning process starts"),
+    ("kernels", "Loading JIT ops: "),
+    ("step", "Training Progress:   0%"),
+)
+"""Lines with which a phase begins that its process need not tell the length of."""
+
+ENDS = (
+    ("ray", "Started a local Ray instance."),
+    ("ray", "Connected to Ray cluster."),
+    ("model", "Model loading took "),
+    ("model", "Load weight end."),
+    ("tune", "[Autotuner]: Autotuning process ends"),
+    ("kernels", "Finished loading JIT ops: "),
+    ("validation", "Initial validation metrics: "),
+)
+"""Lines with which it ends."""
+
+BARS = (
+    ("shards", "checkpoint shards:"),
+    ("shards", "Multi-thread loading shards:"),
+    ("shards", "Loading safetensors using "),
+    ("shards", "Loading weights:"),
+    ("capture", "Capturing CUDA graph"),
+    ("capture", "Capturing batches"),
+    ("capture", "Capturing prefill CUDA graph"),
+    ("capture", "Capturing decode CUDA graph"),
+    ("kernels", "DeepGEMM warmup:"),
+    ("kernels", "JIT compile"),
+    ("data", "Generating train split:"),
+    ("data", "Filtering prompts longer than"),
+    ("data", "Filter (num_proc="),
+    ("data", "Map (num_proc="),
+)
+"""Labels of progress bars, which tell how long they have been at it."""
+
+BREAKS = (
+    ("start", "Disabled critic as algorithm"),
+    ("start", "Using dataset class: "),
+    ("data", "dataset len: "),
+    ("data", "Size of train dataloader: "),
+    ("data", "Total training steps: "),
+    ("model", "contains * parameters"),
+    ("model", "After FSDP, memory allocated"),
+    ("model", "actor and ref model engine initialized"),
+    ("model", "critic model engine initialized"),
+    ("engine", "LLMServerManager: "),
+    ("engine", "checkpoint engine manager initialized"),
+)
+"""Lines before which a process worked in silence, and at what."""
+
+STEP = re.compile(rb"step:(\d{1,9}) - ")
+"""How verl (utils/logger/aggregate_logger.py) begins the line with a step's metrics."""
+
+_TIMING = re.compile(
+    rb"(?<![\w/])timing(?:_s)?/([\w/]{1,40}):(?:np\.float\d+\()?(\d{1,9}(?:\.\d{1,20})?(?:e-?\d\d)?)"
+)
+RESTART = b"ray init kwargs: "
+"""Begins the start of a verl, which prints it since 0.5; in a log to which a job is appended there are several."""
+
+_BAR = re.compile(r"(?P<percent>\d{1,3})%.{0,200}?\[(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d\d)[<,]")
+_COUNT = re.compile(r"\[(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d\d), ")
+_NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What one line says of a phase: that it took `seconds` (`told`), began, ended, goes on (`bar`), or what was worked at until it (`break`)."""
+
+    phase: str
+    kind: str
+    seconds: float | None = None
+    is_whole: bool = True
+
+
+def tellings(text: str) -> list[Telling]:
+    """What the words of a line say, without their labels; most say nothing."""
+    words = next((word for word in _words() if word in text), None)
+    if words is None:
+        return []
+    found = [
+        Telling(phase, "told", float(match[1]))
+        for phase, pattern in _patterns(TOLD)
+        if (match := pattern.search(text))
+    ][:1]
+    for kind, table in (("begin", BEGINS), ("end", ENDS), ("break", BREAKS)):
+        found += [Telling(phase, kind) for phase, pattern in _patterns(table) if pattern.search(text)][:1]
+    bar = next((phase for phase, label in BARS if label in text), None)
+    if bar is not None and (match := _BAR.search(text) or _COUNT.search(text)):
+        seconds = int(match["h"] or 0) * 3600 + int(match["m"]) * 60 + int(match["s"])
+        found.append(Telling(bar, "bar", seconds, match.groupdict().get("percent", "100") == "100"))
+    return found
+
+
+def parts_of_step(line: bytes) -> dict[str, float]:
+    """The seconds that verl tells of a step's parts, by their names; "step" is the whole."""
+    return {name.decode(): float(seconds) for name, seconds in _TIMING.findall(line)}
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    """A piece of plain text of each, by which most lines are passed over."""
+    every = [text for table in (TOLD, BEGINS, ENDS, BARS, BREAKS) for _, text in table]
+    pieces = {max(re.split(r"\*|\{s\}", text), key=len) for text in every}
+    return tuple(piece for piece in pieces if not any(other != piece and other in piece for other in pieces))
+
+
+@cache
+def _patterns(table: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple(
+        (phase, re.compile(re.escape(text).replace(r"\*", ".{0,300}?").replace(r"\{s\}", _NUMBER)))
+        for phase, text in table
+    )
