@@ -6,6 +6,7 @@ itself: vLLM would have to start its engine otherwise than it does in a job.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
@@ -36,8 +37,11 @@ def main(model: str, device: str, more: str) -> None:
     awake = used(device)
     with step("sleep"):
         engine.sleep(level=1)
-    given, asleep_now = awake - before, used(device)
-    tell(took=given, given_back=awake - asleep_now)
+    asleep_now = used(device)
+    if before is None or awake is None or asleep_now is None:
+        tell(left_out="how much memory sleep gives back: NVML does not tell it here")
+    else:
+        tell(took=awake - before, given_back=awake - asleep_now)
     with step("wake"):
         engine.wake_up()
     generate(engine, sampling, "generate again")
@@ -52,17 +56,30 @@ def generate(engine: Any, sampling: Any, name: str) -> None:
             raise RuntimeError(f"vLLM generated {lengths} tokens where {TOKENS} each were asked for")
 
 
-def used(device: str) -> int:
-    """The bytes that all processes together have of the GPUs, as NVML counts them."""
+def used(device: str) -> int | None:
+    """The bytes that all processes together have of the GPUs, as NVML counts them; None where it does not."""
     if device != "cuda":
-        return 0
-    nvml = importlib.import_module("pynvml")
-    nvml.nvmlInit()
+        return None
+    nvml = bindings()
+    if nvml is None:
+        return None
     try:
+        nvml.nvmlInit()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         return sum(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
+    except nvml.NVMLError:  # a GPU that is divided tells nothing of the whole
+        return None
     finally:
-        nvml.nvmlShutdown()
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def bindings() -> Any:
+    """NVIDIA's own, or the copy that vLLM brings along; None without either."""
+    for name in ("pynvml", "vllm.third_party.pynvml"):
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    return None
 
 
 if __name__ == "__main__":

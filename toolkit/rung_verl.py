@@ -21,7 +21,7 @@ from verl_doctor.toolkit.rehearsal_weights import metrics, weights, weights_said
 from verl_doctor.toolkit.rehearsal_words import Replaced
 from verl_doctor.toolkit.rung_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_child import Ran
-from verl_doctor.toolkit.smoke_failure import HANGS
+from verl_doctor.toolkit.smoke_failure import HANGS, remedy_of
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
 
 _LIMIT = (
@@ -72,6 +72,8 @@ def climb(stage: Stage) -> Outcome:
     def look(kin: Collection[tuple[int, int]]) -> None:
         stage.look(kin)
         watcher.look(kin)
+        if watcher.part:
+            stage.say(watcher.part)
 
     argv = ["env", f"--chdir={stage.machine.cwd}", *job.argv]
     begun = time.time()
@@ -111,7 +113,8 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
 def _failed(ran: Ran, text: str, part: str, steps: tuple[Step, ...], notes: tuple[str, ...]) -> Outcome:
     code, remedy = next((code, remedy) for words, code, remedy in _ENDS if words in ran.why_ended)
     found = None if code in _NO_FAILURE else cause_in(text)
-    words = [found.words if found else "", ran.why_ended]
+    words = [found.words if found else "", ran.ending]
+    remedy = remedy_of(ran) or remedy
     cause = "; ".join(filter(None, words)) or f"verl ended with status {ran.code}, and did not say why"
     where = f" (in the part: {part})" if part else ""
     lines = found.lines if found else ()

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from verl_doctor.toolkit import child_smoke_engine
+from verl_doctor.toolkit.engine_share import engine_share
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
+from verl_doctor.toolkit.fact_model_files import ModelFiles
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 from verl_doctor.toolkit.facts import Unknown
@@ -31,7 +33,12 @@ _CODES = {
     "": "SMOKE108",
 }
 _LENGTH = 256  # tokens of a prompt with its answer
-_SMALL, _USUAL = 0.1, 0.5  # parts of a GPU's memory, for a tiny model and for one of the user's own
+_SMALL, _USUAL = (
+    0.1,
+    0.5,
+)  # parts of a GPU whose memory is not known, for a tiny model and for one of the user's own
+_AT_ONCE = 4  # prompts: vLLM tries its largest batch out, which takes memory too
+_LONG = 10.0  # seconds of compiling that are worth a word
 _GIVEN_BACK = 0.5  # of what the engine took; its own CUDA context stays
 _CPU_CACHE = "1"  # GiB
 
@@ -52,7 +59,7 @@ def climb(stage: Stage) -> Outcome:
     ran = stage.run(argv, limit=_LIMIT, variables=variables, name="vllm")
     if ran.code != 0:
         return failed(ran, _CODES)
-    outcome = Outcome("passed", steps=steps_of(ran), notes=left_out(ran), log=ran.log)
+    outcome = Outcome("passed", steps=steps_of(ran), notes=(*left_out(ran), *_compiled(ran)), log=ran.log)
     return _memory(ran, outcome) if stage.device == "cuda" else outcome
 
 
@@ -77,14 +84,25 @@ def _arguments(stage: Stage) -> dict[str, Any]:
     if stage.target.files or stage.target.words:
         values = launch_values(stage.facts.get(Launch), stage.facts.get(Configuration))
     sizes = values if stage.own_model else LaunchValues()
-    parallel = _number(sizes, "tensor_model_parallel_size") or 1
-    part = _number(sizes, "gpu_memory_utilization") or (_USUAL if stage.own_model else _SMALL)
+    parallel = min(int(_number(sizes, "tensor_model_parallel_size") or 1), gpus_of(stage))
+    share = (
+        _number(sizes, "gpu_memory_utilization")
+        or engine_share(stage.facts, _weights(stage), parallel)
+        or (_USUAL if stage.own_model else _SMALL)
+    )
     return {
         **common,
         **rollout_logprobs(stage.facts.get(VllmSampler), values),
-        "tensor_parallel_size": min(int(parallel), gpus_of(stage)),
-        "gpu_memory_utilization": part,
+        "max_num_seqs": _AT_ONCE,
+        "tensor_parallel_size": parallel,
+        "gpu_memory_utilization": share,
     }
+
+
+def _weights(stage: Stage) -> int:
+    """The bytes of the user's own model; a tiny one's do not count."""
+    files = stage.facts.get(ModelFiles)
+    return files.bytes if stage.own_model and not isinstance(files, Unknown) else 0
 
 
 def _number(values: LaunchValues, key: str) -> float | None:
@@ -93,9 +111,18 @@ def _number(values: LaunchValues, key: str) -> float | None:
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
 
 
+def _compiled(ran: Ran) -> tuple[str, ...]:
+    """What the job will wait for too, at each start that finds no cache."""
+    if ran.builds is None or ran.builds.seconds < _LONG:
+        return ()
+    return (f"nvcc compiled {ran.builds.what} for {ran.builds.seconds:.0f} s: {ran.builds.remedy}",)
+
+
 def _memory(ran: Ran, outcome: Outcome) -> Outcome:
     """Judge what a sleeping engine gave back."""
-    told = next((one for one in ran.told if "took" in one), {"took": 0, "given_back": 0})
+    told = next((one for one in ran.told if "took" in one), None)
+    if told is None:
+        return outcome
     took, back = int(told["took"]), int(told["given_back"])
     said = f"the engine took {in_bytes(max(0, took))} of the GPUs' memory and gave back {in_bytes(max(0, back))} asleep"
     if took > 0 and back < took * _GIVEN_BACK:

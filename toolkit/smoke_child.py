@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from verl_doctor.toolkit import child_smoke_steps
+from verl_doctor.toolkit.kernel_builds import Builds
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_group import started
 from verl_doctor.toolkit.process_table import below
@@ -45,7 +46,8 @@ TOLD = "VERL_DOCTOR_TOLD"
 class Ran:
     """How a child ended. `code` is its exit status (a signal's is negative), None when it was ended before.
 
-    `why_ended` says why it was, "" when it ended by itself. `told` are the documents that it has written down.
+    `why_ended` says why it was, "" when it ended by itself. `told` are the documents that it has written down. `builds` is what of GPU
+    code was compiled meanwhile, None for nothing.
     """
 
     code: int | None
@@ -53,6 +55,14 @@ class Ran:
     seconds: float
     why_ended: str = ""
     told: tuple[Mapping[str, Any], ...] = ()
+    builds: Builds | None = None
+
+    @property
+    def ending(self) -> str:
+        """Why it was ended, and what its compilers were doing then."""
+        if self.builds is None or not self.builds.going_on or not self.why_ended:
+            return self.why_ended
+        return f"{self.why_ended}: nvcc had been compiling {self.builds.what} for {self.builds.seconds:.0f} s"
 
     @property
     def text(self) -> str:
@@ -78,11 +88,12 @@ def run_logged(
     limit: float,
     watch: Watch | None = None,
     look: Callable[[Collection[tuple[int, int]]], None] = lambda _: None,
+    at: Callable[[str], None] = lambda _: None,
 ) -> Ran:
     """Run a child in `folder` for at most `limit` seconds, and write what it says to `log`.
 
     `look` is called beside `watch`, about once a second and once more before the child is ended, while all its processes are there. It is
-    given those that were seen below the child, by number and start.
+    given those that were seen below the child, by number and start. `at` is told the step at which the child is, "" between two.
     Raises OSError when it cannot be started.
     """
     begun = time.monotonic()
@@ -103,6 +114,7 @@ def run_logged(
             while not why and not listener.has_ended(_BREATH):
                 if listener.is_due():
                     look_around()
+                    at(unfinished(_documents(told)))
                     why = (watch and watch(listener.text)) or ""
                 if listener.flooded:
                     why = f"it wrote more than {_MOST // 1024 // 1024} MB, and was ended"
@@ -112,7 +124,16 @@ def run_logged(
             look_around()
             listener.take_the_rest()
     seconds = time.monotonic() - begun
-    return Ran(None if why else child.returncode, log, seconds, why, _documents(told))
+    documents = _documents(told)
+    told.unlink(missing_ok=True)
+    return Ran(None if why else child.returncode, log, seconds, why, documents)
+
+
+def unfinished(told: Sequence[Mapping[str, Any]]) -> str:
+    """The step that had begun and did not end, "" when there is none."""
+    ended = {one["step"] for one in told if "step" in one}
+    begun = [str(one["begun"]) for one in told if "begun" in one]
+    return begun[-1] if begun and begun[-1] not in ended else ""
 
 
 class _Listener:
@@ -183,5 +204,4 @@ def _documents(told: Path) -> tuple[Mapping[str, Any], ...]:
                 document = json.loads(line)
                 if isinstance(document, dict):
                     found.append(document)
-        told.unlink()
     return tuple(found)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from verl_doctor.toolkit.first_cause import Cause, first_cause
-from verl_doctor.toolkit.smoke_child import Ran
+from verl_doctor.toolkit.smoke_child import Ran, unfinished
 from verl_doctor.toolkit.smoke_rung import Outcome, Step
 
 HANGS = "SMOKE111"
@@ -25,6 +25,11 @@ def steps_of(*some: Ran) -> tuple[Step, ...]:
     )
 
 
+def remedy_of(ran: Ran) -> str:
+    """What would have spared a child that was ended what it was doing, "" where nothing is known."""
+    return ran.builds.remedy if ran.why_ended and ran.builds and ran.builds.going_on else ""
+
+
 def left_out(ran: Ran) -> tuple[str, ...]:
     """What a child did not try, and why."""
     return tuple(str(one["left_out"]) for one in ran.told if "left_out" in one)
@@ -36,7 +41,7 @@ def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path |
     `codes` are by how the name of the step begins at which it was, "" for all others. A child that hung is known by that. `logs` is a
     folder of Ray's, in which the processes write that do not speak to the driver.
     """
-    at = _unfinished(ran)
+    at = unfinished(ran.told)
     code = next((code for step, code in codes.items() if at.startswith(step) and step), codes[""])
     found = first_cause(ran.text)
     deeper = _in_logs(logs) if logs is not None and (found is None or ran.why_ended) else None
@@ -47,7 +52,8 @@ def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path |
     where = f"{at}: " if at else ""
     if ran.why_ended:
         code = HANGS if "did not end within" in ran.why_ended else code
-        words = f"{ran.why_ended}; before that: {words}" if words else ran.why_ended
+        words = f"{ran.ending}; before that: {words}" if words else ran.ending
+        remedy = remedy or remedy_of(ran)
     return Outcome(
         "failed",
         f"{where}{words or _ended(ran)}",
@@ -57,13 +63,6 @@ def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path |
         log,
         steps_of(ran),
     )
-
-
-def _unfinished(ran: Ran) -> str:
-    """The step that had begun and did not end, "" when there is none."""
-    ended = {one["step"] for one in ran.told if "step" in one}
-    begun = [str(one["begun"]) for one in ran.told if "begun" in one]
-    return begun[-1] if begun and begun[-1] not in ended else ""
 
 
 def _ended(ran: Ran) -> str:

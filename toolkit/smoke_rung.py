@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.fact_smoke_run import Device, Status, Step
+from verl_doctor.toolkit.kernel_builds import KernelBuilds
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.smoke_child import Ran, Watch, run_logged
 from verl_doctor.toolkit.smoke_folder import MARK, long_as
@@ -91,15 +92,29 @@ class Stage:
         All that it started has ended when this returns. Raises OSError when it cannot be started.
         """
         wanted = {**self.environ, **private_variables(self.folder, self.environ), **(variables or {})}
-        return run_logged(
+        builds = KernelBuilds(self.machine)
+
+        def look(processes: Collection[tuple[int, int]]) -> None:
+            self.look(processes)
+            builds.look(processes)
+
+        def at(step: str) -> None:
+            found = builds.found
+            compiled = f"nvcc compiles {found.what}" if found and found.going_on else ""
+            if said := ", ".join(filter(None, (step, compiled))):
+                self.say(said)
+
+        ran = run_logged(
             argv,
             {name: value for name, value in wanted.items() if value is not None},
             self.folder,
             self._log(name),
             limit=max(_LEAST, min(limit, self.left)),
             watch=watch,
-            look=self.look,
+            look=look,
+            at=at,
         )
+        return replace(ran, builds=builds.found)
 
     def _log(self, name: str) -> Path:
         """A file that is not there yet, and is from now on."""

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.smoke_rung import Stage
@@ -58,3 +60,25 @@ def test_a_child_has_no_more_time_than_is_left_to_the_rung(tmp_path: Path) -> No
     late = stage(tmp_path, begun=time.monotonic() - 100, budget=100.0)
     ran = late.run([sys.executable, "-c", "import time; time.sleep(60)"])
     assert (ran.code, ran.why_ended) == (None, "it did not end within 1 s")
+
+
+@pytest.mark.slow
+def test_the_step_is_told_while_it_goes_on_and_what_is_compiled(tmp_path: Path) -> None:
+    """A Python that calls itself nvcc stands for the compiler."""
+    nvcc = [
+        "/cuda/bin/nvcc",
+        "-c",
+        "import time; time.sleep(60)",
+        "/x/cached_ops/sampling/sampling.o",
+    ]
+    works = f"""
+import json, os, subprocess, sys
+open(os.environ["VERL_DOCTOR_TOLD"], "w").write(json.dumps({{"begun": "load the model"}}) + chr(10))
+subprocess.run({nvcc!r}, executable=sys.executable)
+"""
+    said: list[str] = []
+    ran = stage(tmp_path, say=said.append).run([sys.executable, "-c", works], limit=3.5)
+    assert said[-1] == "load the model, nvcc compiles FlashInfer's kernel sampling"
+    assert ran.ending.startswith(
+        "it did not end within 4 s: nvcc had been compiling FlashInfer's kernel sampling"
+    )

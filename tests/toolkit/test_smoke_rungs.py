@@ -9,6 +9,8 @@ from smoke_miniatures import RAY, TORCH, UTIL, VLLM, packages, stage
 
 from verl_doctor.toolkit import rung_devices, rung_imports, rung_ray, rung_vllm
 from verl_doctor.toolkit.fact_data_files import DataFile, DataFiles
+from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.rung_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_folder import long_as
@@ -167,6 +169,7 @@ class nvmlDeviceGetMemoryInfo:
     def __init__(self, handle):
         asked.append(1)
         self.used = vllm.used if len(asked) > 1 else 1 << 30
+NVMLError = RuntimeError
 nvmlInit = nvmlShutdown = lambda: None
 nvmlDeviceGetCount = lambda: 1
 nvmlDeviceGetHandleByIndex = lambda index: index
@@ -201,3 +204,20 @@ def test_a_path_that_is_too_long_is_said_as_the_job_has_it(tmp_path: Path) -> No
     assert outcome.notes[0].endswith("RAY_TMPDIR=/" + "y" * 180 + "/ (182 characters)")
     short = stage(tmp_path, one.folder, environ={"RAY_TMPDIR": "/tmp"})
     assert with_the_jobs_path(short, Outcome("failed", said)) == Outcome("failed", said)
+
+
+def test_vllm_gets_a_small_part_of_a_large_gpu_and_no_graphs(tmp_path: Path) -> None:
+    one = stage(tmp_path, tmp_path, device="cuda")
+    one.facts.give(Gpus, Gpus((Device(0, memory=Memory(143_771, 600, 142_500, 671)),)))  # type: ignore[attr-defined]
+    one.facts.give(VisibleDevices, VisibleDevices((0,)))  # type: ignore[attr-defined]
+    given = rung_vllm._arguments(one)
+    assert given["gpu_memory_utilization"] < 0.05
+    assert (given["enforce_eager"], given["max_model_len"]) == (True, 256)
+
+
+def test_without_nvml_what_sleep_gives_back_is_not_told(tmp_path: Path) -> None:
+    fails = NVML.replace("nvmlInit = ", "def nvmlInit(): raise NVMLError('no driver')\n")
+    site = packages(tmp_path / "site", vllm=SLEEPS.format(back=0), pynvml=fails)
+    outcome = rung_vllm.climb(stage(tmp_path, site, device="cuda"))
+    assert outcome.status == "passed"
+    assert outcome.notes == ("how much memory sleep gives back: NVML does not tell it here",)
