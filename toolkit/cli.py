@@ -26,6 +26,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("check", "fix"), "cli_check"),
     "checklist": "cli_checklist",
     "sites": "cli_sites",
+    "guard": "cli_guard",
     "actors": "cli_actors",
     "clean": "cli_clean",
     "smoke": "cli_smoke",
@@ -106,6 +107,7 @@ def cli() -> None:
     verl-doctor tiny DIR      tiny data and a tiny random model, for trials
     verl-doctor warmup        a job's files into memory before it starts
     verl-doctor checklist     how far a move to another cluster has come
+    verl-doctor guard         stop a job that would not find what was agreed
     verl-doctor demo          all of that on a miniature, in seconds
 
     The environment that is active is examined; --python examines another one.

@@ -28,6 +28,7 @@ _DOCUMENTS = (
     "warmup",
     "smoke",
     "checklist",
+    "guard",
 )
 _SHELLS = ("bash", "zsh", "fish")
 _LISTINGS = click.Choice(("text", "json", "markdown"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from verl_doctor.toolkit import output, render
+from verl_doctor.toolkit.formats import FORMATS
 from verl_doctor.toolkit.node_request import BUDGET, VIA, AskedNodes, Via
 from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
 
@@ -46,6 +46,8 @@ class FileToWrite(NamedPath):
         path = super().convert(value, param, ctx)
         if os.path.isdir(path):
             self.fail(f"{path} is a folder; name a file in it", param, ctx)
+        from verl_doctor.toolkit import output  # noqa: PLC0415 - few commands are told to write a file
+
         if not os.path.exists(path) and (why := output.why_not_new(path)):
             self.fail(f"{path} cannot be written: {why}; name another file", param, ctx)
         return path
@@ -290,7 +292,7 @@ def view_options(command: Command) -> Command:
     @click.option(
         "--format",
         "form",
-        type=click.Choice(render.FORMATS),
+        type=click.Choice(FORMATS),
         default="text",
         show_default=True,
         help="How to say it.",

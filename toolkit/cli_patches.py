@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from verl_doctor.toolkit import apply as engine
-from verl_doctor.toolkit import output, patchset
-from verl_doctor.toolkit.change import ReplaceFile
+from verl_doctor.toolkit import output, patchset, repatch
 from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, target_options
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.expiry import Need, needs
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
 from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.patch_state import missing, source_of
+from verl_doctor.toolkit.patch_state import missing
 from verl_doctor.toolkit.patched import PatchedFile, patched_files
-from verl_doctor.toolkit.patchset import NoPlace, Patch
+from verl_doctor.toolkit.patchset import Patch
 from verl_doctor.toolkit.progress import Progress
-from verl_doctor.toolkit.py_edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.py_source import Unreadable, read
-from verl_doctor.toolkit.py_unbound import unbound
 from verl_doctor.toolkit.recorded import history
 from verl_doctor.toolkit.session import Session, open_session, version
 from verl_doctor.toolkit.streams import nothing_on_stdout
@@ -122,7 +118,7 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
         found = _look(options)
     present = {patch.identity for one in found.files for patch in one.patches}
     states: dict[Patch, str] = {patch: "in place already" for patch in wanted if patch.identity in present}
-    changes = list(_changes([patch for patch in wanted if patch not in states], found, states))
+    changes = list(repatch.changes([patch for patch in wanted if patch not in states], found.folder, states))
     if apply_them and changes:
         home = journal_home(found.session.target, [change.path for change in changes])
         codes = sorted({patch.marker for patch in wanted if patch not in states})
@@ -164,55 +160,6 @@ def _look(options: Options) -> _Found:
         raise UsageError(f"{markers.reason}; name a tree with --verl DIR")
     verl = "" if isinstance(trees, Unknown) else trees.imported.version
     return _Found(session, markers, patched_files(markers, session.config.marker), verl)
-
-
-def _changes(waiting: Iterable[Patch], found: _Found, states: dict[Patch, str]) -> Iterator[ReplaceFile]:
-    """The changes that bring patches into the tree; those that have no place there get their state."""
-    by_path: dict[str, list[Patch]] = {}
-    for patch in waiting:
-        by_path.setdefault(patch.path, []).append(patch)
-    for name, fitting in by_path.items():
-        path = found.folder / name
-        source = source_of(name, found.folder)
-        if isinstance(source, str):
-            states.update(dict.fromkeys(fitting, f"refused: {source}"))
-            continue
-        before = source.to_bytes(source.text)
-        try:
-            after = _patched(source, fitting, states)
-        except CannotEdit as reason:
-            states.update(dict.fromkeys(fitting, f"refused: {reason}"))
-            continue
-        if after != before:
-            yield ReplaceFile(path, before, after)
-
-
-def _patched(source: SourceText, fitting: Iterable[Patch], states: dict[Patch, str]) -> bytes:
-    """All places are found in the source as it is; then the last edit comes first, so that the others stay where they are.
-
-    A patch that reads a name which nothing binds here is refused: the same statement may stand in another function.
-    """
-    edits: list[tuple[Edit, Patch]] = []
-    for patch in fitting:
-        edit = patchset.edit_for(patch, source)
-        if isinstance(edit, NoPlace):
-            states[patch] = f"refused: {edit.reason}"
-        else:
-            edits.append((edit, patch))
-    known = unbound(source.tree, source.text)
-    while True:
-        after = source.to_bytes(source.text)
-        for edit, patch in sorted(edits, key=lambda pair: pair[0].start, reverse=True):
-            after = SourceText(after, source.path).edited([edit], f"# {patch.marker}")
-        edited = SourceText(after, source.path)
-        new = unbound(edited.tree, edited.text) - known
-        lost = {patch: name for _, patch in edits for name in sorted(new) if name in patch.new}
-        if not lost:
-            return after
-        states.update(
-            {patch: f"refused: it uses {name}, which is not known here" for patch, name in lost.items()}
-        )
-        edits = [pair for pair in edits if pair[1] not in lost]
 
 
 def _journalled(session: Session) -> int:

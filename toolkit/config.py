@@ -9,6 +9,11 @@ RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
 [tool.verl-doctor.sites]
 model = "/models/qwen"
 results = { path = "/scratch/me", writes = true, free = "200 GiB" }
+
+[tool.verl-doctor.expected]
+packages = { vllm = ">=0.11,<0.12" }
+variables = { NCCL_SOCKET_IFNAME = "bond0" }
+driver = ">=570"
 """
 
 from __future__ import annotations
@@ -25,7 +30,8 @@ from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.sites import Site, amount, is_for_output
 from verl_doctor.toolkit.target import UsageError
 
-_KEYS = ("select", "ignore", "marker", "sites", "disable_plugins")
+_KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
+_EXPECTED = ("packages", "variables", "driver")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
 _LARGEST = 1_000_000
 
@@ -39,6 +45,18 @@ class Ignore:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What `guard` demands besides what was agreed, and in place of it.
+
+    `packages` are version specifiers by name, `driver` is one for NVIDIA's driver, "" for none.
+    """
+
+    packages: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+
+
+@dataclass(frozen=True)
 class Config:
     """What the user configured. `path` is empty when there is no configuration."""
 
@@ -48,6 +66,7 @@ class Config:
     marker: str = "verl-doctor"
     sites: tuple[Site, ...] = ()
     disable_plugins: tuple[str, ...] = ()
+    expected: Expected = field(default_factory=Expected)
 
 
 def load(folder: Path) -> Config:
@@ -104,6 +123,7 @@ def _config(path: Path, table: Any) -> Config:
         marker=marker,
         sites=_sites(path, table.get("sites", {})),
         disable_plugins=_words(path, "disable_plugins", table),
+        expected=_expected(path, table.get("expected", {})),
     )
 
 
@@ -132,6 +152,16 @@ def _site(path: Path, name: str, entry: Any) -> Site:
     return Site(name, place, writes, needed)
 
 
+def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: expected.{key} must be a table")
+    for name, text in value.items():
+        if not isinstance(text, str):
+            raise UsageError(f"{path}: expected.{key}.{name} must be a string")
+    return value
+
+
 def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
     example = '{ reason = "shared cluster, see OPS-12", until = 2026-12-01 }'
     if not isinstance(value, dict):
@@ -145,6 +175,39 @@ def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
             raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
         ignores[code.upper()] = Ignore(reason.strip(), until)
     return ignores
+
+
+def _expected(path: Path, table: Any) -> Expected:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: expected must be a table")
+    for key in table:
+        if key not in _EXPECTED:
+            raise UsageError(f"{path}: unknown key 'expected.{key}'; known are {', '.join(_EXPECTED)}")
+    packages = _strings(path, "packages", table)
+    driver = table.get("driver", "")
+    for name, text in {
+        **{f"packages.{name}": text for name, text in packages.items()},
+        "driver": driver,
+    }.items():
+        if not isinstance(text, str) or not _is_specifier(text):
+            raise UsageError(
+                f'{path}: expected.{name} must be a version specifier, for instance ">=0.11,<0.12"'
+            )
+    return Expected(
+        packages=packages,
+        variables=_strings(path, "variables", table),
+        driver=driver,
+    )
+
+
+def _is_specifier(text: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - few expect versions
+
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
 
 
 def _day(value: Any) -> date | None:

@@ -17,6 +17,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.file_systems import file_systems
 from verl_doctor.toolkit.loader import ENDS_SEARCH, Candidate, Loader, NoSuchLoader
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.nvidia_driver import driver_version
 
 SONAME = "libcuda.so.1"
 # Where drivers are put besides the loader's own folders: Google's and other device plugins, WSL2, NixOS, distributions.
@@ -36,7 +37,6 @@ _USUAL = (
 )
 _IN_NAME = re.compile(r"libcuda\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 _IN_FILE = re.compile(rb"\0(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\0")
-_KERNEL = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
 _COMPAT = re.compile(r"(?:^|[/_-])compat(?:$|[/_-])")
 # Without one of these a library can reach no device: a stub has the driver's names and nothing behind them.
 _REACHES_A_DEVICE = frozenset({"ioctl", "dlopen", "open", "open64", "syscall"})
@@ -134,13 +134,6 @@ def libcuda(
         tuple(_distinct(_library(machine, one, looked_at) for one in candidates)),
         tuple(_distinct(replace(_library(machine, one, looked_at), how="", entry="") for one in elsewhere)),
     )
-
-
-def driver_version(machine: Machine) -> str:
-    """The version of the driver's part in the kernel, "" when it does not say."""
-    line = re.search(r"^NVRM version:.*", machine.read("/proc/driver/nvidia/version") or "", re.MULTILINE)
-    told = _KERNEL.search(line[0]) if line else None
-    return told[1] if told else (machine.read("/sys/module/nvidia/version") or "").strip()
 
 
 def _lying_around(

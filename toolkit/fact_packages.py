@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -93,6 +93,17 @@ def packages(interpreter: Interpreter) -> Packages | Unknown:
     return Packages(ordered, tuple(duplicates), tuple(unreadable), marker_environment(interpreter))
 
 
+def versions_in(site: str, names: Container[str]) -> dict[str, str]:
+    """The versions of the packages with these canonical names in one folder. Where one is there twice, the last written counts."""
+    found: dict[str, Distribution] = {}
+    for path in _metadata_paths(site):
+        if _stem(path)[0] in names and (distribution := read_distribution(path)):
+            found[distribution.name] = max(
+                found.get(distribution.name, distribution), distribution, key=_written
+            )
+    return {name: distribution.version for name, distribution in found.items()}
+
+
 def marker_environment(interpreter: Interpreter) -> dict[str, str]:
     """Say what requirement markers see under the target's interpreter (PEP 508), as far as a marker may ask."""
     linux = interpreter.system == "Linux"
@@ -119,9 +130,9 @@ def read_distribution(path: str) -> Distribution | None:
         if header is not None:
             break
     fields = _fields(header or "")
-    stem_name, _, stem_version = path.rpartition("/")[2].rpartition(".")[0].partition("-")
+    stem_name, stem_version = _stem(path)
     name = canonical(_first(fields, "name") or stem_name)
-    version = _first(fields, "version") or stem_version.split("-")[0]
+    version = _first(fields, "version") or stem_version
     if not name or not version:
         return None
     requires = fields.get("requires-dist") or _egg_requirements(path)
@@ -135,6 +146,12 @@ def read_distribution(path: str) -> Distribution | None:
         installer=(_head(f"{path}/INSTALLER", 100) or "").strip()[:40],
         editable=_is_editable(path),
     )
+
+
+def _stem(path: str) -> tuple[str, str]:
+    """The canonical name and the version that the name of a metadata folder begins with."""
+    name, _, version = path.rpartition("/")[2].rpartition(".")[0].partition("-")
+    return canonical(name), version.split("-")[0]
 
 
 def _without_credentials(requirement: str) -> str:

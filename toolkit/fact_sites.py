@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 
 from verl_doctor.toolkit.fact_job_files import JobFile, seen
 from verl_doctor.toolkit.facts import Absent, collector
 from verl_doctor.toolkit.file_systems import file_system_of, nearest, space_of, why_not_writable
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.secret import without_user
-from verl_doctor.toolkit.sites import Site, Sites, is_elsewhere, is_placeholder
+from verl_doctor.toolkit.sites import Site, Sites, is_elsewhere, is_placeholder, plain_path
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,11 @@ def site_places(sites: Sites, machine: Machine) -> SitePlaces | Absent:
 
 
 def _place(site: Site, machine: Machine) -> SitePlace:
-    plain = Template(machine.expanded(site.path)).safe_substitute(machine.environ)
-    if is_placeholder(site.path) or "$" in plain:
-        return SitePlace(site.name, without_user(plain), set=False)
-    if is_elsewhere(plain):
-        return SitePlace(site.name, without_user(plain), elsewhere=True)
-    path = os.path.normpath(machine.cwd / plain)
+    path = plain_path(site, machine)
+    if is_placeholder(site.path) or "$" in path:
+        return SitePlace(site.name, without_user(path), set=False)
+    if is_elsewhere(path):
+        return SitePlace(site.name, without_user(path), elsewhere=True)
     system = file_system_of(machine, path)
     space = space_of(nearest(machine, path)) if site.writes or site.free else None
     return SitePlace(

@@ -35,11 +35,11 @@ Answers = Mapping[tuple[str, str], str]
 """A node's values, by kind and name of what they are about."""
 
 # Variables that a program on another node must have too, and of those the ones that name the node or its process.
-_COMPARED = re.compile(
+COMPARED = re.compile(
     r"(?:CUDA_|FLASHINFER_|FLASH_ATTENTION_|GLOO_|HF_|NCCL_|NVSHMEM_|OMP_|PYTHON|PYTORCH_|RAY_|TOKENIZERS_|TORCH|"
     r"TRANSFORMERS_|TRITON_|TP_SOCKET_IFNAME|UCX_|VERL_|VLLM_|LD_LIBRARY_PATH|LD_PRELOAD)"
 )
-_OWN = re.compile(
+OWN = re.compile(
     r"(?:VLLM_HOST_IP|VLLM_DP_RANK\w*|NCCL_HOSTID|CUDA_VISIBLE_DEVICES|CUDA_MPS_\w+|HF_TOKEN_PATH|"
     r"RAY_(?:ADDRESS|RAYLET_PID|NODE_\w+|WORKER_\w+|JOB_ID|CLIENT_\w+|INTERNAL_\w+|SESSION_\w+))"
 )
@@ -143,7 +143,7 @@ def compared_variables(variables: Variables) -> Answers:
     return {
         ("variable", name): value
         for name, value in variables.values.items()
-        if _COMPARED.match(name) and not _OWN.fullmatch(name)
+        if COMPARED.match(name) and not OWN.fullmatch(name)
     }
 
 

@@ -133,7 +133,7 @@ def _span(source: SourceText, node: ast.AST) -> tuple[int, int] | None:
 
 
 def _dedented(text: str, indent: str) -> str:
-    first, *rest = text.splitlines()
+    first, *rest = text.splitlines() or [""]
     if indent and all(not line.strip() or line.startswith(indent) for line in rest):
         rest = [line.removeprefix(indent) for line in rest]
     return "\n".join([first, *rest])

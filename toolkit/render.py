@@ -6,7 +6,7 @@ import json
 import sys
 from io import StringIO
 from pathlib import Path
-from typing import Literal, TextIO, get_args
+from typing import TextIO
 
 from rich.console import Console
 
@@ -15,9 +15,6 @@ from verl_doctor.toolkit.output import write
 from verl_doctor.toolkit.result import Report, document
 from verl_doctor.toolkit.streams import give_up_stdout
 from verl_doctor.toolkit.target import UsageError
-
-Format = Literal["text", "json", "markdown", "junit"]
-FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def show(report: Report, form: str, output: Path | None, *, verbose: bool) -> None:

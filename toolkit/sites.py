@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from string import Template
+
+from verl_doctor.toolkit.machine import Machine
 
 _GIB = 2**30
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": _GIB, "TiB": 2**40}
@@ -37,6 +41,12 @@ class Sites:
 
     sites: tuple[Site, ...] = ()
     path: str = ""
+
+
+def plain_path(site: Site, machine: Machine) -> str:
+    """The path without `~` and without variables, as far as they are set; an absolute one, or an address."""
+    plain = Template(machine.expanded(site.path)).safe_substitute(machine.environ)
+    return plain if is_elsewhere(plain) or "$" in plain else os.path.normpath(machine.cwd / plain)
 
 
 def is_placeholder(path: str) -> bool:

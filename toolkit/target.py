@@ -277,7 +277,12 @@ def journal_homes(target: Target) -> tuple[Path, Path]:
     is_environment = os.path.exists(target.prefix / "pyvenv.cfg") or os.path.isdir(
         target.prefix / "conda-meta"
     )
-    return (target.prefix / ".verl-doctor" if is_environment else outside), outside
+    return (own_journal(target) if is_environment else outside), outside
+
+
+def own_journal(target: Target) -> Path:
+    """Where changes in an environment are journalled: in it."""
+    return target.prefix / ".verl-doctor"
 
 
 def journal_home(target: Target, paths: Iterable[Path], *, about_environment: bool = False) -> Path:

@@ -11,9 +11,10 @@ from tests.elf_files import AARCH64, LOADER, cache, elf, place
 from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_variables import JobVariables
-from verl_doctor.toolkit.fact_libcuda import LibCuda, driver_version, libcuda
+from verl_doctor.toolkit.fact_libcuda import LibCuda, libcuda
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.nvidia_driver import driver_version
 
 DRIVER = "580.159.04"
 NVIDIA = "/usr/local/nvidia/lib64"

@@ -1,0 +1,210 @@
+"""The command `guard`: a gate in front of a job. Silent when it may pass; one line, and an exit code, when it may not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import click
+
+from verl_doctor.toolkit import guard as gate
+from verl_doctor.toolkit import guard_gate
+from verl_doctor.toolkit.cli_options import PATH, Seconds, refuses, target_options
+from verl_doctor.toolkit.guard import Term
+from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, dump
+from verl_doctor.toolkit.guard_gate import Gate
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.refused import Refused
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.text import counted, harmless
+
+_EPILOG = "Exit codes: 0 the job may start, 1 it may not, 2 wrong usage, 3 this could not be judged."
+_CODES = {"ok": 0, "failures": 1, "could_not_check": 3}
+_WAIT = 15.0
+
+
+@refuses("--vllm", why="a job starts with the vLLM that is installed; leave it out")
+@click.command(epilog=_EPILOG)
+@target_options
+@click.option(
+    "--agree",
+    is_flag=True,
+    help="Write down what holds here now, as what every job needs; FILE behind it is that of --lock.",
+)
+@click.option(
+    "--lock",
+    type=PATH,
+    metavar="FILE",
+    help=f"The agreement.  [default: {NAME}, here or in a folder above]",
+)
+@click.option("--apply", "apply_them", is_flag=True, help="Bring lost repairs back before judging.")
+@click.option(
+    "--wait",
+    type=Seconds(least=0, most=600),
+    default=_WAIT,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --apply: how long ranks that do not repair wait for the one of their node that does.",
+)
+@click.option(
+    "--when-unsure",
+    type=click.Choice(("stop", "go")),
+    default="stop",
+    show_default=True,
+    help="Whether the job starts when this cannot be judged.",
+)
+@click.option(
+    "--in-image",
+    is_flag=True,
+    help="An image is being built: judge what it holds alone. Told by itself in RUN of BuildKit.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="json: a document on stdout.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Say of everything that was agreed how it is, on stderr.")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND...]")
+def guard(
+    *,
+    options: Options,
+    agree: bool,
+    lock: Path | None,
+    apply_them: bool,
+    wait: float,
+    when_unsure: Literal["stop", "go"],
+    in_image: bool,
+    form: str,
+    verbose: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Stop a job that would not find what was agreed.
+
+    \b
+    RUN verl-doctor guard                       in a Dockerfile
+    ENTRYPOINT ["verl-doctor", "guard", "--"]   as well
+    verl-doctor guard || exit                   on top of a launch script
+
+    What a team needs (packages, repairs, variables, driver, paths) is agreed
+    once, with --agree, where a job runs well, and kept in git. A few files are
+    read, and nothing is imported. Says nothing on stdout. Where all is well,
+    COMMAND is started in place of this process.
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if agree:
+        if len(command) == 1 and lock is None:
+            lock, command = Path(command[0]), ()
+        if command or apply_them:
+            raise UsageError("--agree writes an agreement and starts nothing: leave --apply and COMMAND out")
+        return _agree(options, lock, verbose=verbose)
+    if command and form == "json":
+        raise UsageError("--format json writes to stdout, which is COMMAND's: leave one of them out")
+    program = _program(command)
+    opened = guard_gate.opened(options, lock, in_image=in_image)
+    refused = _brought_back(opened, wait) if apply_them else []
+    terms = opened.judged()
+    verdict = gate.verdict(terms)
+    if form == "json":
+        print(json.dumps(gate.document(terms, opened.lock), indent=2))
+    for term in terms if verbose else ():
+        _tell(f"{term.status.replace('_', ' ')}: {term}")
+    if verdict != "ok":
+        _tell(_why(terms, verdict, when_unsure) + "".join(f"; {sentence}" for sentence in refused))
+    code = 0 if verdict == "could_not_check" and when_unsure == "go" else _CODES[verdict]
+    if code == 0 and program:
+        _become(program, command)
+    return code
+
+
+def _brought_back(opened: Gate, wait: float) -> list[str]:
+    """Bring lost repairs back, or wait for the process of this node that does; say what could not be."""
+    from verl_doctor.toolkit import guard_repair  # noqa: PLC0415 - a gate that only judges does without the change engine
+
+    try:
+        lost = opened.lost()
+        if not lost:
+            return []
+        if guard_repair.is_first_of_node(opened.here.machine.environ):
+            return guard_repair.bring_back(lost, opened.tree, opened.target)
+        guard_repair.wait_for(lambda: not opened.lost(), wait)
+    except Refused as error:
+        return [str(error)]
+    return []
+
+
+def _why(terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str) -> str:
+    """The one line: what is wrong first, how much else, and the next step."""
+    wrong = [term for term in terms if term.status == ("fail" if verdict == "failures" else "skipped")]
+    if not wrong:
+        where = f"no {NAME} in {Path.cwd()} or above it"
+        return f"nothing is agreed here ({where}); write it where jobs run well: {gate.AGREE_ANEW}"
+    more = f"; and {counted(len(wrong) - 1, 'more thing')} (-v lists all)" if len(wrong) > 1 else ""
+    if verdict == "could_not_check":
+        goes = "the job goes on all the same" if when_unsure == "go" else "stopped"
+        return f"{goes}, this could not be judged: {wrong[0]}{more}"
+    step = f"; {wrong[0].next_step}" if wrong[0].next_step else ""
+    return f"stopped: {wrong[0]}{more}{step}; or, if this is meant: {gate.AGREE_ANEW}"
+
+
+def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
+    """Write the agreement, and say what is in it."""
+    from verl_doctor.toolkit import guard_agree, output, session  # noqa: PLC0415 - a gate does without all rules and facts
+
+    machine = Machine()
+    path = guard_gate.new_lock(machine, lock)
+    with nothing_on_stdout():
+        run = session.open_session(options)
+        bases = Bases(run.target.prefix, path.parent)
+        agreement = guard_agree.agreement_here(run, run.look(), bases)
+    output.write(path, dump(agreement, session.version()))
+    _tell(f"agreed in {path}: {', '.join(_agreed(agreement))}; keep it in git, beside the launch scripts")
+    if verbose:
+        for term in guard_gate.opened(options, path, in_image=False).judged():
+            _tell(f"{term.status.replace('_', ' ')}: {term}")
+    return 0
+
+
+def _agreed(agreement: Agreement) -> Iterator[str]:
+    yield f"Python {agreement.python}"
+    for number, noun in (
+        (len(agreement.packages), "package"),
+        (len(agreement.files), "repaired file"),
+        (len(agreement.variables), "variable"),
+        (len(agreement.sites), "site"),
+    ):
+        yield counted(number, noun)
+    if agreement.driver:
+        yield f"driver {agreement.driver}"
+
+
+def _program(command: Sequence[str]) -> str:
+    """The program that a command starts, "" for none. Raises UsageError when there is none of that name."""
+    if not command:
+        return ""
+    if program := shutil.which(command[0]):
+        return program
+    raise UsageError(f"{command[0]}: there is no such command; an agreement is named with --lock FILE")
+
+
+def _become(program: str, command: Sequence[str]) -> NoReturn:
+    """Go on as this command, in the same process: its parent, its signals and its streams stay what they are."""
+    sys.stderr.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what it starts would too
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(program, list(command))  # noqa: S606 - no shell may change the words
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be started: {error.strerror}") from None
+
+
+def _tell(sentence: str) -> None:
+    print(f"verl-doctor guard: {harmless(sentence)}", file=sys.stderr)

@@ -1,0 +1,129 @@
+"""What a team has agreed that its jobs need: a file beside the launch scripts, read before each job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.fact_packages import canonical
+from verl_doctor.toolkit.restore import restored
+from verl_doctor.toolkit.savedfile import SavedFile
+from verl_doctor.toolkit.sites import Site
+from verl_doctor.toolkit.target import UsageError
+
+SCHEMA_VERSION = 1
+NAME = "verl-doctor.lock"
+_FILE = SavedFile(
+    kind="agreement",
+    key="agreed",
+    content=dict,
+    make="verl-doctor guard --agree",
+    again="agree anew",
+    version=SCHEMA_VERSION,
+    largest=16,
+)
+
+Base = Literal["environment", "project", "machine"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path that means the same elsewhere: below the environment, below the agreement's folder, or an absolute one."""
+
+    base: Base
+    path: str
+
+
+@dataclass(frozen=True)
+class Bases:
+    """What places are relative to: the folder of the environment, and that of the agreement."""
+
+    environment: Path
+    project: Path
+
+    def place(self, path: str) -> Place:
+        """The place of an absolute path."""
+        for base, folder in (("environment", self.environment), ("project", self.project)):
+            for top in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
+                if Path(path).is_relative_to(top):
+                    return Place(base, str(Path(path).relative_to(top)))  # type: ignore[arg-type]
+        return Place("machine", path)
+
+    def path(self, place: Place) -> Path:
+        """Where a place is here."""
+        top = {"environment": self.environment, "project": self.project, "machine": Path("/")}[place.base]
+        return top / place.path
+
+
+@dataclass(frozen=True)
+class AgreedFile:
+    """A file that was repaired, or that a repair made. `why` names the rule or the marker that it was for.
+
+    `sha256` is of its content, or with `link` of where that leads. `marked` are digests of its marked lines (`line_digest`):
+    while all of them stand in it the repairs do, whatever else was edited. `patches` are what brings them back, as
+    `patches export` writes them, and `loose` are those of the marked lines that no such patch holds.
+    """
+
+    place: Place
+    why: str
+    sha256: str
+    link: bool = False
+    marked: tuple[str, ...] = ()
+    patches: tuple[Mapping[str, Any], ...] = ()
+    loose: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What must hold where a job starts. Whatever is empty was not agreed.
+
+    `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are version specifiers, the packages by
+    canonical name; `site_packages` are the folders in which they lie. `verl` is the package folder of the verl that the
+    job imports. `sites` are the cluster's paths that must be there, and the room that they must have.
+    """
+
+    written: str = ""
+    python: str = ""
+    site_packages: tuple[Place, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    verl: Place | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+    sites: tuple[Site, ...] = ()
+    files: tuple[AgreedFile, ...] = ()
+
+    def with_expected(self, config: Config) -> Agreement:
+        """The same with what the user's configuration expects, which outweighs what was agreed."""
+        expected = config.expected
+        sites = {site.name: site for site in (*self.sites, *config.sites)}
+        return replace(
+            self,
+            packages={**self.packages, **{canonical(name): text for name, text in expected.packages.items()}},
+            variables={**self.variables, **expected.variables},
+            driver=expected.driver or self.driver,
+            sites=tuple(sites.values()),
+        )
+
+
+def nearest(folder: Path) -> Path | None:
+    """The agreement in a folder, or in the nearest one above it."""
+    return next((place / NAME for place in (folder, *folder.parents) if os.path.lexists(place / NAME)), None)
+
+
+def read(path: Path) -> Agreement:
+    """Read an agreement. Raises UsageError when the file is none, or one of another version."""
+    try:
+        return restored(Agreement, _FILE.read(path))
+    except (TypeError, RecursionError) as error:
+        raise UsageError(f"{path} is damaged: {str(error)[:200]}; write it anew with: {_FILE.make}") from None
+
+
+def dump(agreement: Agreement, doctor: str) -> str:
+    """An agreement as the content of a file; `doctor` is the version that writes it."""
+    document = {"schema_version": SCHEMA_VERSION, "verl_doctor": doctor, "agreed": asdict(agreement)}
+    return json.dumps(document, indent=1) + "\n"

@@ -1,0 +1,101 @@
+"""A gate before a job: what was agreed, the environment in front of it, and the repairs that must stand in that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit import config, guard
+from verl_doctor.toolkit.guard import Here, Term
+from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, nearest, read
+from verl_doctor.toolkit.guard_files import Found, found
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.refused import Refused
+from verl_doctor.toolkit.target import Options, Target, discover, own_journal
+
+LOST = frozenset({"lost", "gone", "changed"})
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`lock` is the file of the agreement, "" where there is none; `unread` says why there could be one and is not read."""
+
+    target: Target
+    here: Here
+    agreement: Agreement
+    marker: Marker
+    lock: str = ""
+    unread: str = ""
+
+    @property
+    def tree(self) -> Path | None:
+        """The package folder of the agreed verl."""
+        return None if self.agreement.verl is None else self.here.bases.path(self.agreement.verl)
+
+    def files(self) -> list[Found]:
+        """Every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
+        agreed = list(self.agreement.files)
+        home, bases = own_journal(self.target), self.here.bases
+        if os.path.isdir(home):
+            from verl_doctor.toolkit.guard_journal import journalled  # noqa: PLC0415 - most environments have none
+
+            known = {one.place for one in agreed}
+            later = journalled(home, bases, self.marker, self.agreement.written)
+            agreed += (one for one in later if one.place not in known)
+        return [found(one, bases) for one in agreed]
+
+    def lost(self) -> list[Found]:
+        """The files whose repairs are not in them any more. Raises Refused."""
+        return [one for one in self.files() if one.state in LOST]
+
+    def judged(self) -> tuple[Term, ...]:
+        """Everything that was agreed, as it is."""
+        return tuple(self._judged())
+
+    def _judged(self) -> Iterator[Term]:
+        files: list[Found] = []
+        if self.unread:
+            yield Term("the agreement", "skipped", self.lock, reason=self.unread)
+        try:
+            files = self.files()
+        except Refused as error:
+            yield Term("the journal", "skipped", "readable", reason=str(error))
+        yield from guard.judged(self.agreement, self.here, files)
+
+
+def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
+    """Read what was agreed. Raises UsageError when the agreement or the configuration is damaged."""
+    machine = Machine()
+    target, configured = discover(options, machine), config.load(machine.cwd)
+    path = machine.cwd / lock if lock is not None else nearest(machine.cwd)
+    unread, agreement = "", Agreement()
+    if path is not None:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            unread = f"{path} cannot be read: {error.strerror}"
+        else:
+            agreement = read(path)
+    bases = Bases(target.prefix, machine.cwd if path is None else path.parent)
+    here = Here(machine, target.python, bases, target.verl, in_image or guard.is_image_build(machine))
+    return Gate(
+        target,
+        here,
+        agreement.with_expected(configured),
+        Marker(configured.marker),
+        "" if path is None else str(path),
+        unread,
+    )
+
+
+def new_lock(machine: Machine, lock: Path | None) -> Path:
+    """Where an agreement is written: the file that was named, the one that is there, or beside the configuration."""
+    if lock is not None:
+        return machine.cwd / lock
+    if there := nearest(machine.cwd):
+        return there
+    configured = config.load(machine.cwd).path
+    return (Path(configured).parent if configured else machine.cwd) / NAME

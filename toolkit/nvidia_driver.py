@@ -1,0 +1,33 @@
+"""NVIDIA's driver as the kernel tells of it, without the library that would have to be loaded for more."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from verl_doctor.toolkit.machine import Machine
+
+_VERSION = re.compile(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b")
+_DEVICES = "/sys/bus/pci/devices"
+# PCI IDs: the vendor, and the base class of display controllers, to which 3D controllers belong.
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+
+
+def driver_version(machine: Machine) -> str:
+    """The version of the driver's part in the kernel, "" when it does not say."""
+    line = re.search(r"^NVRM version:.*", machine.read("/proc/driver/nvidia/version") or "", re.MULTILINE)
+    told = _VERSION.search(line[0]) if line else None
+    return told[1] if told else (machine.read("/sys/module/nvidia/version") or "").strip()
+
+
+def has_gpu_on_bus(machine: Machine) -> bool:
+    """Whether a GPU of NVIDIA's is plugged in, as far as the kernel shows its PCI devices, whether or not a driver serves it."""
+    try:
+        devices = os.listdir(machine.at(_DEVICES))  # noqa: PTH208 - names alone
+    except OSError:
+        return False
+    return any(
+        (machine.read(f"{_DEVICES}/{name}/vendor") or "").strip() == _NVIDIA
+        and (machine.read(f"{_DEVICES}/{name}/class") or "").startswith(_DISPLAY)
+        for name in devices
+    )
