@@ -29,6 +29,8 @@ _ELSEWHERE = {
     "guard": "cli_guard",
     "actors": "cli_actors",
     "clean": "cli_clean",
+    "compare": "cli_compare",
+    "snapshot": "cli_snapshot",
     "smoke": "cli_smoke",
     "logs": "cli_logs",
     "watch": "cli_watch",
@@ -101,6 +103,8 @@ def cli() -> None:
     verl-doctor actors        who lives on which GPU; which ranks are alive
     verl-doctor clean         what dead jobs have left behind; --apply removes it
     verl-doctor logs FILE     why a run failed, from its logs
+    verl-doctor snapshot FILE all facts of a cluster that works, to keep
+    verl-doctor compare OLD   what differs from it, what matters first
     verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
     verl-doctor smoke         try what the job will do; the first rung that breaks
     verl-doctor watch         what will run out first while a job runs, and when

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ from verl_doctor.toolkit.cli_options import (
 )
 from verl_doctor.toolkit.node_request import AskedNodes
 from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, Target, UsageError
@@ -71,6 +73,8 @@ def check(
             from verl_doctor.toolkit import fleet  # noqa: PLC0415 - a plain check does without
 
             report, taken = fleet.judge_files(facts, run, progress.say), ""
+        elif facts and (kept := _of_kept_nodes(facts[0], run, progress.say)) is not None:
+            report, taken = kept, ""
         elif nodes is not None:
             from verl_doctor.toolkit import cluster_check  # noqa: PLC0415 - see above
 
@@ -152,6 +156,18 @@ def fix(
             report = repair.show(run, collection, report, job)
     render.show(report, view.form, view.output, verbose=view.verbose)
     return max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
+
+
+def _of_kept_nodes(path: Path, run: Session, watch: Callable[[str], None]) -> Report | None:
+    """The report on a snapshot of several nodes; None where the file holds the facts of one machine."""
+    from verl_doctor.toolkit import snapshot  # noqa: PLC0415 - only --facts needs it
+
+    nodes = snapshot.nodes_in(path)
+    if nodes is None:
+        return None
+    from verl_doctor.toolkit import fleet  # noqa: PLC0415 - a plain check does without
+
+    return fleet.judge(nodes.answers(), run, run.look(), watch)
 
 
 def _session(options: Options, rules: Rules, view: View, facts: tuple[Path, ...] = ()) -> Session:

@@ -29,6 +29,8 @@ _DOCUMENTS = (
     "smoke",
     "checklist",
     "guard",
+    "snapshot",
+    "compare",
 )
 _SHELLS = ("bash", "zsh", "fish")
 _LISTINGS = click.Choice(("text", "json", "markdown"))

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any, Literal, get_args
 
-from verl_doctor.toolkit.compare_subjects import READERS, Reader
-from verl_doctor.toolkit.facts import Unknown, arguments_from, needs_of
-from verl_doctor.toolkit.fleet_subjects import Answers
+from verl_doctor.toolkit import compare_subjects
+from verl_doctor.toolkit.compare_sides import HERE, Side, Usual
+from verl_doctor.toolkit.compare_subjects import LEAD, READERS, Reader
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_markers import Markers
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_variable_readers import VariableReaders
+from verl_doctor.toolkit.facts import Absent, Collector, Unknown, needs_of
+from verl_doctor.toolkit.factsfile import NotHeld
+from verl_doctor.toolkit.fleet_names import fold
+from verl_doctor.toolkit.fleet_subjects import Answers, Nearly
+from verl_doctor.toolkit.json_changes import changes
+from verl_doctor.toolkit.patchset import Patch
 from verl_doctor.toolkit.snapshot import Snapshot
+from verl_doctor.toolkit.text import in_bytes, listed
 
 Weight = Literal["breaks", "matters", "noise"]
 
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
+_IN_BYTES = frozenset({"memory", "locked memory", "/dev/shm"})  # noqa: S108 - a name to show
+_SEVERAL = 3
+"""Different values of one subject on the nodes that are told one by one; more are told together."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +39,7 @@ class Difference:
 
     `nodes` are those of the new cluster that have it so, as ranges, "" on a single machine. `weight`: a rule finds a fault that
     it did not find before ("breaks"; `codes` are those rules), it may change what the job does ("matters"), or neither
-    ("noise"). `why` is one line on that, and `next` what to do.
+    ("noise"). `why` is one line on that, and `next` what to do. `facts` names the facts that tell it.
     """
 
     kind: str
@@ -34,33 +51,245 @@ class Difference:
     why: str = ""
     next: str = ""
     codes: tuple[str, ...] = ()
+    facts: tuple[str, ...] = field(default=(), repr=False)
 
 
-def differences(old: Snapshot, new: Snapshot) -> list[Difference]:
-    """What differs, what matters most first."""
-    found = [one for reader in READERS for one in _differing(reader, old, new)]
-    return sorted(found, key=lambda one: WEIGHTS.index(one.weight))
+def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = ()) -> list[Difference]:
+    """What differs, what matters before the rest, as far as facts alone tell it. `collectors` are needed for other nodes' facts."""
+    return between(Side(old, collectors), Side(new, collectors))
 
 
-def _differing(reader: Reader, old: Snapshot, new: Snapshot) -> list[Difference]:
-    before, after = _answers(reader, old), _answers(reader, new)
-    if before is None or after is None:
-        return []
-    return [
-        Difference(
-            kind,
-            name,
-            before.get((kind, name), ""),
-            after.get((kind, name), ""),
-            weight="matters" if reader.matters else "noise",
-            why=reader.why.format(name=name),
+def between(old: Side, new: Side) -> list[Difference]:
+    """The same for two sides."""
+    context = _Context(old, new)
+    found = [one for reader in READERS for one in _of_reader(reader, context)]
+    found += _patches(old.snapshot, new.snapshot)
+    told = {(one.kind, one.subject): one for one in reversed(found)}
+    first = [one for one in found if told.get((one.kind, one.subject)) is one or one.nodes]
+    return in_order([*first, *_rest(old.snapshot, new.snapshot, first)])
+
+
+def in_order(found: Iterable[Difference]) -> list[Difference]:
+    """By weight, and the packages of verl's stack before others; otherwise as they come."""
+    return sorted(found, key=lambda one: (WEIGHTS.index(one.weight), _rank(one)))
+
+
+def _rank(one: Difference) -> int:
+    """The packages of the stack, then all that is no package, then the other packages."""
+    if one.kind != "package":
+        return len(LEAD)
+    return LEAD.index(one.subject) if one.subject in LEAD else len(LEAD) + 1
+
+
+def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
+    """Sentences on what one side tells and the other could not."""
+    said: dict[str, list[str]] = {}
+    for fact in old.facts:
+        for side, other, name in ((old, new, "old"), (new, old, "new")):
+            answer = side.get(fact)
+            if not isinstance(answer, Unknown) or isinstance(other.get(fact), Unknown):
+                continue
+            if isinstance(answer, NotHeld):
+                said.setdefault(f"the {name} side holds no", []).append(fact.__name__)
+            elif not isinstance(answer, Absent):
+                said.setdefault(f"the {name} side does not tell: {answer.reason}", []).append(fact.__name__)
+    for reader in READERS:
+        if reader.asked:
+            there = [_is_told(reader, side) for side in (old, new)]
+            if there[0] != there[1]:
+                name = "new" if there[0] else "old"
+                said.setdefault(f"the {name} side was looked at without {reader.asked}", [])
+    return [f"{reason} ({listed(names, 4)})" if names else reason for reason, names in said.items()]
+
+
+def _is_told(reader: Reader, side: Snapshot) -> bool:
+    return not any(isinstance(side.get(need.fact), Unknown) for need in needs_of(reader.read))
+
+
+class _Context:
+    """What decides whether a difference matters, besides its values."""
+
+    def __init__(self, old: Side, new: Side) -> None:
+        self.old = old
+        self.new = new
+        sides = (old.snapshot, new.snapshot)
+        self._stack = frozenset(LEAD).union(
+            *(
+                compare_subjects.required(side.facts(name).get(Packages))
+                for side in (old, new)
+                for name in _some(side)
+            )
         )
-        for kind, name in dict.fromkeys([*before, *after])
-        if before.get((kind, name), "") != after.get((kind, name), "")
-    ]
+        self._decided = frozenset.intersection(
+            *(
+                compare_subjects.decided_elsewhere(side.get(Variables), side.get(JobVariables))
+                for side in sides
+            )
+        )
+        self._dead = compare_subjects.read_by_nobody(*(side.get(VariableReaders) for side in sides))
+
+    def matters(self, reader: Reader, kind: str, name: str, old: str, new: str) -> bool:
+        if kind == "package":
+            return name in self._stack
+        if kind == "variable" and (name in self._dead or name in self._decided):
+            return False
+        return reader.matters(name, old, new)
 
 
-def _answers(reader: Reader, one: Snapshot) -> Answers | None:
-    """What one side says, None when its facts are not known."""
-    arguments: Mapping[str, object] | Unknown = arguments_from(needs_of(reader.read), one.get)
-    return None if isinstance(arguments, Unknown) else reader.read(**arguments)
+def _some(side: Side) -> list[str]:
+    return [HERE, *list(side.nodes)[:1]]
+
+
+def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
+    """The subjects of one reader of which a new node says something else than the old one to which it compares."""
+    now = context.new.answers(reader)
+    usual = Usual(context.old, context.old.answers(reader))
+    by_values: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
+    seen: dict[tuple[int, int], list[tuple[tuple[str, str], tuple[str, str]]]] = {}
+    for node, after in now.items():
+        before = usual.for_node(node, context.new.kinds[node])
+        if isinstance(before, Unknown) or isinstance(after, Unknown):
+            continue
+        # Nodes that say the same are compared once.
+        both = (id(before), id(after))
+        if both not in seen:
+            seen[both] = list(_differing(before, after, reader))
+        for key, values in seen[both]:
+            by_values.setdefault(key, {}).setdefault(values, []).append(node)
+    facts = tuple(need.fact.__name__ for need in needs_of(reader.read) if not need.tolerant)
+    for (kind, name), nodes_by_values in by_values.items():
+        for (old, new), nodes in _few(nodes_by_values).items():
+            matters = context.matters(reader, kind, name, old, new)
+            yield Difference(
+                kind,
+                name,
+                _shown(name, old),
+                _shown(name, new),
+                nodes=fold(node for node in nodes if node != HERE),
+                weight="matters" if matters else "noise",
+                why=reader.why.format(name=name),
+                next=_step(reader, kind, name, old) if matters else "",
+                facts=facts,
+            )
+
+
+def _differing(
+    before: Answers, after: Answers, reader: Reader
+) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    keys = [key for key in before if key in after] if reader.both else dict.fromkeys([*before, *after])
+    for key in keys:
+        old, new = before.get(key, ""), after.get(key, "")
+        if old != new and not (old and new and _alike(old, new, reader.nearly)):
+            yield key, (old, new)
+
+
+def _alike(old: str, new: str, nearly: Nearly | None) -> bool:
+    return nearly is not None and len(set(nearly.together((old, new)).values())) == 1
+
+
+def _few(by_values: Mapping[tuple[str, str], list[str]]) -> Mapping[tuple[str, str], list[str]]:
+    """The same, with values that are another one on nearly every node told as one."""
+    if len(by_values) <= _SEVERAL:
+        return by_values
+    (old, new), *_ = sorted(by_values, key=lambda values: -len(by_values[values]))
+    nodes = [node for nodes in by_values.values() for node in nodes]
+    return {(old, f"{new} and {len(by_values) - 1} other values"): nodes}
+
+
+def _shown(name: str, value: str) -> str:
+    return in_bytes(int(value)) if name in _IN_BYTES and value.isdecimal() else value
+
+
+def _step(reader: Reader, kind: str, name: str, old: str) -> str:
+    """What would make it as it was."""
+    if not old:
+        return reader.unset.format(name=name)
+    if kind == "package":
+        old = old.removesuffix(" (editable)")
+    if kind == "variable":
+        # Which folder stood there only the old machine knows, and what was not kept nobody does.
+        old = "" if old.startswith("(") or "<" in old else shlex.quote(old)
+    said = reader.step.format(name=name, old=old) if old else ""
+    return shlex.quote(said) if kind == "configuration" else said
+
+
+def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
+    """The patches of the old tree that the new one has not, and the other way round."""
+    if old.patches is None or new.patches is None:
+        yield from _markers(old, new)
+        return
+    here = {patch.identity for patch in new.patches}
+    there = {patch.identity for patch in old.patches}
+    apply = f"verl-doctor patches apply {old.path} --apply" if old.path else ""
+    for patch in old.patches:
+        if patch.identity not in here:
+            yield _patch(patch, "in place", "missing", "what it repaired is broken again", apply)
+    for patch in new.patches:
+        if patch.identity not in there:
+            yield _patch(patch, "", "in place", "the old tree did without it", "")
+
+
+def _patch(patch: Patch, old: str, new: str, why: str, step: str) -> Difference:
+    return Difference(
+        "patch", f"{patch.marker} at {patch.place}", old, new, why=why, next=step, facts=("Markers",)
+    )
+
+
+def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
+    """The same of facts files, which hold where lines are marked and not what was patched."""
+    before, after = old.get(Markers), new.get(Markers)
+    if isinstance(before, Unknown) or isinstance(after, Unknown):
+        return
+    counts = [_by_file(one) for one in (before, after)]
+    for key in dict.fromkeys([*counts[0], *counts[1]]):
+        was, now = counts[0].get(key, 0), counts[1].get(key, 0)
+        if was != now:
+            why = "what it repaired is broken again" if now < was else "the old tree did without it"
+            step = "verl-doctor patches export FILE there, patches apply FILE here" if now < was else ""
+            yield Difference(
+                "patch",
+                f"{key[1]} in {key[0]}",
+                _lines(was),
+                _lines(now),
+                why=why,
+                next=step,
+                facts=("Markers",),
+            )
+
+
+def _lines(number: int) -> str:
+    return f"{number} marked lines" if number else ""
+
+
+def _by_file(markers: Markers) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for line in markers.lines:
+        key = (line.path.removeprefix(markers.folder).lstrip("/"), line.marker)
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _rest(old: Snapshot, new: Snapshot, told: Iterable[Difference]) -> Iterator[Difference]:
+    """The facts that differ in what no reader reads: where most is what is free, busy or running at the moment."""
+    known = {name for one in told for name in one.facts}
+    for fact in new.facts:
+        before, after = old.get(fact), new.get(fact)
+        if fact.__name__ in known or isinstance(before, Unknown) != isinstance(after, Unknown):
+            continue
+        if before == after or isinstance(before, Unknown) or not is_dataclass(before):
+            continue
+        found = changes(_plain(before), _plain(after))
+        places = [*found.put, *found.without]
+        if places:
+            yield Difference(
+                "fact",
+                fact.__name__,
+                "",
+                f"{places[0]}" + (f" and {len(places) - 1} more places" if len(places) > 1 else ""),
+                weight="noise",
+                facts=(fact.__name__,),
+            )
+
+
+def _plain(fact: Any) -> Any:
+    return json.loads(json.dumps(asdict(fact)))

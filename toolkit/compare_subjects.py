@@ -6,71 +6,401 @@ differs between two clusters is not an accident of one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from packaging.utils import canonicalize_name
+
 from verl_doctor.toolkit import fleet_subjects
+from verl_doctor.toolkit.fact_attention import AttentionBackends
+from verl_doctor.toolkit.fact_caches import Caches
+from verl_doctor.toolkit.fact_clock import Clock
 from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
 from verl_doctor.toolkit.fact_environment import Variables
-from verl_doctor.toolkit.fact_gpus import Gpus
+from verl_doctor.toolkit.fact_folders import Folders
+from verl_doctor.toolkit.fact_gpus import Device, Gpus
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_nodes import JobNodes
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_libcuda import LibCuda
+from verl_doctor.toolkit.fact_limits import HostLimits
+from verl_doctor.toolkit.fact_mounts import Mounts
+from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_ray_clusters import RayClusters
+from verl_doctor.toolkit.fact_system import System
+from verl_doctor.toolkit.fact_torch_build import TorchBuild
+from verl_doctor.toolkit.fact_trees import VerlTrees, VllmTree
+from verl_doctor.toolkit.fact_variable_readers import VariableReaders
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.fleet_subjects import Answers, Nearly
+from verl_doctor.toolkit.text import in_bytes
+
+LEAD = (
+    "verl", "vllm", "torch", "ray", "transformers", "flash-attn", "flashinfer-python", "triton",
+    "nvidia-nccl-cu13", "nvidia-nccl-cu12", "sglang", "tensordict", "megatron-core", "transformer-engine",
+)  # fmt: skip
+"""The packages that are named first, in this order."""
+
+_EXPORT = "export {name}={old}"
+_INSTALL = "pip install {name}=={old}"
+_WITHHELD = "(set; its value is not kept)"
+# They name a host, a session, a process or an allocation, or describe an image to who reads it.
+_PASSING = re.compile(
+    r"NVIDIA_(?:REQUIRE_|PRODUCT)\w+|\w+_VERSION|HOSTNAME|PWD|OLDPWD|SHLVL|SLURM_\w+|MASTER_(?:ADDR|PORT)|\w*_(?:PORT|PID|JOB_?ID|SESSION_\w+)|PATH|VIRTUAL_ENV|CONDA_\w+|RANK"
+)
+# They say where things lie and what things are called, which is another place and another name on another machine.
+_PLACES = re.compile(r"(?:.*\.)?(?:experiment_name|project_name|\w*(?:path|dir|files?|folder))")
+
+Matters = Callable[[str, str, str], bool]
+"""Whether it matters that a subject of this name was the one and is the other."""
+
+
+def _always(_name: str, _old: str, _new: str) -> bool:
+    return True
+
+
+def _never(_name: str, _old: str, _new: str) -> bool:
+    return False
+
+
+def _less(_name: str, old: str, new: str) -> bool:
+    """More of it than before stops nobody."""
+    return _amount(new) < _amount(old)
+
+
+def _amount(text: str) -> float:
+    if text == "unlimited":
+        return float("inf")
+    found = re.match(r"\d+(?:\.\d+)?", text)
+    return float(found[0]) if found else 0.0
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of answers. `matters` says whether a difference does where no rule speaks of it.
+    """A reader of answers, and what a difference in them means where no rule speaks of it.
 
-    `nearly` says that the values are numbers, and which of them count as the same. `why` is one line for a person, in which
-    `{name}` is the subject.
+    `why` is a line for a person in which `{name}` is the subject. `nearly` says that the values are numbers, and which of them
+    count as the same. `step` is what would make it as it was, with `{name}` and `{old}`; `unset` is that where there was no such
+    thing. `asked`: the user has to name what it is about, and where one side was looked at without that, nothing is compared.
+    `both`: only what both sides have is compared, for that one has no such thing is said by another reader.
     """
 
     read: Callable[..., Answers]
     why: str
-    matters: bool = True
+    matters: Matters = _always
     nearly: Nearly | None = None
+    step: str = ""
+    unset: str = ""
+    asked: str = ""
+    both: bool = False
 
 
 def _packages(packages: Packages) -> Answers:
     return {
-        ("package", one.name): one.version + (" (editable)" if one.editable else "")
+        ("package", canonicalize_name(one.name)): one.version + (" (editable)" if one.editable else "")
         for one in packages.distributions
     }
 
 
-def _gpus(gpus: Gpus) -> Answers:
-    return {("driver", "driver"): gpus.driver, ("driver", "CUDA of the driver"): gpus.cuda}
+def required(packages: Packages | Unknown) -> frozenset[str]:
+    """What verl and vLLM ask for themselves, by the names of the packages; what is needed for an extra alone is not."""
+    known = () if isinstance(packages, Unknown) else packages.distributions
+    return frozenset(
+        canonicalize_name(found[0])
+        for one in known
+        if canonicalize_name(one.name) in {"verl", "vllm"}
+        for text in one.requires
+        if "extra" not in text and (found := re.match(r"[\w.-]+", text))
+    )
 
 
-def _variables(variables: Variables) -> Answers:
+def _python(interpreter: Interpreter) -> Answers:
     return {
-        **{("variable", name): value for name, value in variables.values.items()},
-        **{("variable", name): "(set; its value is not kept)" for name in variables.withheld},
+        ("Python", "Python"): f"{interpreter.implementation} {interpreter.version}",
+        ("Python", "machine"): f"{interpreter.system} {interpreter.machine}".strip(),
+        ("Python", "glibc"): interpreter.glibc,
     }
 
 
+def _verl_tree(trees: VerlTrees) -> Answers:
+    return {("package", "verl"): trees.imported.version}
+
+
+def _vllm_tree(tree: VllmTree) -> Answers:
+    return {("package", "vllm"): tree.tree.version}
+
+
+def _found_in(trees: VerlTrees) -> Answers:
+    return {("source tree", "verl"): trees.imported.found_in}
+
+
+def _torch(build: TorchBuild) -> Answers:
+    abi = {True: "C++11 ABI", False: "old C++ ABI", None: ""}[build.cxx11_abi]
+    return {
+        ("build", "torch"): ", ".join(filter(None, (f"for CUDA {build.cuda}" if build.cuda else "CPU", abi)))
+    }
+
+
+def _driver(gpus: Gpus) -> Answers:
+    return {("driver", "driver"): gpus.driver, ("driver", "CUDA of the driver"): gpus.cuda}
+
+
+def _gpus(gpus: Gpus) -> Answers:
+    return {("GPUs", "GPUs"): _counts(_gpu(one) for one in gpus.devices)}
+
+
+def _gpu_settings(gpus: Gpus) -> Answers:
+    devices = gpus.devices
+    found = {
+        ("GPUs", "MIG"): _counts(part.name for one in devices for part in one.mig_devices) or "off",
+        ("GPUs", "NVLink links in use"): _counts(str(one.links_active) for one in devices),
+        ("GPUs", "fabric"): _counts(one.fabric.state for one in devices),
+        ("GPUs", "power limit"): _counts(f"{one.power_limit} W" for one in devices if one.power_limit),
+        ("GPUs", "compute mode"): _counts(one.compute_mode for one in devices),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _gpu(one: Device) -> str:
+    memory = f", {in_bytes(one.memory.total * 2**20)}" if one.memory else ""
+    return f"{one.name}{memory}, capability {one.capability}"
+
+
+def _counts(values: Iterator[str]) -> str:
+    """Each value once, with how many have it: "8 x NVIDIA H200"."""
+    every = list(values)
+    return "; ".join(f"{every.count(value)} x {value}" for value in sorted(set(every)))
+
+
+def _toolkit(toolkit: CudaToolkit) -> Answers:
+    return {
+        ("compiler", "CUDA toolkit"): toolkit.release,
+        ("compiler", "gcc"): str(toolkit.gcc or ""),
+    }
+
+
+def _libcuda(library: LibCuda) -> Answers:
+    first = next(iter(library.candidates), None)
+    if first is None:
+        return {}
+    kind = "stub" if first.stub else "compat" if first.compat else "of the driver"
+    return {("driver", "libcuda that is found first"): f"{first.version} ({kind}, by {first.how})"}
+
+
+def _job_variables(
+    job: JobVariables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
+) -> Answers:
+    """As the workers will have them. Folders of the environment and of the tree lie elsewhere elsewhere, and are named so."""
+    return _named(job.values, job.untold, interpreter, trees)
+
+
+def _variables(
+    variables: Variables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
+) -> Answers:
+    return _named(variables.values, variables.withheld, interpreter, trees)
+
+
+def decided_elsewhere(shell: Variables | Unknown, job: JobVariables | Unknown) -> frozenset[str]:
+    """The variables that the job has otherwise than the shell: its launch files or verl decide them."""
+    if isinstance(shell, Unknown) or isinstance(job, Unknown):
+        return frozenset()
+    return frozenset(name for name, value in job.values.items() if shell.values.get(name) != value)
+
+
+def _named(
+    values: Mapping[str, str],
+    withheld: Iterable[str],
+    interpreter: Interpreter | Unknown,
+    trees: VerlTrees | Unknown,
+) -> Answers:
+    places = {} if isinstance(interpreter, Unknown) else {interpreter.prefix: "<environment>"}
+    if not isinstance(trees, Unknown):
+        places[trees.imported.folder] = "<verl>"
+    return {
+        **{("variable", name): _WITHHELD for name in withheld},
+        **{("variable", name): _without_places(value, places) for name, value in values.items()},
+    }
+
+
+def _without_places(text: str, places: Mapping[str, str]) -> str:
+    for folder, name in sorted(places.items(), reverse=True):
+        if folder not in {"", "/", "/usr", "/usr/local"}:
+            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", name, text)
+    return text
+
+
+def _variable_matters(name: str, _old: str, _new: str) -> bool:
+    return not _PASSING.fullmatch(name) and not fleet_subjects.OWN.fullmatch(name)
+
+
+def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
+    """The variables of which it is certain on each side that knows them that no installed package reads them."""
+    known = [one for side in sides if not isinstance(side, Unknown) for one in side.variables]
+    return frozenset(one.name for one in known if one.dead) - {one.name for one in known if not one.dead}
+
+
 def _configuration(configuration: Configuration) -> Answers:
-    return {("configuration", key): _value(value) for key, value in _leaves(configuration.after, "") if key}
+    return {
+        ("configuration", key): "null" if value is None else str(value)
+        for key, value in _leaves(configuration.after, "")
+    }
 
 
-def _leaves(value: object, key: str) -> list[tuple[str, object]]:
-    if not isinstance(value, Mapping) or not value:
-        return [(key, value)]
-    return [
-        leaf
-        for name, inner in value.items()
-        for leaf in _leaves(inner, f"{key}.{name}" if key else str(name))
-    ]
+def _leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object]]:
+    for name, inner in value.items():
+        below = f"{key}.{name}" if key else str(name)
+        if isinstance(inner, Mapping) and inner:
+            yield from _leaves(inner, below)
+        else:
+            yield below, inner
 
 
-def _value(value: object) -> str:
-    return "null" if value is None else str(value)
+def _setting_matters(name: str, _old: str, _new: str) -> bool:
+    return not _PLACES.fullmatch(name)
+
+
+def _control_group(limits: HostLimits) -> Answers:
+    one = limits.subjects[0]
+    memory = one.groups.memory_limit
+    pids = one.groups.pids
+    return {
+        ("control group", "memory"): "unlimited" if memory is None else str(memory),
+        ("control group", "processes"): "unlimited" if pids is None else str(pids.pids),
+    }
+
+
+def _folders(folders: Folders) -> Answers:
+    return {
+        ("file system", f"of {one.use}"): _file_system(
+            one.kind, shared=one.shared, writable=one.writable, runnable=one.runnable
+        )
+        for one in reversed(folders.folders)
+    }
+
+
+def _caches(caches: Caches) -> Answers:
+    return {
+        ("file system", f"of {one.holds}"): _file_system(
+            one.kind, shared=one.shared, writable=one.writable, runnable=not one.no_programs
+        )
+        for one in caches.folders
+    }
+
+
+def _mounts(mounts: Mounts) -> Answers:
+    return {
+        ("mount", one.path): _file_system(
+            one.kind, shared=one.shared, writable=not one.read_only, runnable=one.runnable
+        )
+        for one in mounts.mounts
+    }
+
+
+def _file_system(kind: str, *, shared: bool, writable: bool, runnable: bool) -> str:
+    where = "shared with other machines" if shared else "of this machine alone"
+    lacks = ("" if writable else "not writable", "" if runnable else "programs may not be run")
+    return ", ".join(filter(None, (kind, where, *lacks)))
+
+
+def _mount_matters(_name: str, old: str, new: str) -> bool:
+    """Data and models lie on what is shared, or will lie on it; a new disk stops nobody."""
+    return "shared with" in old or (bool(old) and "not writable" in new)
+
+
+def _ray(clusters: RayClusters) -> Answers:
+    chosen = clusters.chosen or next(iter(clusters.clusters), None)
+    if chosen is None:
+        return {}
+    gpus = sum(one.resources.get("GPU", 0) for one in chosen.alive)
+    return {
+        ("Ray cluster", "Ray"): chosen.ray,
+        ("Ray cluster", "Python"): chosen.python,
+        ("Ray cluster", "nodes"): str(len(chosen.alive)),
+        ("Ray cluster", "GPUs"): f"{gpus:g}",
+    }
+
+
+def _job_nodes(nodes: JobNodes) -> Answers:
+    return {("job", "nodes"): str(nodes.nodes)} if nodes.nodes else {}
+
+
+def _backends(backends: AttentionBackends) -> Answers:
+    return {("attention", "backends that are there"): ", ".join(
+        sorted(one.name for one in backends.backends if not one.problem)
+    )}  # fmt: skip
+
+
+def _system(system: System) -> Answers:
+    """Of the kernel's release the first two numbers, which say what it can do; distributions number the rest."""
+    return {
+        ("system", "kernel"): f"{system.name} {'.'.join(system.release.split('.')[:2])}".strip(),
+        ("system", "distribution"): system.distribution,
+    }
+
+
+def _details(system: System) -> Answers:
+    return {
+        ("system", "kernel's release"): system.release,
+        ("system", "processor"): f"{system.processors.threads} x {system.processors.model}",
+    }
+
+
+def _clock(clock: Clock) -> Answers:
+    return {("clock", "clock"): "synchronised" if clock.synchronised else "not synchronised"}
+
+
+def _clock_matters(_name: str, _old: str, new: str) -> bool:
+    return new != "synchronised"
+
+
+def _network(network: Network) -> Answers:
+    up = [one for one in network.interfaces if one.up and one.kind != "loopback"]
+    route = {("network", "default route"): network.default} if network.default else {}
+    return {**route, ("network", "interfaces"): ", ".join(sorted(f"{one.name} ({one.kind})" for one in up))}
 
 
 READERS: tuple[Reader, ...] = (
-    Reader(_packages, "the job imports {name}"),
-    Reader(_gpus, "what runs on the GPUs is compiled for it"),
-    Reader(_variables, "the job's processes inherit {name}"),
-    Reader(_configuration, "the job is run with it"),
-    *(Reader(one.read, "", nearly=one.nearly) for one in fleet_subjects.SUBJECTS[6:9]),
-)
+    Reader(_verl_tree, "the job runs this code", step=_INSTALL),
+    Reader(_vllm_tree, "the rollout runs this code", step=_INSTALL),
+    Reader(_packages, "the job imports it", step=_INSTALL),
+    Reader(fleet_subjects.read_edited_files, "somebody edited it by hand", step="carry the edit over: verl-doctor patches export FILE there, apply FILE here"),
+    Reader(_python, "compiled packages are built for it"),
+    Reader(_torch, "other compiled packages must be built for the same"),
+    Reader(_found_in, "another copy of verl may be the one that runs"),
+    Reader(_gpus, "batch sizes and parallelism are made for the GPUs"),
+    Reader(_driver, "it decides which CUDA runs here", step="ask for a driver of {old} or later", both=True),
+    Reader(_libcuda, "processes load this one", both=True),
+    Reader(_gpu_settings, "speed and memory depend on it", both=True),
+    Reader(_toolkit, "kernels are compiled with it when the job starts", both=True),
+    Reader(_job_variables, "the job's processes have it", _variable_matters, step=_EXPORT, unset="unset {name}"),
+    Reader(_variables, "the job's processes have it", _variable_matters, step=_EXPORT, unset="unset {name}"),
+    Reader(
+        _configuration, "the launch script composes to it", _setting_matters,
+        step="{name}={old}", asked="a launch script",
+    ),
+    Reader(fleet_subjects.read_limits, "less than the job had before", _less),
+    Reader(_control_group, "the container gives less than the job had before", _less),
+    Reader(fleet_subjects.read_cpus, "fewer than the job had before", _less),
+    Reader(fleet_subjects.read_memory, "less than the job had before", _less, fleet_subjects.BYTES),
+    Reader(
+        fleet_subjects.read_shared_memory, "less than the job had before", _less, fleet_subjects.BYTES,
+        step="docker run --shm-size, or a larger /dev/shm",
+    ),
+    Reader(_mounts, "what lies there is not the same", _mount_matters),
+    Reader(_folders, "speed and safety of what is written there depend on it", both=True),
+    Reader(_caches, "speed and safety of what is compiled depend on it", both=True),
+    Reader(fleet_subjects.read_job_files, "the job reads it", _always, asked="a model or data"),
+    Reader(_ray, "the job joins it"),
+    Reader(_job_nodes, "the job is spread over them", asked="a launch script"),
+    Reader(_backends, "the rollout can choose among them only", both=True),
+    Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
+    Reader(_network, "NCCL and gloo choose among them by name"),
+    Reader(_clock, "logs and time-outs of several nodes are compared by it", _clock_matters),
+    Reader(_system, "drivers and containers depend on it"),
+    Reader(_details, "", _never),
+)  # fmt: skip
+
+__all__ = ["LEAD", "READERS", "Reader", "read_by_nobody", "required"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,11 @@ _NEXT = '\n  "'  # no string of JSON spans lines, so that what begins one at thi
 _END = "\n }\n}\n"
 
 
+@dataclass(frozen=True)
+class NotHeld(Unknown):
+    """A fact that a file does not hold: nobody looked, or a verl-doctor did that did not know of it."""
+
+
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
     """Write the portable ones among the collected facts as JSON."""
     # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
@@ -46,9 +51,9 @@ def document(answers: Mapping[type, Any], collectors: Iterable[Collector], versi
     }
 
 
-def document_of(path: Path, make: str) -> dict[str, Any]:
-    """What a file that holds facts says, whatever its version. Raises UsageError when it is none; `make` makes one."""
-    return replace(_FILE, kind="snapshot", make=make).document(path)
+def document_of(path: Path, kind: str = _FILE.kind, make: str = _FILE.make) -> dict[str, Any]:
+    """What a file that holds facts says, whatever its version. `kind` is what it should be. Raises UsageError when it is none."""
+    return replace(_FILE, kind=kind, make=make).document(path)
 
 
 def texts_in(path: Path) -> dict[str, str]:
@@ -110,7 +115,7 @@ def _read(path: str, collector: Collector, entry: Any) -> Any:
     if collector.local:
         return Unknown("it needs the machine itself, and this is a facts file")
     if entry is None:
-        return Unknown(f"{path} holds no {collector.name}")
+        return NotHeld(f"{path} holds no {collector.name}")
     return restore(f"{path}: ", collector, entry)
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.fact_clock_offset import ClockOffset
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_fleet import UNSEEN
@@ -26,7 +27,6 @@ from verl_doctor.toolkit.fact_records import Records
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
 from verl_doctor.toolkit.fact_sites import SitePlaces
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.fleet_facts import NodeFacts
 from verl_doctor.toolkit.text import counted, in_bytes
 
 _CLOCK = 1.0  # seconds
@@ -87,7 +87,7 @@ class SubjectReader:
     weak: bool = False
 
 
-def gpus_of(facts: NodeFacts) -> str:
+def gpus_of(facts: Facts) -> str:
     """The kind of a node: the names of its GPUs, "" when it has none."""
     gpus = facts.get(Gpus)
     if isinstance(gpus, Unknown):
@@ -111,7 +111,8 @@ def _build(one: Distribution) -> str:
     )
 
 
-def _edited_files(records: Records) -> Answers:
+def read_edited_files(records: Records) -> Answers:
+    """Which files of packages are not as they were installed."""
     return {
         ("edited file", f"{drift.package}: {_inside(drift.path)}"): drift.sha256[:12] or drift.state
         for drift in records.drifts
@@ -147,7 +148,8 @@ def compared_variables(variables: Variables) -> Answers:
     }
 
 
-def _limits(limits: HostLimits) -> Answers:
+def read_limits(limits: HostLimits) -> Answers:
+    """What each process of the job may have."""
     one = limits.subjects[0]
     return {
         ("limit", "open files"): _limit(one.files),
@@ -162,20 +164,24 @@ def _limit(limit: Limit | None) -> str:
     return "unlimited" if limit.soft is None else str(limit.soft)
 
 
-def _cpus(limits: HostLimits) -> Answers:
+def read_cpus(limits: HostLimits) -> Answers:
+    """How many CPUs the job may use."""
     cpus = limits.subjects[0].cpus or limits.online
     return {("capacity", "CPUs"): f"{cpus:g}"} if cpus else {}
 
 
-def _memory(memory: HostMemory) -> Answers:
+def read_memory(memory: HostMemory) -> Answers:
+    """The memory of the machine or of its container, in bytes."""
     return {("capacity", "memory"): str(memory.total)} if memory.total else {}
 
 
-def _shared_memory(memory: SharedMemory) -> Answers:
+def read_shared_memory(memory: SharedMemory) -> Answers:
+    """The size of /dev/shm, in bytes."""
     return {("capacity", "/dev/shm"): str(memory.size)}  # noqa: S108 - a name to show
 
 
-def _job_files(files: JobFiles) -> Answers:
+def read_job_files(files: JobFiles) -> Answers:
+    """Whether the model and the data are there."""
     return {("file", file.path): file.state for file in files.files}
 
 
@@ -185,7 +191,7 @@ def _sites(places: SitePlaces) -> Answers:
 
 def _site_content(places: SitePlaces) -> Answers:
     """Of what the job only reads: what it writes may well be another thing on each node."""
-    return _job_content(JobFiles(_read_alone(places)))
+    return read_job_content(JobFiles(_read_alone(places)))
 
 
 def _site_mounts(places: SitePlaces) -> Answers:
@@ -196,7 +202,8 @@ def _read_alone(places: SitePlaces) -> tuple[JobFile, ...]:
     return tuple(place.content for place in places.places if place.content and not place.writes)
 
 
-def _job_content(files: JobFiles) -> Answers:
+def read_job_content(files: JobFiles) -> Answers:
+    """Whether it is the same content that is there."""
     return {
         ("content", file.path): f"{counted(file.files, 'file')}, {file.size:,} bytes (list {file.names})"
         for file in files.files
@@ -231,38 +238,40 @@ def _folders(folders: Folders) -> Answers:
     return found
 
 
-def _network(network: Network) -> Answers:
+def read_network(network: Network) -> Answers:
+    """Through which interface traffic leaves."""
     return {("route", "default route"): network.default} if network.default else {}
 
 
-def _rdma(rdma: Rdma) -> Answers:
+def read_rdma(rdma: Rdma) -> Answers:
+    """The ports of InfiniBand and RoCE."""
     found = {("adapter", str(port)): f"{port.state}, {port.link}, {port.rate}" for port in rdma.ports}
     return {**found, ("adapter", "devices that may not be opened"): str(len(rdma.closed))}
 
 
-_BYTES = Nearly(part=0.05, amount=0, show=in_bytes)
+BYTES = Nearly(part=0.05, amount=0, show=in_bytes)
 _SECONDS = Nearly(part=0, amount=_CLOCK, show="{:+.1f} s".format)
 
 SUBJECTS = (
     SubjectReader(_versions, lacking_counts=False),
     SubjectReader(_builds, among_a_kind=True),
-    SubjectReader(_edited_files, among_a_kind=True),
+    SubjectReader(read_edited_files, among_a_kind=True),
     SubjectReader(_python),
     SubjectReader(_gpus, among_a_kind=True),
     SubjectReader(compared_variables, among_a_kind=True, may_name=True),
-    SubjectReader(_limits, among_a_kind=True),
-    SubjectReader(_cpus, among_a_kind=True),
-    SubjectReader(_memory, among_a_kind=True, nearly=_BYTES),
-    SubjectReader(_shared_memory, among_a_kind=True, nearly=_BYTES),
+    SubjectReader(read_limits, among_a_kind=True),
+    SubjectReader(read_cpus, among_a_kind=True),
+    SubjectReader(read_memory, among_a_kind=True, nearly=BYTES),
+    SubjectReader(read_shared_memory, among_a_kind=True, nearly=BYTES),
     SubjectReader(_folders, among_a_kind=True),
-    SubjectReader(_job_files),
+    SubjectReader(read_job_files),
     SubjectReader(_sites),
-    SubjectReader(_job_content, lacking_counts=False),
+    SubjectReader(read_job_content, lacking_counts=False),
     SubjectReader(_site_content, lacking_counts=False),
     SubjectReader(_job_times, lacking_counts=False, may_name=True, weak=True),
     SubjectReader(_job_mounts, among_a_kind=True),
     SubjectReader(_site_mounts, among_a_kind=True),
     SubjectReader(_clock, nearly=_SECONDS),
-    SubjectReader(_network, among_a_kind=True),
-    SubjectReader(_rdma, among_a_kind=True),
+    SubjectReader(read_network, among_a_kind=True),
+    SubjectReader(read_rdma, among_a_kind=True),
 )

@@ -6,6 +6,7 @@ machine from which they were asked, which has what is about the job. Its patches
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 from collections.abc import Iterable, Mapping
@@ -14,14 +15,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
-from verl_doctor.toolkit import factsfile, patchset
+from verl_doctor.toolkit import cluster_source, factsfile, patchset
+from verl_doctor.toolkit.cluster_source import Watch
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.facts import Collector, F, Unknown
 from verl_doctor.toolkit.fleet_names import plain
 from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.node_request import AskedNodes
 from verl_doctor.toolkit.patched import patched_files
 from verl_doctor.toolkit.patchset import Patch
+from verl_doctor.toolkit.progress import announce
 from verl_doctor.toolkit.session import Session, all_answers, version
 from verl_doctor.toolkit.snapshot_nodes import FoldedNodes, nodes_from
 from verl_doctor.toolkit.target import UsageError
@@ -92,7 +96,7 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     What another verl-doctor wrote is read as far as this one can; a file of this one that is damaged is refused. Raises
     UsageError when the file is none.
     """
-    document = factsfile.document_of(path, _MAKE)
+    document = factsfile.document_of(path, kind="snapshot", make=_MAKE)
     said = str(document.get("verl_doctor", ""))
     about = document.get("snapshot", {})
     ours = said == version() and document.get("schema_version") == factsfile.SCHEMA_VERSION
@@ -109,6 +113,14 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
         path=str(path),
         unread=tuple(reader.unread),
     )
+
+
+def nodes_in(path: Path) -> FoldedNodes | None:
+    """The nodes that a facts file holds besides its own facts; None when it holds none. Raises UsageError."""
+    document = factsfile.document_of(path)
+    about = document.get("snapshot")
+    nodes = about.get("nodes") if isinstance(about, dict) else None
+    return _Reader(path, str(document.get("verl_doctor", "")), strict=True).nodes(nodes) if nodes else None
 
 
 class _Reader:
@@ -161,3 +173,15 @@ class _Reader:
         if self._strict:
             raise UsageError(f"{self._path}: {what} are damaged; take the snapshot anew")
         self.unread.append(f"{what} are written in a way that this verl-doctor does not read")
+
+
+def look(run: Session, nodes: AskedNodes | None, watch: Watch) -> Snapshot:
+    """Take a snapshot now, of these nodes too. Raises CouldNotAsk when they were named and nobody can be asked."""
+    collection = run.look()
+    if nodes is None:
+        return taken(run, collection)
+    way = cluster_source.way_to(nodes, run, collection)
+    announce(way.says)
+    # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
+    with contextlib.closing(cluster_source.answers(way, run, collection, watch)) as answers:
+        return taken(run, collection, answers)

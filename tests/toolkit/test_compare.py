@@ -20,6 +20,6 @@ def test_a_machine_does_not_differ_from_itself(name: str) -> None:
 def test_a_variable_that_is_lost_is_told() -> None:
     facts = machine("h200-with-job")
     variables = facts[Variables]
-    old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_DEBUG": "INFO"})}
+    old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_IB_HCA": "mlx5_0"})}
     (lost,) = differences(Snapshot(old), Snapshot(facts))
-    assert (lost.kind, lost.subject, lost.old, lost.new) == ("variable", "NCCL_DEBUG", "INFO", "")
+    assert (lost.kind, lost.subject, lost.old, lost.new) == ("variable", "NCCL_IB_HCA", "mlx5_0", "")

@@ -1,0 +1,206 @@
+"""Comparing what is judged too: what breaks comes first, with its cause, and a machine does not differ from itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from fleets import dead, node, numbered, with_value, with_version
+from machine_facts import at, edited, healthy_node, known, machine
+
+from verl_doctor.toolkit.cli_docs import schema_text
+from verl_doctor.toolkit.compare_document import document
+from verl_doctor.toolkit.compare_judge import Comparison, compared
+from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.fact_configuration import Configuration
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_gpus import Gpus
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_limits import HostLimits, Limit
+from verl_doctor.toolkit.fact_memory import HostMemory
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_shared_memory import SharedMemory
+from verl_doctor.toolkit.facts import Broken
+from verl_doctor.toolkit.judge import Selection
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.render_compare import markdown_lines, text_lines
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.snapshot import Snapshot
+from verl_doctor.toolkit.snapshot_nodes import FoldedNodes
+from verl_doctor.toolkit.target import Target
+
+MACHINES = ("h200-with-job", "head-node-of-two", "laptop", "closed-container", "h200-two-gpus")
+
+
+def run() -> Session:
+    target = Target(Path(sys.executable), chosen_by="--python")
+    return Session(Machine(), target, Config(), known(), Selection())
+
+
+def between(old: Mapping[type, Any], new: Mapping[type, Any]) -> Comparison:
+    return compared(Snapshot(old), Snapshot(new), run())
+
+
+def fleet(*answers: Any) -> Snapshot:
+    nodes = FoldedNodes()
+    for answer in answers:
+        nodes.add(answer)
+    return Snapshot(machine("head-node-of-two"), machine="head", nodes=nodes)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_does_not_differ_from_itself(name: str) -> None:
+    found = between(machine(name), machine(name))
+    assert (found.differences, found.verdict, found.exit_code) == ((), "equal", 0)
+
+
+@pytest.mark.parametrize("old", MACHINES)
+@pytest.mark.parametrize("new", MACHINES)
+def test_any_two_machines_can_be_compared_and_shown(old: str, new: str) -> None:
+    found = between(machine(old), machine(new))
+    jsonschema.validate(json.loads(json.dumps(document(found))), json.loads(schema_text("compare")))
+    assert all(len(line.plain) <= 80 or " " not in line.plain.strip() for line in _text(found))
+    assert "".join(markdown_lines(found, every=True))
+    assert found.verdict == ("equal" if old == new else "matters")
+
+
+def _text(found: Comparison) -> list[Any]:
+    return list(text_lines(found, 80, every=False))
+
+
+def distribution(name: str, version: str) -> Callable[[Packages], Packages]:
+    def edit(packages: Packages) -> Packages:
+        return replace(
+            packages,
+            distributions=tuple(
+                replace(one, version=version) if one.name == name else one for one in packages.distributions
+            ),
+        )
+
+    return edit
+
+
+def test_what_moves_from_hour_to_hour_is_noise() -> None:
+    facts = machine("h200-with-job")
+    later = edited(
+        facts,
+        {
+            HostMemory: at("available", 1 + facts[HostMemory].available),
+            Gpus: at("devices.0.temperature", 41),
+            Variables: at("values.HOSTNAME", "another"),
+            HostLimits: at("tasks", 400),
+        },
+    )
+    found = between(facts, later)
+    assert (found.verdict, found.exit_code) == ("equal", 0)
+    assert {one.subject for one in found.differences} == {"HostMemory", "Gpus", "HOSTNAME", "HostLimits"}
+
+
+def test_packages_come_in_the_order_of_the_stack() -> None:
+    old, new = machine("h200-with-job"), machine("head-node-of-two")
+    found = [one.subject for one in between(old, new).of("matters") if one.kind == "package"]
+    assert found[:3] == ["vllm", "torch", "transformers"]
+
+
+def test_what_a_rule_finds_now_alone_breaks_and_its_cause_is_told() -> None:
+    healthy = healthy_node()
+    sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
+    found = between(healthy, sick)
+    (broken,) = found.of("breaks")
+    assert (broken.kind, broken.subject, broken.old, broken.new) == ("limit", "open files", "20000", "128")
+    assert broken.codes == ("HOST103",)
+    assert (found.verdict, found.exit_code, found.of("matters")) == ("breaks", 1, ())
+
+
+def test_what_a_rule_no_longer_finds_is_gone() -> None:
+    healthy = healthy_node()
+    sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
+    found = between(sick, healthy)
+    assert [code for code, _ in found.gone] == ["HOST103"]
+    assert not found.of("breaks")
+
+
+def test_more_than_before_stops_nobody() -> None:
+    facts = machine("h200-with-job")
+    more = edited(facts, {SharedMemory: at("size", 2 * facts[SharedMemory].size)})
+    assert between(facts, more).verdict == "equal"
+    assert [one.subject for one in between(more, facts).of("matters")] == ["/dev/shm"]
+
+
+def test_a_variable_that_nobody_reads_is_noise_and_one_that_is_read_is_not() -> None:
+    facts = machine("h200-with-job")
+
+    def without(name: str) -> Mapping[type, Any]:
+        def edit(fact: Any) -> Any:
+            return replace(fact, values={key: value for key, value in fact.values.items() if key != name})
+
+        return edited(facts, {Variables: edit, JobVariables: edit})
+
+    assert between(facts, without("NCCL_VERSION")).verdict == "equal"
+    (lost,) = between(facts, without("TORCH_CUDA_ARCH_LIST")).of("matters")
+    assert (lost.subject, lost.old, lost.new) == ("TORCH_CUDA_ARCH_LIST", "9.0a", "")
+    assert lost.next == "export TORCH_CUDA_ARCH_LIST=9.0a"
+
+
+def test_keys_of_the_configuration_are_compared_and_names_and_places_are_not() -> None:
+    facts = machine("h200-with-job")
+    other = edited(
+        facts,
+        {
+            Configuration: lambda one: replace(
+                one,
+                after={
+                    **one.after,
+                    "trainer": {**one.after["trainer"], "experiment_name": "x", "nnodes": 3},
+                },
+            )
+        },
+    )
+    (changed,) = between(facts, other).of("matters")
+    assert (changed.subject, changed.old, changed.new) == ("trainer.nnodes", "1", "3")
+    assert changed.next == "trainer.nnodes=1"
+
+
+def test_a_fact_that_one_side_could_not_read_is_said() -> None:
+    facts = machine("h200-with-job")
+    found = between(facts, {**facts, Gpus: Broken("NVML hung")})
+    assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
+    assert found.lost == ("the new side could not read Gpus",)
+    assert any("NVML hung" in sentence for sentence in found.untold)
+
+
+def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
+    old = fleet(*(node(name) for name in numbered(4)))
+    new = fleet(
+        *(node(name) for name in numbered(6, 101)),
+        *(node(name, with_version("vllm", "0.10.2")) for name in numbered(3, 201)),
+        dead("node00301"),
+    )
+    found = compared(old, new, run())
+    (vllm,) = [one for one in found.differences if (one.kind, one.subject) == ("package", "vllm")]
+    assert (vllm.old, vllm.new, vllm.nodes) == ("0.24.0", "0.10.2", "node[00201-00203]")
+    assert found.lost == ("1 of the new nodes did not answer",)
+    assert all(one.weight == "noise" or one is vllm for one in found.differences)
+
+
+def test_a_node_that_was_odd_before_is_compared_with_itself() -> None:
+    odd = node("node00002", with_value("HostLimits", "shell.files.soft", 4096))
+    old = fleet(node("node00001"), odd, node("node00003"))
+    assert compared(old, old, run()).verdict == "equal"
+    others = fleet(node("node00001"), node("node00002"), node("node00003"))
+    (raised,) = [one for one in compared(old, others, run()).differences if one.subject == "open files"]
+    assert (raised.old, raised.new, raised.nodes, raised.weight) == ("4096", "20000", "node00002", "noise")
+
+
+def test_a_finding_on_one_node_is_joined_to_what_differs_there() -> None:
+    old = fleet(*(node(name) for name in numbered(3)))
+    sick = node("node00002", with_value("HostLimits", "shell.files", {"soft": 128, "hard": 128}))
+    found = compared(old, fleet(node("node00001"), sick, node("node00003")), run())
+    (broken,) = found.of("breaks")
+    assert (broken.subject, broken.nodes, broken.codes) == ("open files", "node00002", ("HOST103", "HOST130"))

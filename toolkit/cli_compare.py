@@ -1,0 +1,82 @@
+"""`verl-doctor compare OLD [NEW]`: what differs from the cluster on which the job worked."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cli_options import PATH, answer_options, job_options, node_options, target_options
+from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.view import as_view, show
+
+_BEGINNING = 200  # bytes
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing that matters differs, 1 something does, 2 wrong usage, 3 something could not be read."
+)
+@click.argument("old", type=PATH, metavar="OLD")
+@target_options
+@job_options
+@node_options
+@click.option("--deep", is_flag=True, help="On this side too, try out what takes seconds.")
+@click.option("-a", "-v", "--all", "--verbose", "every", is_flag=True, help="Also what does not matter.")
+@answer_options
+def compare(
+    *,
+    old: Path,
+    options: Options,
+    nodes: AskedNodes | None,
+    deep: bool,
+    every: bool,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Say what differs from OLD, what breaks the job first.
+
+    Both are files of verl-doctor snapshot, or facts files. Without NEW this machine is looked at now, with --cluster the nodes
+    of its cluster. A launch script after OLD is that of this machine.
+    """
+    from verl_doctor.toolkit import compare_document, render_compare, snapshot  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.compare_judge import compared  # noqa: PLC0415
+
+    new = _new(options)
+    if new is not None and (nodes is not None or deep or options.launch[1:]):
+        raise UsageError(f"{new} is what OLD is compared with: nothing here can be looked at besides")
+    with nothing_on_stdout(), Progress() as progress:
+        run = open_session(replace(options, launch=()) if new else options, deep=deep)
+        before = snapshot.read(old, run.registry.collectors)
+        after = (
+            snapshot.look(run, nodes, progress.say)
+            if new is None
+            else snapshot.read(new, run.registry.collectors)
+        )
+        progress.say("comparing")
+        found = compared(before, after, run)
+    view = as_view(
+        lambda: compare_document.document(found),
+        lambda: render_compare.markdown_lines(found, every=every),
+        lambda width: render_compare.text_lines(found, width, every=every),
+    )
+    show(view, form, file)
+    return found.exit_code
+
+
+def _new(options: Options) -> Path | None:
+    """The first word behind OLD when it is a snapshot, and not what a job is started with."""
+    if not options.launch:
+        return None
+    path = Path(options.launch[0])
+    if path.suffix == ".json":
+        return path
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if b'"schema_version"' in file.read(_BEGINNING):
+            return path
+    return None

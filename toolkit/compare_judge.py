@@ -1,0 +1,208 @@
+"""Two snapshots compared and judged: what differs, which of it breaks the job, and what could not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verl_doctor.toolkit import fleet
+from verl_doctor.toolkit.collect import Collection, Facts
+from verl_doctor.toolkit.compare import Difference, between, in_order, not_compared
+from verl_doctor.toolkit.compare_cause import cause_of, key_of
+from verl_doctor.toolkit.compare_sides import HERE, Side
+from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.fact_fleet import Fleet
+from verl_doctor.toolkit.fact_plugins import PluginProblems
+from verl_doctor.toolkit.facts import Absent, Broken, Unknown
+from verl_doctor.toolkit.factsfile import NotHeld
+from verl_doctor.toolkit.fleet_names import expand
+from verl_doctor.toolkit.judge import DEEP, facts_of
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.rule import Check, Finding
+from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.snapshot import Snapshot
+
+Verdict = Literal["equal", "matters", "breaks", "could_not_compare"]
+
+_CODES: Mapping[Verdict, int] = {"equal": 0, "matters": 1, "breaks": 1, "could_not_compare": 3}
+_JUDGED = frozenset({"pass", "warn", "fail"})
+_SPEAKING = frozenset({"error", "warning"})
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences, what matters first. `gone` are findings that the old side had and the new one has not.
+
+    `untold` are sentences on what one side tells and the other does not; `lost` says why nothing, or not all, could be read.
+    """
+
+    old: Snapshot
+    new: Snapshot
+    differences: tuple[Difference, ...]
+    gone: tuple[tuple[str, str], ...] = ()
+    untold: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    def of(self, weight: str) -> tuple[Difference, ...]:
+        """The differences of one weight."""
+        return tuple(one for one in self.differences if one.weight == weight)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The comparison in one word. That something was lost outweighs that nothing else differs."""
+        for weight in ("breaks", "matters"):
+            if self.of(weight):
+                return "breaks" if weight == "breaks" else "matters"
+        return "could_not_compare" if self.lost else "equal"
+
+    @property
+    def exit_code(self) -> int:
+        """0 nothing that matters differs, 1 something does, 3 something could not be read."""
+        return _CODES[self.verdict]
+
+
+def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
+    """Compare, judge both sides by all rules that their facts suffice for, and join what is found to what differs."""
+    sides = Side(old, run.registry.collectors), Side(new, run.registry.collectors)
+    found = between(*sides)
+    before, after = (_judged(one, run) for one in (old, new))
+    told = {key_of(result.code, finding) for result, finding in before.findings()}
+    still = {key_of(result.code, finding) for result, finding in after.findings()}
+    joined = _joined(
+        [
+            (result, finding)
+            for result, finding in after.findings()
+            if finding.severity in _SPEAKING and key_of(result.code, finding) not in told
+        ],
+        found,
+        sides,
+        before,
+        run,
+    )
+    gone = {
+        key_of(result.code, finding): (result.code, finding.message)
+        for result, finding in before.findings()
+        if finding.severity in _SPEAKING and key_of(result.code, finding) not in still
+    }
+    return Comparison(
+        old,
+        new,
+        tuple(in_order(joined)),
+        tuple(gone.values()),
+        (*old.unread, *new.unread, *not_compared(old, new)),
+        tuple(_lost(old, new)),
+    )
+
+
+def _judged(one: Snapshot, run: Session) -> Report:
+    """What the rules say of a snapshot, those of --deep included: their facts were tried when it was taken, or are not known."""
+    costly = run.at_cost(*DEEP)
+    given = {
+        Config: run.config,
+        Marker: Marker(run.config.marker),
+        PluginProblems: run.registry.problems,
+        **{part.fact: Unknown("it is not in a snapshot") for part in run.registry.collectors if part.local},
+        **one.facts,
+    }
+    collection = Collection((), given)
+    if not one.nodes:
+        collection.give(Fleet, Absent("one machine was looked at"))
+        return costly.check(collection)
+    return fleet.judge(one.nodes.answers(), costly, collection)
+
+
+def _joined(
+    news: Iterable[tuple[CheckResult, Finding]],
+    found: list[Difference],
+    sides: tuple[Side, Side],
+    before: Report,
+    run: Session,
+) -> list[Difference]:
+    """The differences, with each finding at the one that it comes from, or beside them when none is known."""
+    was = {result.code: result for result in before.results}
+    places = {id(one): number for number, one in enumerate(found)}
+    joined, alone = list(found), []
+    selection = run.at_cost(*DEEP).selection
+    for result, finding in news:
+        check = run.registry.check(result.code)
+        node = expand(finding.node)[0] if finding.node else HERE
+        if check and _lacks(check, sides[1].facts(node)):
+            continue
+        one = check and cause_of(
+            finding,
+            check,
+            [one for one in found if _is_on(one, node)],
+            _counterpart(sides[0], node, sides[1].kinds.get(node, "")),
+            sides[1].facts(node),
+            selection,
+        )
+        if one:
+            joined[places[id(one)]] = _breaking(joined[places[id(one)]], result, finding)
+        else:
+            alone.append(_alone(result, finding, was.get(result.code)))
+    return [*joined, *alone]
+
+
+def _lacks(check: Check, facts: Facts) -> bool:
+    """Whether a rule spoke for want of a fact that the file does not hold."""
+    return any(isinstance(facts.get(fact), NotHeld) for fact in facts_of([check]))
+
+
+def _is_on(one: Difference, node: str) -> bool:
+    return not one.nodes or not node or node in expand(one.nodes)
+
+
+def _counterpart(old: Side, node: str, kind: str) -> Facts:
+    """The facts to which those of a new node compare."""
+    if node == HERE or node in old.nodes or not old.nodes:
+        return old.facts(node)
+    alike = [name for name in old.nodes if old.kinds[name] == kind]
+    return old.facts((alike or list(old.nodes))[0])
+
+
+def _breaking(one: Difference, result: CheckResult, finding: Finding) -> Difference:
+    """The same difference, which is now known to break something. The first finding speaks."""
+    first = one.weight != "breaks"
+    return replace(
+        one,
+        weight="breaks",
+        codes=tuple(dict.fromkeys((*one.codes, result.code))),
+        why=finding.message if first else one.why,
+        next=one.next or _next(result, finding),
+    )
+
+
+def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) -> Difference:
+    """A finding with no single cause. Where the old side was not judged, nobody knows whether it is new."""
+    status = "skipped" if before is None else before.status
+    reason = f": {before.reason}" if before and before.reason else ""
+    return Difference(
+        "finding",
+        result.code,
+        "passed" if status in _JUDGED else f"{status.replace('_', ' ')}{reason}",
+        result.title,
+        finding.node or "",
+        "matters" if status in {"skipped", "error"} else "breaks",
+        finding.message,
+        _next(result, finding),
+        (result.code,),
+    )
+
+
+def _next(result: CheckResult, finding: Finding) -> str:
+    if finding.fix:
+        return f"verl-doctor fix --select {result.code}"
+    return finding.remedy or f"verl-doctor explain {result.code}"
+
+
+def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:
+    for side, name in ((old, "old"), (new, "new")):
+        if side.nodes.missing:
+            yield f"{len(side.nodes.missing):,} of the {name} nodes did not answer"
+        broken = [fact.__name__ for fact, value in side.facts.items() if isinstance(value, Broken)]
+        if broken:
+            yield f"the {name} side could not read {', '.join(broken)}"
+        if all(isinstance(value, Unknown) for value in side.facts.values()) and not side.nodes:
+            yield f"the {name} side tells no fact"
