@@ -21,7 +21,7 @@ WORDS = (
     "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "not found",
     "No such file or directory", "No space left on device", "No module named", "temporarily unavailable", "terminate called",
     "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed", "*** SIG",
-    "not registered within", "fate shares", "marked dead", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
+    "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
     "checkpoint shards", " took ", "core engine proc",
 )  # fmt: skip
 """Nearly every complaint has one of these in it; each costs half a second for a gigabyte."""
