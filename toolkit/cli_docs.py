@@ -44,7 +44,7 @@ def _known() -> Registry:
 @click.command()
 @click.option("--format", "form", type=_LISTINGS, default="text", show_default=True, help="How to list them.")
 def rules(form: str) -> None:
-    """List all rules: code, severity, what it finds, and the fix."""
+    """List all rules, and what only logs tell: code, severity, what it finds, and the fix."""
     known = _known()
     if form == "json":
         keys = ("code", "severity", "cost", "fix", "title")
@@ -66,14 +66,19 @@ def rules(form: str) -> None:
 @click.command()
 @click.argument("code")
 def explain(code: str) -> None:
-    """Explain one rule: why it matters and how to fix it."""
+    """Explain one rule, or what only logs tell: why it matters and how to fix it."""
     known = _known()
     check = known.check(code.upper())
-    if check is None:
-        near = [other.code for other in known.checks if other.family == code.upper().rstrip("0123456789")]
+    page = (
+        documentation.explain_of_logs(code.upper(), known)
+        if check is None
+        else documentation.explain(check, known)
+    )
+    if page is None:
+        family = code.upper().rstrip("0123456789")
+        near = [other for other, *_ in documentation.rows(known) if other.rstrip("0123456789") == family]
         hint = f"this family has {', '.join(near)}" if near else "verl-doctor rules lists all"
         raise UsageError(f"no rule is called {code}; {hint}")
-    page = documentation.explain(check, known)
     if sys.stdout.isatty():
         from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
 

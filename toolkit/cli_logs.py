@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, answer_options, target_options
-from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit import config, registry
+from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, answer_options, script_options, target_options
+from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.view import as_view, show
 
 if TYPE_CHECKING:
     from verl_doctor.toolkit.log_document import Answer
+    from verl_doctor.toolkit.result import CheckResult
 
 _EPILOG = (
     "Exit codes: 0 nothing in the logs says that something failed, 1 a cause was named, 2 wrong usage, "
@@ -26,6 +28,7 @@ _EPILOG = (
 
 @click.command(epilog=_EPILOG)
 @target_options
+@script_options
 @click.argument("named", metavar="FILE... | -", nargs=-1, required=True)
 @click.option("--verify", is_flag=True, help="Run the checks concerned: is it so on this machine?")
 @click.option(
@@ -51,7 +54,8 @@ def logs(
     """Find the first cause of a failed run in its logs.
 
     FILE is a log of any size, also packed with gzip or zstd, or a folder of logs such as /tmp/ray/session_latest/logs; - is
-    standard input. Several are read as the logs of one run.
+    standard input. Several are read as the logs of one run. With --verify, --script and the other options that name the job say what
+    is examined on this machine.
     """
     from verl_doctor.toolkit import log_reading, render_logs  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.log_document import document  # noqa: PLC0415
@@ -59,14 +63,16 @@ def logs(
 
     if options != Options() and not verify:
         raise UsageError(
-            "--python, --verl and --vllm say where --verify looks: give that too, or leave them out"
+            "options that name the job or its environment say where --verify looks: give that too, or leave them out"
         )
     answer = log_reading.diagnose(sources_of(named))
     if not answer.files:
         raise UsageError("; ".join(answer.notes) or "there is nothing to read")
-    if verify:
+    if verify or answer.reading.causes:
         with nothing_on_stdout():
-            answer = _verified(answer, options)
+            run = open_session(options, deep=True) if verify else None
+            confirmed = None if run is None else _confirmed(answer, run)
+            answer = replace(answer, fixes=_fixes(answer, run), confirmed=confirmed)
     view = as_view(
         lambda: document(answer),
         lambda: render_logs.markdown_lines(answer),
@@ -90,19 +96,41 @@ def _draw(answer: Answer, file: Path) -> None:
     click.echo(f"the picture {'replaces what was in' if was_there else 'is in'} {file}", err=True)
 
 
-def _verified(answer: Answer, options: Options) -> Answer:
-    """What the rules of the named causes say here; those that try things out are asked too."""
+def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
+    """For each named cause the first fix that repairs it, those that are safe before others."""
     from verl_doctor.toolkit.log_reading import codes_of  # noqa: PLC0415 - see above
 
-    run = open_session(options, deep=True)
-    asked = tuple(code for code in codes_of(answer.reading) if run.registry.check(code) is not None)
-    if not asked:
-        return answer
-    report = run.narrowed(asked).check(run.look())
-    said = {
-        result.code: "; ".join(finding.message for finding in result.findings)
-        or f"{result.status.replace('_', ' ')}{': ' + result.reason if result.reason else ''}"
-        for result in report.results
-        if result.code in asked
+    known = run.registry if run is not None else registry.load(config.load(Path.cwd()).disable_plugins)
+    fixes = sorted(known.fixes, key=lambda fix: fix.safety != "safe")
+    found = {
+        code: next(((fix.id, fix.safety) for fix in fixes if fix.repairs == code), None)
+        for code in codes_of(answer.reading)
     }
-    return replace(answer, confirmed=said)
+    return {code: fix for code, fix in found.items() if fix is not None}
+
+
+def _confirmed(answer: Answer, run: Session) -> dict[str, str]:
+    """What the rules that look for the named causes say here, by the code of the cause; those that try things out are asked too."""
+    wanted = {
+        one.signature.code: [code for code in one.signature.rules if run.registry.check(code) is not None]
+        for one in answer.reading.causes
+        if one.signature is not None
+    }
+    asked = tuple(dict.fromkeys(code for codes in wanted.values() for code in codes))
+    if not asked:
+        return {}
+    said = {result.code: _said(result) for result in run.narrowed(asked).check(run.look()).results}
+    return {
+        cause: "; ".join(
+            said[code] if code == cause else f"{code}: {said[code]}" for code in codes if code in said
+        )
+        for cause, codes in wanted.items()
+    }
+
+
+def _said(result: CheckResult) -> str:
+    if result.findings:
+        return "; ".join(finding.message for finding in result.findings)
+    if result.status == "pass":
+        return "it is not so here now"
+    return f"{result.status.replace('_', ' ')}{': ' + result.reason if result.reason else ''}"

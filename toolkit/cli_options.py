@@ -152,8 +152,22 @@ def target_options(command: Command) -> Command:
 
 def job_options(command: Command) -> Command:
     """What a job is started with, added to the `options` of `target_options`, which stands above this."""
+    return click.argument("launch", nargs=-1, metavar="[LAUNCH_SCRIPT | -- COMMAND...]")(_job(command))
 
-    @click.argument("launch", nargs=-1, metavar="[LAUNCH_SCRIPT | -- COMMAND...]")
+
+def script_options(command: Command) -> Command:
+    """The same for a command whose arguments are something else: the launch script is an option."""
+    script = click.option(
+        "--script",
+        "launch",
+        multiple=True,
+        metavar="FILE",
+        help="The script that starts the job; may be repeated.",
+    )
+    return script(_job(command))
+
+
+def _job(command: Command) -> Command:
     @click.option("--model", type=PATH, metavar="DIR", help="The model's folder.")
     @click.option("--data", type=PATH, metavar="FILE", multiple=True, help="A data file; may be repeated.")
     @click.option(

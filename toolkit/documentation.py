@@ -7,12 +7,13 @@ whether the table is stale (exit code 1).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.signature import Limit, Signature, of_code, of_logs_alone
 
 _START, _END = "<!-- rules: generated, do not edit -->", "<!-- end of rules -->"
 _COSTS = {
@@ -22,12 +23,23 @@ _COSTS = {
     "cluster": "cluster: asks a Ray cluster, needs --cluster",
     "slow": "slow: takes minutes; verl-doctor smoke runs it",
 }
+_TEXTS = 6  # of a signature that a page quotes
+_CERTAIN = {
+    "cause": "proves it",
+    "weak": "proves it, unless another cause is told",
+    "hint": "a hint, where nothing else is told",
+    "note": "worth a look",
+}
 
 
 def rows(known: Registry) -> list[tuple[str, str, str, str, str]]:
-    """Code, severity, cost, fix and title of each rule."""
+    """Code, severity, cost, fix and title of each rule, then of what only `verl-doctor logs` tells."""
     return [
-        (check.code, check.severity, check.cost, _fixes(check, known), check.title) for check in known.checks
+        *(
+            (check.code, check.severity, check.cost, _fixes(check, known), check.title)
+            for check in known.checks
+        ),
+        *((one.code, "error", "logs", "", one.title) for one in of_logs_alone()),
     ]
 
 
@@ -62,7 +74,50 @@ def explain(check: Check, known: Registry) -> str:
     for heading, speaking in (("It speaks", True), ("It is silent", False)):
         names = [example.name for example in check.examples if (example.expect is not None) is speaking]
         lines += ["", f"## {heading} when", "", *(f"* {name}" for name in names)] if names else []
+    lines += _in_logs(of_code(check.code))
     return "\n".join(lines) + "\n"
+
+
+def explain_of_logs(code: str, known: Registry) -> str | None:
+    """A fault that only logs tell as a Markdown page; None when there is no such code."""
+    found = [one for one in of_code(code) if one.is_of_logs_alone]
+    if not found:
+        return None
+    lines = [
+        f"# {code}: {found[0].title}",
+        "",
+        "No rule looks for it: verl-doctor logs names it, from what a run said.",
+        "",
+    ]
+    lines += ["## How to fix", ""]
+    lines += [f"* {remedy}" for remedy in dict.fromkeys(one.remedy for one in found)]
+    if rules := [rule for one in found for rule in one.rules]:
+        titles = {check.code: check.title for check in known.checks}
+        lines += ["", "## What may confirm it on a machine", ""]
+        lines += [f"* {rule}: {titles.get(rule, '')}" for rule in dict.fromkeys(rules)]
+    return "\n".join([*lines, *_in_logs(found)]) + "\n"
+
+
+def _in_logs(found: Sequence[Signature]) -> list[str]:
+    """The texts by which a fault is known in logs."""
+    lines = ["", "## In logs", ""] if found else []
+    for one in found:
+        texts = [f"`{''.join(_text(part) for part in _starred(parts))}`" for parts in one.patterns]
+        more = f", and {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
+        lines.append(f"* {_CERTAIN[one.kind]}: {', '.join(texts[:_TEXTS])}{more}")
+    return lines
+
+
+def _starred(parts: Sequence[str | Limit]) -> Iterator[str | Limit]:
+    for at, part in enumerate(parts):
+        yield from ["..."] if at else []
+        yield part
+
+
+def _text(part: str | Limit) -> str:
+    if isinstance(part, str):
+        return part
+    return f"{part.before}({'more' if part.is_above else 'less'} than {part.bound:g}){part.after}"
 
 
 def with_table(text: str, known: Registry) -> str:

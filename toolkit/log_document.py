@@ -10,14 +10,21 @@ from verl_doctor.toolkit.log_diagnosis import Reading, Told
 from verl_doctor.toolkit.log_timeline import Span, Timeline
 from verl_doctor.toolkit.result import STATUSES
 from verl_doctor.toolkit.secret import without_secrets
+from verl_doctor.toolkit.signature import Signature
 from verl_doctor.toolkit.text import harmless
 
 SCHEMA_VERSION = 1
+_SUBJECTS = {"CFG": "LAUNCH_SCRIPT ", "DATA": "LAUNCH_SCRIPT ", "LOAD": "--model DIR "}
+"""What a rule of this family must be shown."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was read and found, and where the time of the start went. `notes` say what was passed over; `confirmed` what the rules say here, by code, when they were asked."""
+    """What was read and found, and where the time of the start went.
+
+    `notes` say what was passed over; `confirmed` what the rules say here, by code, when they were asked; `fixes` which fix of ours
+    repairs a fault, and how safe it is, by the fault's code.
+    """
 
     reading: Reading
     files: tuple[str, ...]
@@ -26,6 +33,7 @@ class Answer:
     confirmed: Mapping[str, str] | None = None
     seconds: float = 0.0
     timeline: Timeline = field(default_factory=Timeline)
+    fixes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -65,10 +73,20 @@ def document(answer: Answer) -> dict[str, Any]:
     }
 
 
+def confirming(signature: Signature) -> str:
+    """The command that says whether it is so on this machine, "" when none does."""
+    if not signature.rules:
+        return ""
+    family = signature.rules[0].rstrip("0123456789")
+    deep = " --deep" if signature.deep else ""
+    return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
+
+
 def _result(one: Told, answer: Answer) -> dict[str, Any]:
     signature = one.signature
     if signature is None:  # a named cause has one
         raise ValueError(one.words)
+    fix = answer.fixes.get(signature.code)
     return {
         "code": signature.code,
         "title": signature.title,
@@ -88,8 +106,9 @@ def _result(one: Told, answer: Answer) -> dict[str, Any]:
                 },
                 "location": {"path": one.source, "line": one.number},
                 "remedy": signature.remedy,
+                "confirm": confirming(signature),
                 "node": None,
-                "fix": None,
+                "fix": None if fix is None else {"id": fix[0], "safety": fix[1]},
             }
         ],
     }
@@ -184,10 +203,12 @@ def next_steps(answer: Answer) -> Sequence[str]:
     steps = []
     for one in answer.reading.causes[:2]:
         signature = one.signature
-        if signature is None or signature.code.startswith("LOG"):
+        if signature is None:
             continue
-        deep = " --deep" if signature.deep else ""
-        steps.append(f"verl-doctor check --select {signature.code}{deep}  # is it so on this machine?")
+        if confirm := confirming(signature):
+            steps.append(f"{confirm}  # is it so on this machine?")
+        if signature.code in answer.fixes:
+            steps.append(f"verl-doctor fix --select {signature.code}  # the repair, as a diff")
         steps.append(f"verl-doctor explain {signature.code}")
     if only_consequences(answer):
         steps.append(

@@ -25,6 +25,9 @@ that is not right, and counts where nothing else is told. note: something that i
 environment. ended: somebody ended the run. consequence: that another process or step failed.
 """
 
+OF_LOGS = "LOG"
+"""The family of what only logs tell."""
+
 _KINDS = get_args(Kind)
 _NAMED: tuple[Kind, ...] = ("cause", "weak", "hint", "note")
 
@@ -69,7 +72,8 @@ class Signature:
     `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
     proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
     these texts must stand in the last place of the traceback, and none of `unless_frames` may. A hint or a note `leads_to` the faults with
-    these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. `deep` says that only `check --deep` would confirm it.
+    these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. `deep` says that only `check --deep` would confirm it. `confirm` are the rules that would, where
+    they are not the one with its code.
     """
 
     code: str
@@ -80,10 +84,21 @@ class Signature:
     frames: tuple[str, ...] = ()
     unless_frames: tuple[str, ...] = ()
     leads_to: tuple[str, ...] = ()
+    confirm: tuple[str, ...] = ()
     remedy: str = ""
     warning: bool = False
     deep: bool = False
     examples: tuple[LogExample, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The codes of the rules that look for it in the environment."""
+        return self.confirm or (() if self.is_of_logs_alone else (self.code,))
+
+    @property
+    def is_of_logs_alone(self) -> bool:
+        """Whether no rule has its code: only a log can tell."""
+        return not self.code or self.code.startswith(OF_LOGS)
 
     @property
     def is_named(self) -> bool:
@@ -164,6 +179,7 @@ def _signature(
     frames: Sequence[str] = (),
     unless_frames: Sequence[str] = (),
     leads_to: Sequence[str] = (),
+    confirm: Sequence[str] = (),
     **more: Any,
 ) -> Signature:
     if kind not in _KINDS:
@@ -181,12 +197,24 @@ def _signature(
         frames=tuple(frames),
         unless_frames=tuple(unless_frames),
         leads_to=tuple(leads_to),
+        confirm=tuple(confirm),
         examples=(
             *(LogExample(log, speaks=True) for log in speaks),
             *(LogExample(log, speaks=False) for log in silent),
         ),
         **more,
     )
+
+
+def of_code(code: str) -> tuple[Signature, ...]:
+    """Those with this code, in their order."""
+    return tuple(one for one in signatures() if one.code == code)
+
+
+def of_logs_alone() -> tuple[Signature, ...]:
+    """The faults that no rule finds, one signature for each code, sorted by it."""
+    first = {one.code: one for one in reversed(signatures()) if one.code and one.is_of_logs_alone}
+    return tuple(first[code] for code in sorted(first))
 
 
 @lru_cache(maxsize=2048)

@@ -55,6 +55,9 @@ def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) 
     jsonschema.validate(found, json.loads(schema_text("logs")))
     assert (found["verdict"], [one["code"] for one in found["results"]]) == ("failures", ["CUDA105"])
     assert found["results"][0]["status"] == "fail"
+    finding = found["results"][0]["findings"][0]
+    assert finding["fix"] == {"id": "libcuda-link", "safety": "safe"}
+    assert finding["confirm"] == "verl-doctor check --select CUDA105 --deep"
     assert "-lcuda" in found["results"][0]["findings"][0]["evidence"]["lines"][0]
 
 
@@ -177,6 +180,46 @@ def test_verify_asks_the_rules_concerned(here: Doctor, tmp_path: Path) -> None:
     log = written(tmp_path, "a.log", traceback("OSError: [Errno 24] Too many open files"))
     found = json.loads(here("logs", log, "--verify", "--format", "json", cwd=tmp_path).stdout)
     assert found["results"][0]["reason"]
+
+
+def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Doctor, tmp_path: Path) -> None:
+    log = written(
+        tmp_path, "a.log", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    found = json.loads(here("logs", log, "--format", "json", cwd=tmp_path).stdout)
+    finding = found["results"][0]["findings"][0]
+    assert (found["results"][0]["code"], finding["fix"]) == ("LOG110", None)
+    assert finding["confirm"].startswith("verl-doctor check --select CUDA141,")
+    page = here("explain", "log110", cwd=tmp_path).stdout
+    assert page.startswith("# LOG110: ")
+    assert "* CUDA141: " in page
+    assert "CUDA out of memory. Tried to allocate" in page
+    assert "LOG110\terror\tlogs\t" in here("rules", cwd=tmp_path).stdout
+    assert "this family has LOG101" in here("explain", "LOG999", cwd=tmp_path).stderr
+
+
+def test_a_rule_says_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:
+    page = here("explain", "CUDA105", cwd=tmp_path).stdout
+    assert "`cannot find -lcuda`" in page.partition("## In logs")[2]
+    assert "(less than 20) GB" in here("explain", "HOST106", cwd=tmp_path).stdout
+
+
+@pytest.mark.slow
+def test_verify_takes_the_script_of_the_job(here: Doctor, tmp_path: Path) -> None:
+    log = written(tmp_path, "a.log", "Could not override 'trainer.nodes'.\nKey 'nodes' is not in struct\n")
+    tree = written(tmp_path, "verl/__init__.py", "").parent
+    written(
+        tmp_path,
+        "verl/trainer/main_ppo.py",
+        'import hydra\n@hydra.main(config_path="config", config_name="ppo_trainer")\ndef main(config): ...\n',
+    )
+    written(tmp_path, "verl/trainer/config/ppo_trainer.yaml", "trainer:\n  nnodes: 1\n")
+    script = written(tmp_path, "run.sh", "python3 -m verl.trainer.main_ppo trainer.nodes=2\n")
+    said = here("logs", log, "--verify", "--script", script, "--verl", tree, "--format", "json", cwd=tmp_path)
+    result = json.loads(said.stdout)["results"][0]
+    assert result["code"] == "CFG101"
+    assert "trainer.nodes" in result["reason"]
+    assert "LAUNCH_SCRIPT" in result["findings"][0]["confirm"]
 
 
 # The excerpt
