@@ -176,7 +176,8 @@ def test_completion_is_a_script_of_the_shell(here: Doctor, tmp_path: Path, shell
 
 def test_every_rule_can_be_explained(here: Doctor, tmp_path: Path) -> None:
     listed = here("rules", cwd=tmp_path).stdout.splitlines()
-    assert [line.split("\t")[0] for line in listed] == [check.code for check in registry.load().checks]
+    of_rules = [code for line in listed if not (code := line.split("\t")[0]).startswith("LOG")]
+    assert of_rules == [check.code for check in registry.load().checks]
     page = here("explain", "vllm101", cwd=tmp_path).stdout
     assert "## Why it matters" in page
     assert "vllm-log-requests" in page

@@ -44,7 +44,10 @@ def _known() -> Registry:
 @click.command()
 @click.option("--format", "form", type=_LISTINGS, default="text", show_default=True, help="How to list them.")
 def rules(form: str) -> None:
-    """List all rules, and what only logs tell: code, severity, what it finds, and the fix."""
+    """List all rules: code, severity, what it finds, and the fix.
+
+    Those of the family LOG are no rules: verl-doctor logs alone tells them.
+    """
     known = _known()
     if form == "json":
         keys = ("code", "severity", "cost", "fix", "title")
@@ -66,7 +69,10 @@ def rules(form: str) -> None:
 @click.command()
 @click.argument("code")
 def explain(code: str) -> None:
-    """Explain one rule, or what only logs tell: why it matters and how to fix it."""
+    """Explain one rule: why it matters and how to fix it.
+
+    CODE may also be that of a fault which only logs tell.
+    """
     known = _known()
     check = known.check(code.upper())
     page = (
