@@ -77,11 +77,11 @@ class Machine:
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> str | None:
-        """The text of a small file of the kernel's; None when it is not there or may not be read."""
+        """The text of a small file of the kernel's; None when it is not there or may not be read. Of a pipe nothing is waited for."""
         try:
-            with self.at(path).open("rb") as file:
+            with open(self.at(path), "rb", opener=_at_once) as file:
                 # In pieces: the kernel fills no buffer of 4 MiB with one of its settings (proc_sys_call_handler).
-                pieces = [file.read(_PIECE) for _ in range(_MOST_OF_A_FILE // _PIECE)]
+                pieces = [file.read(_PIECE) or b"" for _ in range(_MOST_OF_A_FILE // _PIECE)]
                 return b"".join(pieces).decode("utf-8", "replace")
         except (OSError, ValueError):
             return None
@@ -161,6 +161,11 @@ class Machine:
             entries = [os.path.normpath(self.cwd / entry) for entry in path.split(os.pathsep)]
             seen["PYTHONPATH"] = os.pathsep.join(entries)
         return seen
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Anybody may put a pipe where a file of Ray's would lie."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _private_folder() -> tempfile.TemporaryDirectory[str]:

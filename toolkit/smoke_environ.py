@@ -45,8 +45,17 @@ def _with_own_verl(trees: VerlTrees | Unknown, folder: Path) -> Path | None:
 def _warm_caches(facts: Facts) -> dict[str, str]:
     """The job's caches of compiled kernels, as far as they are there: without them each climb would compile everything again.
 
-    What is fetched from the hub, or made of data, stays in the private home.
+    What is fetched from the hub, or made of data, stays in the private home. A folder that nobody named, /tmp/torchinductor_USER, may
+    be another user's work: what lies there is run.
     """
     caches = facts.get(Caches)
     known = () if isinstance(caches, Unknown) else caches.folders
-    return {one.variable: one.value for one in known if one.variable != "HF_HOME" and os.path.isdir(one.path)}
+    return {
+        one.variable: one.value
+        for one in known
+        if one.variable != "HF_HOME" and os.path.isdir(one.path) and (one.told_by or _is_own(one.path))
+    }
+
+
+def _is_own(folder: str) -> bool:
+    return Path(folder).stat().st_uid == os.geteuid()

@@ -18,6 +18,7 @@ from typing import Any
 from verl_doctor.toolkit.left_places import SHARED_MEMORY, place_at
 from verl_doctor.toolkit.leftover import EndProcess
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.owned_folder import text_in
 from verl_doctor.toolkit.unix_sockets import unix_sockets
 
 _FOLDERS = (SHARED_MEMORY, "/tmp")  # noqa: S108 - it is looked at
@@ -59,7 +60,7 @@ class Traces:
                 continue
             for entry in entries:
                 path = f"{folder}/{entry.name}"
-                if place_at(path) is None:
+                if not _is_trace(path):
                     continue
                 with contextlib.suppress(OSError):
                     about = entry.stat(follow_symlinks=False)
@@ -76,15 +77,23 @@ def remove_noted(note: Path) -> None:
     """Remove the files, unless another one has the name meanwhile."""
     for one in _lines(note):
         with contextlib.suppress(OSError, KeyError):
+            if not _is_trace(one["path"]):
+                continue
             about = os.lstat(one["path"])
             if (about.st_dev, about.st_ino) == (one["device"], one["inode"]):
                 os.unlink(one["path"])  # noqa: PTH108
 
 
+def _is_trace(path: str) -> bool:
+    """Whether this is a name that processes of a test give to what they leave."""
+    place = place_at(path)
+    return place is not None and place.folder in _FOLDERS
+
+
 def _lines(note: Path) -> list[dict[str, Any]]:
     found = []
     with contextlib.suppress(OSError):
-        for line in note.read_text("utf-8").splitlines():
+        for line in text_in(note.parent, note.name).splitlines():
             with contextlib.suppress(ValueError):
                 found.append(json.loads(line))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import shlex
 import sys
@@ -108,3 +109,8 @@ def test_a_machine_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tempfile, "tempdir", None)
     with pytest.raises(OSError, match="no folder for temporary files can be written"):
         Machine().run(["true"], timeout=1)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ray_current_cluster")
+    assert Machine(root=tmp_path).read("/ray_current_cluster") == ""

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.toolkit import smoke_environ as subject
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_caches import CacheFolder, Caches
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_trees import HERE, NAMED, SITE, Tree, VerlTrees
@@ -39,3 +41,16 @@ def test_the_path_of_the_launch_script_counts_and_is_seen_from_elsewhere(tmp_pat
     job = JobVariables({"PYTHONPATH": "lib:/shell"}, {"PYTHONPATH": ("run.sh", 1)})
     facts = Collection((), {Variables: Variables({"PYTHONPATH": "/shell"}), JobVariables: job})
     assert smoke_environ(machine, facts, tmp_path)["PYTHONPATH"] == f"{tmp_path}/lib:/shell"
+
+
+@pytest.mark.parametrize(
+    ("told_by", "owner", "counts"), [("", 0, True), ("", 1, False), ("X_CACHE", 1, True)]
+)
+def test_a_cache_of_another_users_counts_if_the_job_names_it(
+    told_by: str, owner: int, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may make /tmp/torchinductor_USER, and what lies there is run."""
+    folder = CacheFolder("kernels", "X_CACHE", str(tmp_path), told_by)
+    monkeypatch.setattr(subject.os, "geteuid", lambda: tmp_path.stat().st_uid + owner)
+    facts = Collection((), {Caches: Caches((folder,))})
+    assert ("X_CACHE" in smoke_environ(Machine(environ={}), facts, tmp_path)) is counts

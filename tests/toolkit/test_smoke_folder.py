@@ -100,6 +100,17 @@ def test_another_file_of_the_same_name_is_left_alone(segment: Path, tmp_path: Pa
     assert segment.exists()
 
 
+def test_what_is_noted_of_a_file_that_no_test_leaves_is_not_believed(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("years")
+    about = thesis.stat()
+    (tmp_path / NOTE).write_text(
+        f'{{"path": "{thesis}", "device": {about.st_dev}, "inode": {about.st_ino}}}\n'
+    )
+    remove_noted(tmp_path / NOTE)
+    assert thesis.exists()
+
+
 def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() -> None:
     with private_folder(Machine()) as folder:
         environ = {**os.environ, MARK: str(folder)}
