@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.fact_model import BadFile, Model
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
-from verl_doctor.toolkit.text import listed
+from verl_doctor.toolkit.text import counted, listed
 
 _FINE = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", head_size=128)
 _SHOWN = 3
@@ -57,13 +57,13 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
         names = listed((file.name for file in pointers), _SHOWN)
         yield _finding(
             model,
-            f"{model.folder} holds {len(pointers)} Git LFS pointers in place of files: {names}",
+            f"{model.folder} holds {counted(len(pointers), 'Git LFS pointer')} in place of files: {names}",
             "the files themselves",
             f"run git lfs pull in {model.folder}, or fetch the model with hf download",
         )
     if missing:
         names = listed((file.name for file in missing), _SHOWN)
-        message = f"{model.folder} lacks {len(missing)} files of weights: {names}"
+        message = f"{model.folder} lacks {counted(len(missing), 'file')} of weights: {names}"
         yield _finding(model, message, missing[0].reason, "fetch the model again: the download broke off")
     for file in model.bad_files:
         if file.trouble == "missing" and not file.reason:
@@ -73,7 +73,7 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
             )
         elif file.trouble == "damaged":
             message = f"{model.folder}/{file.name} cannot be used: {file.reason}"
-            yield _finding(model, message, "a JSON object", "fetch the file again")
+            yield _finding(model, message, "a file that can be read", "fetch the file again")
     if model.without_weights and not model.bad_files:
         message = f"{model.folder} has no weights: no .safetensors and no .bin file"
         yield _finding(

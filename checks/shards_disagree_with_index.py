@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks._weights import files_of, shard
-from verl_doctor.toolkit.fact_model import INDEX
 from verl_doctor.toolkit.fact_model_files import ModelFiles
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, check
 from verl_doctor.toolkit.text import counted, listed
@@ -58,9 +57,9 @@ def shards_disagree_with_index(files: ModelFiles) -> Iterator[Finding]:
                 Evidence(
                     found=f"{pairs[0][0]}, for which the index names {pairs[0][1] or 'nothing'}",
                     wanted="each tensor in one shard, the one that the index names",
-                    read_from=f"{files.folder}/{INDEX} and the headers of {counted(len(files.indexed), 'shard')}",
+                    read_from=f"{files.index} and the headers of {counted(len(files.indexed), 'shard')}",
                 ),
-                location=Location(f"{files.folder}/{INDEX}"),
+                location=Location(files.index),
                 remedy="fetch the shards and the index of one version again",
                 severity=severity,
             )

@@ -26,13 +26,13 @@ def copy_parquet(source: str, target: str, rows: int) -> tuple[int, list[str]]:
 def copy_json(source: str, target: str, rows: int) -> tuple[int, list[str]]:
     """Copy the first lines, or the first elements of one list."""
     with open(source, encoding="utf-8") as file:  # noqa: PTH123
-        first = file.read(1)
+        first = next((mark for line in file if (mark := line.lstrip()[:1])), "")
         file.seek(0)
         if first == "[":
             taken = json.load(file)[:rows]
             text = json.dumps(taken)
         else:
-            lines = list(islice(file, rows))
+            lines = list(islice((line for line in file if line.strip()), rows))
             taken = list(map(json.loads, lines))
             text = "".join(lines)
     with open(target, "w", encoding="utf-8") as file:  # noqa: PTH123

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +16,12 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.launch_values import given, launch_values
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.weight_files import INDEX, INDEX_OF_PICKLES, format_of, loaded, missing_shards
 
 # What `git clone` leaves without git-lfs: three lines of text, the first of which is this.
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; an index of shards of a large model has one or two
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
-INDEX = "model.safetensors.index.json"
-_INDEX_OF_PICKLES = "pytorch_model.bin.index.json"
 
 Trouble = Literal["missing", "pointer", "damaged"]
 
@@ -127,9 +127,7 @@ def read_model(folder: Path, named_by: str) -> Model:
     config = read_json(folder / "config.json")
     files = _listed(folder)
     bad = tuple(_bad_weights(folder, files))
-    without_weights = not bad and not any(
-        name.endswith((".safetensors", ".bin", ".pt", ".pth", ".gguf")) for name in files
-    )
+    without_weights = not bad and not any(map(format_of, files))
     if isinstance(config, BadFile):
         return Model(str(folder), named_by, without_weights=without_weights, bad_files=(config, *bad))
     language = _part(config, "text_config", "llm_config", "language_config", "thinker_config")
@@ -154,7 +152,10 @@ def read_model(folder: Path, named_by: str) -> Model:
 def read_json(path: Path) -> dict[str, Any] | BadFile:
     """A JSON object from a file, or what is wrong with the file."""
     try:
-        if path.stat().st_size > _LARGEST_CONFIG:
+        seen = path.stat()
+        if not stat.S_ISREG(seen.st_mode):
+            return BadFile(path.name, "damaged", "it is no file")
+        if seen.st_size > _LARGEST_CONFIG:
             return BadFile(path.name, "damaged", "it is far too large")
         content = path.read_bytes()
     except FileNotFoundError:
@@ -173,7 +174,8 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
 def is_pointer(path: Path) -> bool:
     """Whether a file is what Git LFS leaves in place of the real one."""
     try:
-        if path.stat().st_size > 1024:
+        seen = path.stat()
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size > 1024:
             return False
         with path.open("rb") as file:
             return file.read(len(LFS_MARK)) == LFS_MARK
@@ -185,20 +187,35 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
     """Pointers in place of weights or of a tokenizer, and shards that the index names and that are not there."""
     there = set(files)
     for name in sorted(there):
-        if name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(folder / name):
+        if format_of(name) and not _is_file(folder / name):
+            yield BadFile(name, "damaged", "it is no file")
+        elif name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(
+            folder / name
+        ):
             yield BadFile(name, "pointer")
     # Pickles are read where there are no safetensors.
     file = (
-        INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else _INDEX_OF_PICKLES
+        INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else INDEX_OF_PICKLES
     )
     index = read_json(folder / file) if file in there else {}
     if isinstance(index, BadFile):
         yield index
         return
     shards = index.get("weight_map")
-    for name in sorted({str(shard) for shard in shards.values()}) if isinstance(shards, dict) else ():
-        if name not in there:
+    if isinstance(shards, dict):
+        for name in sorted({str(shard) for shard in shards.values()} - there):
             yield BadFile(name, "missing", f"{file} names it")
+    else:
+        for name in missing_shards(loaded(there)):
+            yield BadFile(name, "missing", "the names of the other shards count it")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file, or a link that leads nowhere: what is behind that is another rule's."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
 
 
 def _listed(folder: Path) -> list[str]:

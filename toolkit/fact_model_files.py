@@ -9,37 +9,24 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from verl_doctor.toolkit.fact_model import INDEX, BadFile, Model, is_pointer, read_json
+from verl_doctor.toolkit.fact_model import BadFile, Model, is_pointer, read_json
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.turns import TURNS
+from verl_doctor.toolkit.weight_files import INDEX, Format, format_of, loaded
 
-Format = Literal["safetensors", "pickle", "gguf"]
-
-_FORMATS: Mapping[str, Format] = {
-    ".safetensors": "safetensors",
-    ".bin": "pickle",
-    ".pt": "pickle",
-    ".pth": "pickle",
-    ".gguf": "gguf",
-}
-# Pickles that a trainer leaves beside the weights (vllm filter_files_not_needed_for_inference).
-_NO_WEIGHTS = (
-    "training_args.bin",
-    "optimizer.bin",
-    "optimizer.pt",
-    "scheduler.pt",
-    "scaler.pt",
-    "rng_state.pth",
-)
 _LONGEST_HEADER = 100_000_000  # bytes, as the format has it
+_MOST_OF_A_HEADER = (
+    16 * 1024 * 1024
+)  # bytes that are read of it: one of 100,000 tensors has 11 MB, and Python needs 25 times that
 _MOST_FILES = 1000
 _MOST_NAMES = 5  # of tensors, as examples
 _READERS = 8  # headers that are read at once: each is three round trips on a network file system
@@ -86,11 +73,15 @@ class ModelFiles:
         return tuple(file for file in self.files if file.format in formats)
 
     @property
+    def index(self) -> str:
+        """The path of the index, whether there is one or not."""
+        return f"{self.folder}/{INDEX}"
+
+    @property
     def loaded(self) -> tuple[WeightFile, ...]:
-        """What is read when the model is loaded: the shards of the index, else all safetensors, else what there is."""
-        weights = self.of("safetensors")
-        named = tuple(file for file in weights if file.name in self.indexed)
-        return named or weights or self.files
+        """What is read when the model is loaded."""
+        names = loaded((file.name for file in self.files), self.indexed)
+        return tuple(file for file in self.files if file.name in names)
 
     @property
     def bytes(self) -> int:
@@ -122,12 +113,14 @@ def _weight_files(folder: Path) -> Iterator[WeightFile]:
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries[:_MOST_FILES]:
-        kind = _FORMATS.get(Path(entry.name).suffix)
-        if kind is None or entry.name.endswith(_NO_WEIGHTS) or entry.is_dir():
+        kind = format_of(entry.name)
+        if kind is None:
             continue
         linked = entry.is_symlink()
         try:
-            yield WeightFile(entry.name, kind, entry.stat().st_size, linked=linked)
+            seen = entry.stat()
+            if stat.S_ISREG(seen.st_mode):  # what is none is told of the model's folder
+                yield WeightFile(entry.name, kind, seen.st_size, linked=linked)
         except OSError as error:
             lost = "it is a link that leads nowhere" if linked else error.strerror or str(error)
             yield WeightFile(entry.name, kind, 0, trouble=lost, linked=linked)
@@ -137,13 +130,17 @@ def _with_header(folder: Path, file: WeightFile, deadline: float) -> tuple[Weigh
     """A file with what its header says, and the names of its tensors; None where these are not known."""
     if file.format != "safetensors" or file.trouble or time.monotonic() > deadline:
         return file, None
+    if not file.size:
+        return replace(file, trouble="it is empty"), None
     path = folder / file.name
     try:
         header, start = _header(path, file.size)
+        if header is None:
+            return file, None
         tensors = {name: tensor for name, tensor in header.items() if name != "__metadata__"}
         kinds: Counter[str] = Counter()
         for tensor in tensors.values():
-            begin, end = tensor["data_offsets"]
+            begin, end = _place(tensor["data_offsets"])
             kinds[str(tensor["dtype"])] += end - begin
         known = replace(
             file,
@@ -159,12 +156,22 @@ def _with_header(folder: Path, file: WeightFile, deadline: float) -> tuple[Weigh
         return (file if is_pointer(path) else replace(file, trouble="its header cannot be understood")), None
 
 
-def _header(path: Path, size: int) -> tuple[Mapping[str, Any], int]:
-    """The header of a file, and where the tensors begin. Raises ValueError where there is none."""
+def _place(offsets: Any) -> tuple[int, int]:
+    """Where a tensor begins and ends. Raises ValueError where that is no place in a file."""
+    begin, end = offsets
+    if type(begin) is not int or type(end) is not int or not 0 <= begin <= end:
+        raise ValueError("this is no place")
+    return begin, end
+
+
+def _header(path: Path, size: int) -> tuple[Mapping[str, Any] | None, int]:
+    """The header of a file, None where it is too long to be read here, and where the tensors begin. Raises ValueError where there is none."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(_LONGEST_HEADER, size - 8):
             raise ValueError("this is no header")
+        if length > _MOST_OF_A_HEADER:
+            return None, 8 + length
         return json.loads(file.read(length)), 8 + length
 
 

@@ -1,7 +1,6 @@
 """Which files a warm-up reads, in the order in which a loader reads them, each once however many names it has.
 
-Of a model's folder they are those that vLLM and transformers open: configuration and tokenizer, then the weights of one
-format, safetensors first (vllm model_executor/model_loader/default_loader.py and weight_utils.py, as of 2026-11).
+Of a model's folder they are configuration and tokenizer, then the weights that a loader reads (`weight_files`).
 """
 
 from __future__ import annotations
@@ -13,12 +12,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.fact_model import BadFile, read_json
+from verl_doctor.toolkit.fact_model import BadFile, is_pointer, read_json
+from verl_doctor.toolkit.weight_files import (
+    ENDINGS,
+    INDEX,
+    INDEX_OF_PICKLES,
+    format_of,
+    loaded,
+    missing_shards,
+)
 
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_FORMATS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-# What training leaves beside the weights, and no loader of weights opens.
-_NO_WEIGHTS = frozenset({"training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scaler.pt"})
 _RANK = re.compile(r"model-rank-(\d{1,6})-part-|_world_size_\d+_rank_(\d{1,6})\.")
 _MOST_FILES = 100_000  # about 50 MB here
 _DIGITS = re.compile(r"(\d+)")
@@ -95,9 +98,12 @@ class _Walk:
             self._leave(str(folder), error.strerror or str(error))
             return
         weights, missing = _weights(folder, names)
-        for name in missing:
-            self._leave(str(folder / name), "the index names it, and it is not there")
-        others = [name for name in names if not name.endswith(_FORMATS)]
+        for name, counted_by in missing.items():
+            self._leave(str(folder / name), f"{counted_by} it, and it is not there")
+        for name in weights:
+            if why := _no_weights(folder / name):
+                self._leave(str(folder / name), why)
+        others = [name for name in names if not name.endswith(tuple(ENDINGS))]
         for name in (*sorted(others, key=_natural), *weights):
             self._add(f"{folder}/{name}", of_folder=True)
 
@@ -145,27 +151,40 @@ class _Walk:
         self.left_out.append(LeftOut(path, reason))
 
 
-def _weights(folder: Path, names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The files of the format that a loader chooses, and those that the index of the weights names in vain."""
-    there = set(names)
-    for ending in _FORMATS:
-        found = {name for name in there if name.endswith(ending) and name not in _NO_WEIGHTS}
-        if not found:
-            continue
-        indexed = next((shards for index in _INDEXES if (shards := _indexed(folder, index, ending))), found)
-        # Mistral's own names of the same weights
-        doubled = {name for name in found & indexed if not name.startswith("consolidated")}
-        return sorted(doubled or found & indexed, key=_natural), sorted(indexed - there, key=_natural)
-    return [], []
+def _weights(folder: Path, names: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """The files that a loader reads, and those of the same format that are missing, with what counts them."""
+    files = loaded(names)
+    index = INDEX if any(name.endswith(".safetensors") for name in files) or not files else INDEX_OF_PICKLES
+    indexed = _indexed(folder, index)
+    if indexed:
+        missing = dict.fromkeys(sorted(indexed.difference(names), key=_natural), "the index names")
+    else:
+        missing = dict.fromkeys(missing_shards(files), "the names of the other shards count")
+    return sorted(loaded(names, indexed), key=_natural), missing
 
 
-def _indexed(folder: Path, index: str, ending: str) -> set[str]:
+def _indexed(folder: Path, index: str) -> set[str]:
     """The shards that an index names; none where it is not there or is no index."""
     content = read_json(folder / index)
     shards = {} if isinstance(content, BadFile) else content.get("weight_map")
     if not isinstance(shards, dict):
         return set()
-    return {name for name in shards.values() if isinstance(name, str) and name.endswith(ending)}
+    return {name for name in shards.values() if isinstance(name, str) and format_of(name)}
+
+
+def _no_weights(path: Path) -> str:
+    """Why what is named like weights holds none; "" for what may hold some, or cannot be looked at."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ""
+    if not stat.S_ISREG(seen.st_mode):
+        return "it is no file"
+    if not seen.st_size:
+        return "it is empty"
+    if is_pointer(path):
+        return "a pointer of Git LFS, not the weights"
+    return "" if seen.st_blocks else "it is a hole: nothing of it was ever written"
 
 
 def _natural(name: str) -> list[str | int]:

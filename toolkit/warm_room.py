@@ -15,6 +15,9 @@ from verl_doctor.toolkit.machine import Machine
 _KEPT_FREE = (
     32  # one part of so many stays free: a cache that is filled to the brim pushes out what was just read
 )
+_LEAST_FREE = (
+    32 * 1024 * 1024
+)  # bytes of a control group: what the reader itself and the kernel's tables take
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ def least(host: HostMemory, groups: ControlGroups) -> Room:
     if host.available is not None:
         found.append(Room(max(0, host.available - (host.total or 0) // _KEPT_FREE), "memory of this machine"))
     found += [
-        Room(max(0, int(group.memory_left) - group.memory // _KEPT_FREE), f"memory limit of {group.folder}")
+        Room(
+            max(0, int(group.memory_left) - max(group.memory // _KEPT_FREE, _LEAST_FREE)),
+            f"memory limit of {group.folder}",
+        )
         for group in groups.groups
         if group.memory is not None
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,23 @@ def test_missing_shards_of_pickles_count_where_there_are_no_safetensors(tmp_path
     assert (bad.name, bad.trouble) == ("pytorch_model-2.bin", "missing")
     (made / "model.safetensors").write_bytes(bytes(2000))
     assert read_model(made, "--model").bad_files == ()
+
+
+def test_shards_are_missed_by_their_number_where_there_is_no_index(tmp_path: Path) -> None:
+    made = folder(tmp_path, {})
+    (made / "model-00001-of-00003.safetensors").write_bytes(bytes(2000))
+    missed = [(file.name, file.trouble) for file in read_model(made, "--model").bad_files]
+    assert missed == [(f"model-0000{number}-of-00003.safetensors", "missing") for number in (2, 3)]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    os.mkfifo(tmp_path / "a.safetensors")
+    found = read_model(tmp_path, "--model")
+    assert {(file.name, file.reason) for file in found.bad_files} == {
+        ("config.json", "it is no file"),
+        ("a.safetensors", "it is no file"),
+    }
 
 
 def launched(path: str) -> Launch:

@@ -10,8 +10,9 @@ import pytest
 
 from verl_doctor.toolkit import fact_model_files
 from verl_doctor.toolkit.fact_model import LFS_MARK, Model
-from verl_doctor.toolkit.fact_model_files import INDEX, ModelFiles, model_files
+from verl_doctor.toolkit.fact_model_files import ModelFiles, model_files
 from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.weight_files import INDEX
 
 BYTES = {"BF16": 2, "F32": 4}
 
@@ -61,10 +62,7 @@ def test_of_several_formats_the_indexed_safetensors_are_loaded(tmp_path: Path) -
     weights(tmp_path / "consolidated.safetensors", a=10)
     for name in ("pytorch_model.bin", "model.gguf"):
         tmp_path.joinpath(name).write_bytes(bytes(99))
-    assert [file.name for file in look(tmp_path).loaded] == [
-        "consolidated.safetensors",
-        "model-1.safetensors",
-    ]
+    assert [file.name for file in look(tmp_path).loaded] == ["model-1.safetensors"]
     index(tmp_path, a="model-1.safetensors")
     found = look(tmp_path)
     assert [file.name for file in found.loaded] == ["model-1.safetensors"]
@@ -145,3 +143,27 @@ def test_an_index_that_says_nothing(tmp_path: Path, content: str) -> None:
     tmp_path.joinpath(INDEX).write_text(content, "utf-8")
     found = look(tmp_path)
     assert (found.indexed, [file.name for file in found.loaded]) == ((), ["model.safetensors"])
+
+
+def test_places_that_are_no_numbers_are_no_header(tmp_path: Path) -> None:
+    for name, end in (("a", "Infinity"), ("b", "true"), ("c", "-4"), ("d", "NaN")):
+        header = f'{{"t": {{"dtype": "BF16", "shape": [2], "data_offsets": [0, {end}]}}}}'.encode()
+        (tmp_path / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    assert {file.trouble for file in look(tmp_path).files} == {"its header cannot be understood"}
+
+
+def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    length = 40 * 1024 * 1024
+    with (tmp_path / "a.safetensors").open("wb") as file:
+        file.write(length.to_bytes(8, "little") + b"[")
+        file.truncate(8 + length)
+    (only,) = look(tmp_path).files
+    assert (only.trouble, only.ends) == ("", None)
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.safetensors")
+    (tmp_path / "b.safetensors").mkdir()
+    (tmp_path / "c.safetensors").touch()
+    (only,) = look(tmp_path).files
+    assert (only.name, only.trouble) == ("c.safetensors", "it is empty")

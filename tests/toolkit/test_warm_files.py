@@ -144,3 +144,20 @@ def test_a_folder_of_very_many_files_ends_somewhere(tmp_path: Path, monkeypatch:
     found = choose(None, [folder(tmp_path, "a", "b", "c", "d")])
     assert names(found) == ["a", "b"]
     assert "it comes behind 2 others" in found.left_out[0].reason
+
+
+def test_what_holds_no_weights_is_said_and_not_called_warm(tmp_path: Path) -> None:
+    model = folder(tmp_path, "model-00001-of-00006.safetensors", "config.json")
+    (model / "model-00002-of-00006.safetensors").touch()
+    (model / "model-00003-of-00006.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    os.mkfifo(model / "model-00004-of-00006.safetensors")
+    with (model / "model-00005-of-00006.safetensors").open("wb") as file:
+        file.truncate(10 << 30)
+    said = {Path(one.path).name[6:11]: one.reason for one in choose(model, ()).left_out}
+    assert said == {
+        "00002": "it is empty",
+        "00003": "a pointer of Git LFS, not the weights",
+        "00004": "it is no file",
+        "00005": "it is a hole: nothing of it was ever written",
+        "00006": "the names of the other shards count it, and it is not there",
+    }
