@@ -12,7 +12,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.fact_model_files import ModelFiles
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.file_systems import file_system_of
+from verl_doctor.toolkit.file_systems import file_system_of, read_ahead
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.page_cache import Residency, residency
 from verl_doctor.toolkit.turns import TURNS
@@ -81,7 +81,7 @@ def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
         mount.shared,
         mount.in_memory,
         tuple(dict.fromkeys(option for option in mount.options if option.split("=")[0] in _TELLING)),
-        _read_ahead(machine, mount.number),
+        read_ahead(machine, mount.number),
         _rotational(machine, mount.number),
         files.bytes,
         cached,
@@ -98,15 +98,6 @@ def _copied(machine: Machine, files: ModelFiles) -> bool:
         return all((copy / file.name).stat().st_size == file.size for file in files.files)
     except OSError:
         return False
-
-
-def _read_ahead(machine: Machine, number: str) -> int | None:
-    """Of the file system's own backing device, which network file systems have too; a partition has its disk's."""
-    for path in (f"/sys/class/bdi/{number}", f"/sys/dev/block/{number}/../queue"):
-        text = (machine.read(f"{path}/read_ahead_kb") or "").strip()
-        if number and text.isdigit():
-            return int(text) * 1024
-    return None
 
 
 def _rotational(machine: Machine, number: str) -> bool | None:

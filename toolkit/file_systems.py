@@ -145,6 +145,22 @@ def file_system_of(
     return best
 
 
+def read_ahead(machine: Machine, number: str) -> int | None:
+    """The bytes that the kernel reads ahead on the device with this number ("8:1"); None where it does not say.
+
+    Of the file system's own backing device, which network file systems have too; a partition has its disk's.
+    """
+    for path in (
+        f"/sys/class/bdi/{number}/read_ahead_kb",
+        f"/sys/dev/block/{number}/queue/read_ahead_kb",
+        f"/sys/dev/block/{number}/../queue/read_ahead_kb",
+    ):
+        said = (machine.read(path) or "").strip()
+        if number and said.isdecimal():
+            return int(said) * 1024
+    return None
+
+
 def file_systems(machine: Machine) -> Iterator[FileSystem]:
     """All mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
     for line in (machine.read("/proc/self/mountinfo") or "").splitlines():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.file_systems import file_system_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.warm_files import Chosen, LeftOut, WarmFile
-from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, Device, cached, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, STRETCH, Device, ahead_of, cached, fetch, parts_with_data
 from verl_doctor.toolkit.warm_room import UNTOLD, Room
 
 _THREADS = 8  # measured in tests/bench/WARM.md
@@ -234,7 +234,7 @@ class _Work:
         self._stretches: Iterator[tuple[int, int, int]] = self._all_stretches()
         self._passed = [0] * len(rows)
         self._trouble = [row.trouble for row in rows]
-        ahead = {row.file.device: read_ahead(machine, row.file.device) for row in rows}
+        ahead = {row.file.device: ahead_of(machine, row.file.device) for row in rows}
         self._devices = {device: Device(size) for device, size in ahead.items()}
 
     def run(self, told: Callable[[int], None]) -> bool:

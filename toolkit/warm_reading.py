@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.file_systems import read_ahead
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.page_cache import residency
 
@@ -35,18 +36,10 @@ _CANNOT_SEND = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 Stopped = Callable[[], bool]
 
 
-def read_ahead(machine: Machine, device: int) -> int:
-    """The bytes that the kernel reads ahead on the file system with this number (st_dev)."""
-    number = f"{os.major(device)}:{os.minor(device)}"
-    for path in (
-        f"/sys/class/bdi/{number}/read_ahead_kb",
-        f"/sys/dev/block/{number}/queue/read_ahead_kb",
-        f"/sys/dev/block/{number}/../queue/read_ahead_kb",  # of a partition
-    ):
-        said = (machine.read(path) or "").strip()
-        if said.isdecimal() and int(said):
-            return max(PAGE, int(said) * 1024 // PAGE * PAGE)
-    return _READ_AHEAD
+def ahead_of(machine: Machine, device: int) -> int:
+    """The bytes that the kernel reads ahead on the file system with this number (st_dev), in whole pages."""
+    said = read_ahead(machine, f"{os.major(device)}:{os.minor(device)}") or _READ_AHEAD
+    return max(PAGE, said // PAGE * PAGE)
 
 
 def parts_with_data(file: int, size: int) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.page_cache import Residency
 from verl_doctor.toolkit.warm import Moment, Plan, Warmed, survey, warm
 from verl_doctor.toolkit.warm_files import choose
-from verl_doctor.toolkit.warm_reading import PAGE, Device, fetch, parts_with_data, read_ahead
+from verl_doctor.toolkit.warm_reading import PAGE, Device, ahead_of, fetch, parts_with_data
 from verl_doctor.toolkit.warm_room import Room
 from verl_doctor.toolkit.warm_summary import headline, remarks, summary
 
@@ -290,11 +290,11 @@ def test_the_read_ahead_of_a_disk_of_a_partition_and_of_a_network(tmp_path: Path
     told("sys/dev/block/8:1/partition", "1\n")
     told("sys/class/bdi/9:0/read_ahead_kb", "0\n")
     machine = Machine(root=tmp_path)
-    assert read_ahead(machine, os.makedev(0, 52)) == 15 * MIB
-    assert read_ahead(machine, os.makedev(8, 0)) == 512 * 1024
-    assert read_ahead(machine, os.makedev(8, 1)) == 256 * 1024
-    assert read_ahead(machine, os.makedev(9, 0)) == 128 * 1024
-    assert read_ahead(machine, os.makedev(7, 7)) == 128 * 1024
+    assert ahead_of(machine, os.makedev(0, 52)) == 15 * MIB
+    assert ahead_of(machine, os.makedev(8, 0)) == 512 * 1024
+    assert ahead_of(machine, os.makedev(8, 1)) == 256 * 1024
+    assert ahead_of(machine, os.makedev(9, 0)) == 128 * 1024
+    assert ahead_of(machine, os.makedev(7, 7)) == 128 * 1024
 
 
 def test_the_moment_knows_how_long_the_rest_takes() -> None:
