@@ -15,6 +15,7 @@ from verl_doctor.toolkit.hydra_apply import apply
 from verl_doctor.toolkit.hydra_grammar import Override, OverrideError, parse_override
 from verl_doctor.toolkit.hydra_lookup import MISSING, UNTOLD, lookup
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.unread_start import unread_start
 
 # What stands for a value that reading the script cannot tell: an interpolation that leads nowhere.
 UNTOLD_VALUE = "${untold}"
@@ -111,8 +112,9 @@ def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configu
     """Compose verl's configuration and apply what the command asks for."""
     if launch.command is None:
         named = " and ".join(path for path, _ in launch.files)
+        where = unread_start(machine, (path for path, _ in launch.files))
         return Absent(
-            f"no command that starts verl was found in {named}; looked for python -m verl... or a *.py with overrides"
+            f"no command that starts verl was found in {named}; {where or 'looked for python -m verl... or a *.py with overrides'}"
         )
     from verl_doctor.toolkit.hydra_job import composed  # noqa: PLC0415 - only for a command that starts verl
 

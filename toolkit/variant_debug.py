@@ -41,7 +41,7 @@ def debug(
     """
     wishes = Wishes(there)
     if one_node:
-        wishes.lower("trainer.nnodes", 1, "asked for: --one-node")
+        wishes.give("trainer.nnodes", 1, "asked for: --one-node")
     elif (nodes := wishes.number("trainer.nnodes")) and nodes > 1:
         wishes.kept.append(f"trainer.nnodes={nodes} stays; --one-node tries the job on one node")
     if tiny is not None:

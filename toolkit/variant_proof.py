@@ -16,6 +16,7 @@ from verl_doctor.toolkit.hydra_job import composed
 from verl_doctor.toolkit.launch_files import read_launch
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.unread_start import unread_start
 from verl_doctor.toolkit.variant import Wish, leaves
 
 _RULES = ("CFG",)
@@ -59,7 +60,8 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
         jobs.append(Job(command, there))
     if not jobs:
         said = "it starts no verl that could be found: python -m verl... or a *.py with overrides"
-        return "; ".join([f"{found.files[0][0]}: {said}", *found.unread[:1]])
+        where = unread_start(session.machine, (path for path, _ in found.files))
+        return "; ".join([f"{found.files[0][0]}: {said}", *filter(None, [where]), *found.unread[:1]])
     return Seen(found, tuple(jobs), session.check(collection))
 
 

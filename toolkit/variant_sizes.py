@@ -41,10 +41,10 @@ def shrink(wishes: Wishes, rows: int | None = None, gpus: int | None = None) -> 
     `rows` are all that the data have, `gpus` those of each node if the script does not tell.
     """
     sizes = _now(wishes)
-    gpus = _gpus(wishes, gpus)
+    of_node, gpus = gpus, _gpus(wishes, gpus)
     replicas = _replicas(wishes, gpus)
     if sizes is None or gpus is None or replicas is None:
-        wishes.kept.append(_untold(wishes, gpus))
+        wishes.kept.append(_untold(wishes, of_node))
         return
     if wishes.value("trainer.v1.trainer_mode") == "separate_async" and wishes.value("trainer.use_v1") is True:
         wishes.kept.append(f"{_BATCH} stays: the trainer separate_async ties it to its own parameters")
@@ -68,17 +68,24 @@ def _now(wishes: Wishes) -> Sizes | None:
 
 def _gpus(wishes: Wishes, of_node: int | None) -> int | None:
     """All GPUs of the job. A word that cannot be told may ask for any number."""
-    each, nodes = (wishes.number(key) if wishes.certain(key) else None for key in _GPUS)
-    each = each or of_node
+    each, nodes = _each(wishes, of_node), _known(wishes, _GPUS[1])
     return each * nodes if each and nodes else None
 
 
-def _untold(wishes: Wishes, gpus: int | None) -> str:
+def _each(wishes: Wishes, of_node: int | None) -> int | None:
+    return _known(wishes, _GPUS[0]) or of_node
+
+
+def _known(wishes: Wishes, key: str) -> int | None:
+    return wishes.number(key) if wishes.certain(key) else None
+
+
+def _untold(wishes: Wishes, of_node: int | None) -> str:
     """What the sizes depend on that is not known, and how to tell it."""
-    if gpus is None and wishes.certain(_GPUS[1]):
+    if _each(wishes, of_node) is None:
         why = f"{_GPUS[0]} cannot be told from the script; say it with --gpus N"
-    elif gpus is None:
-        why = "the number of nodes cannot be told from the script"
+    elif _known(wishes, _GPUS[1]) is None:
+        why = f"{_GPUS[1]} cannot be told from the script; try the job on one node with --one-node"
     else:
         why = "the sizes that it depends on cannot be told from the script"
     return f"the batch sizes stay: {why}, or set the variables that it is made of in this shell"

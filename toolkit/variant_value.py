@@ -27,7 +27,11 @@ def as_written(value: Any, quote: str = '"') -> str:
 
 
 def _text(value: str, quote: str) -> str:
-    return f"{quote}{value}{quote}"
+    """In quotes, where only a quote and the backslashes before it mean something else than themselves."""
+    if not quote:
+        return value
+    escaped = re.sub(rf"(\\*)({quote}|$)", lambda found: found[1] * 2 + (found[2] and f"\\{found[2]}"), value)
+    return f"{quote}{escaped}{quote}"
 
 
 def in_shell(value: Any, *, nested: bool) -> str:

@@ -127,6 +127,19 @@ def test_prompts_become_no_shorter_than_the_data_need(longest: int, length: int 
     assert wished("data.max_prompt_length=10240", prompt=longest).get("data.max_prompt_length") == length
 
 
+def test_what_is_not_told_is_named_with_what_would_tell_it() -> None:
+    nodes = debug(composed("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8"))
+    (said,) = (sentence for sentence in nodes.kept if "batch sizes" in sentence)
+    assert "trainer.nnodes cannot be told" in said
+    assert "--one-node" in said
+    assert "data.train_batch_size" in wished("trainer.n_gpus_per_node=${oc.env:N}", gpus=8)
+
+
+def test_one_node_is_given_where_their_number_is_not_told() -> None:
+    found = wished("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8", one_node=True)
+    assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
+
+
 def test_one_node() -> None:
     found = wished("trainer.nnodes=4", one_node=True)
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
