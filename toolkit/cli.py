@@ -41,6 +41,7 @@ _ELSEWHERE = {
     "patches": "cli_patches",
     "tiny": "cli_tiny",
     "script": "cli_script",
+    "report": "cli_report",
     **dict.fromkeys(("rules", "explain", "plugins", "schema", "completion", "demo"), "cli_docs"),
 }
 
@@ -106,6 +107,7 @@ def cli() -> None:
     verl-doctor snapshot FILE all facts of a cluster that works, to keep
     verl-doctor compare OLD   what differs from it, what matters first
     verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
+    verl-doctor report        a page to paste into an issue of verl
     verl-doctor smoke         try what the job will do; the first rung that breaks
     verl-doctor watch         what will run out first while a job runs, and when
     verl-doctor tiny DIR      tiny data and a tiny random model, for trials

@@ -31,6 +31,7 @@ _DOCUMENTS = (
     "guard",
     "snapshot",
     "compare",
+    "page",
 )
 _SHELLS = ("bash", "zsh", "fish")
 _LISTINGS = click.Choice(("text", "json", "markdown"))

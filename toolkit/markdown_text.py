@@ -7,6 +7,7 @@ addresses, formulas. It leaves code alone, so that words which it would take for
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 
@@ -21,6 +22,7 @@ _LIVE = re.compile(
 _NOT_IN_CODE = re.compile(r"[|`\\]")
 _INVISIBLE = "&#8203;"
 _JOINT = re.compile(r"(?<=[@#/:$-])|(?<=www)|(?<=[0-9a-f]{6})", re.IGNORECASE)
+_JOINT_IN_HTML = re.compile(r"(?<=[@#$])|(?<=:)(?=//)|(?<=GH)(?=-)|(?<=www)(?=\.)", re.IGNORECASE)
 
 
 def escaped(text: str) -> str:
@@ -62,3 +64,8 @@ def fenced(text: str, language: str = "") -> Iterator[str]:
     yield f"{fence}{language}"
     yield from (harmless(line, keep="\t") for line in text.splitlines())
     yield fence
+
+
+def in_html(text: str) -> str:
+    """Text between tags, in which GitHub finds nothing either."""
+    return _INVISIBLE.join(html.escape(part) for part in _JOINT_IN_HTML.split(harmless(text)))

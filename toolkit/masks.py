@@ -70,7 +70,7 @@ class Masks:
         self._homes = "/root" in names.folders
         self._people = _any_of(self._worth(names.people), r"(?<![A-Za-z0-9.])", r"(?![A-Za-z0-9])")
         self._others = _any_of(self._worth(names.others), r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
-        self._hosts = hosts = {host.split(".")[0] for host in names.hosts if not _is_address(host)}
+        self._hosts = hosts = {host.split(".")[0] for host in names.hosts if host and not _is_address(host)}
         self._domains = sorted(
             {host.partition(".")[2] for host in names.hosts if not _is_address(host)} - {""}
         )
@@ -88,6 +88,8 @@ class Masks:
 
     def names(self, text: str) -> str:
         """The text with stand-ins."""
+        if text in self._hosts:
+            return self._hosts_in(text) if len(text) >= _SHORTEST else self._stand_in("host", text)
         if len(text) < _SHORTEST:
             return text
         if self._folders is not None:
@@ -95,8 +97,9 @@ class Masks:
         if self._homes:
             text = re.sub(r"(?<![\w./~-])/root(?![\w.-])", "~", text)
         text = _HOME.sub(self._home, text)
+        text = self._hosts_in(text)
         text = _MAIL.sub(lambda found: found[0] if found[0].startswith("git@") else "USER@HOST", text)
-        text = self._hosts_in(_LOGIN.sub(self._login, text))
+        text = _LOGIN.sub(self._login, text)
         if self._people is not None:
             text = self._people.sub("USER", text)
         if self._others is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
+
+from verl_doctor.toolkit.log_timeline import Timeline
+from verl_doctor.toolkit.svg_bars import Bar
 
 T = TypeVar("T")
 
@@ -18,6 +21,15 @@ class Mark(Enum):
     DOUBTFUL = "doubtful"
     HINT = "hint"
     GOOD = "good"
+
+
+MARK_WORDS = {
+    Mark.BAD: "error",
+    Mark.BROKEN: "not determined",
+    Mark.DOUBTFUL: "warning",
+    Mark.HINT: "hint",
+    Mark.GOOD: "good",
+}
 
 
 class Language(Enum):
@@ -76,20 +88,19 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One bar of a chart, with what is written beside it."""
-
-    name: str
-    amount: float
-    said: str
-
-
-@dataclass(frozen=True)
 class Bars:
-    """Amounts to compare, as a picture where there can be one. All are in one unit."""
+    """Lengths of time to compare, as a picture where there can be one."""
 
     title: str
     bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """The time line of a start, and the same as a chart of letters where there can be no picture."""
+
+    timeline: Timeline
+    chart: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,7 @@ class Card:
     mark: Mark | None = None
 
 
-Block = Said | Points | Values | Table | Listing | Bars | Fold | Card
+Block = Said | Points | Values | Table | Listing | Bars | StartUp | Fold | Card
 
 
 @dataclass(frozen=True)
@@ -149,3 +160,15 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
             value, **{one.name: _mapped(getattr(value, one.name), change) for one in fields(value)}
         )
     return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in a value, as `mapped` finds them."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    mapped(value, note)
+    return iter(found)

@@ -10,6 +10,7 @@ from verl_doctor.toolkit.log_timeline import Span, Timeline, Worker
 from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import harmless, wrapped
 
+TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
 _ROWS = 12
 _NAME = 20  # columns
 _WIDTH = 80  # of a pipe, in which a chart cannot be as wide as it likes
@@ -54,16 +55,21 @@ def markdown_lines(timeline: Timeline) -> Iterator[str]:
     """Yield the same as a table."""
     yield f"### {escaped(headline(timeline))}"
     yield ""
-    yield "| process | phase | seconds | begins at | proof |"
-    yield "|---|---|---|---|---|"
-    for worker, count in kinds(timeline):
-        for span in worker.spans:
-            name = escaped(shown(worker.name)) + (f" (the slowest of {count})" if count > 1 else "")
-            begins = "" if span.start is None else f"{span.start:.1f}"
-            title = PHASES[span.phase].title
-            yield f"| {name} | {title} | {told(span)} | {begins} | {escaped(proof_of(span))} |"
+    for row in (TABLE_HEAD, *table(timeline)):
+        yield "| " + " | ".join(map(escaped, row)) + " |"
+        if row is TABLE_HEAD:
+            yield "|" + "---|" * len(row)
     yield ""
     yield from (f"- {escaped(one)}" for one in below(timeline))
+
+
+def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
+    """The phases of each kind of process, below `TABLE_HEAD`."""
+    for worker, count in kinds(timeline):
+        for span in worker.spans:
+            name = shown(worker.name) + (f" (the slowest of {count})" if count > 1 else "")
+            begins = "" if span.start is None else f"{span.start:.1f}"
+            yield name, PHASES[span.phase].title, told(span), begins, proof_of(span)
 
 
 def headline(timeline: Timeline) -> str:

@@ -26,7 +26,7 @@ def picture(width: float, height: float, name: str, title: str, what: str, conte
     ids = quoteattr(f"{name}-title"), quoteattr(f"{name}-what")
     size = f'viewBox="0 0 {_number(width)} {_number(height)}" width="{_number(width)}" height="{_number(height)}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" class="vd" {size} role="img"'
-    words = f"<title id={ids[0]}>{_said(title)}</title><desc id={ids[1]}>{_said(what)}</desc><style>{_STYLE}</style>"
+    words = f"<title id={ids[0]}>{_said(title)}</title><desc id={ids[1]}>{_said(what)}</desc><style>{STYLE}</style>"
     named = quoteattr(f"{name}-title {name}-what")
     return f"{begin} aria-labelledby={named}>{words}{''.join(content)}</svg>\n"
 
@@ -101,4 +101,11 @@ def _style() -> str:
     )
 
 
-_STYLE = _style()
+def page_colours() -> str:
+    """The colours as a style for a page whose `color-scheme` says which of them count, so that its pictures follow it."""
+    pairs = enumerate(zip(_LIGHT, _DARK, strict=True), 1)
+    return f":root{{{';'.join(f'--vd-{at}:light-dark({light},{dark})' for at, (light, dark) in pairs)}}}"
+
+
+STYLE = _style()
+"""What stands in each picture's own style element: a page with a policy on styles must let this one pass."""

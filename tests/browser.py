@@ -1,0 +1,167 @@
+"""A real browser that shows a page, spoken to through a pair of pipes: no driver, no package, no port.
+
+It speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) as JSON with a zero byte behind each message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+_NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "microsoft-edge",
+    "headless_shell",
+)
+_PATIENCE = 60  # seconds for one answer
+_OPTIONS = (
+    "--headless",
+    "--remote-debugging-pipe",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--disable-sync",
+)
+
+
+def installed() -> str:
+    """The browser of this machine, "" when it has none."""
+    named = os.environ.get("VERL_DOCTOR_TEST_BROWSER", "")
+    return named or next((path for name in _NAMES if (path := shutil.which(name))), "")
+
+
+class Tab:
+    """One page of a browser. `events` are all that it told so far without being asked."""
+
+    def __init__(self, writing: int, reading: int) -> None:
+        self._writing, self._reading = writing, reading
+        self._rest = b""
+        self._last = 0
+        self._session = ""
+        self.events: list[dict[str, Any]] = []
+
+    def attach(self) -> None:
+        """Open an empty page and listen to what it does."""
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
+            self.ask(f"{domain}.enable")
+
+    def ask(self, method: str, **given: Any) -> Any:
+        """Have something done, and wait for the answer. Raises RuntimeError when the browser refuses, or says nothing."""
+        self._last += 1
+        message = {"id": self._last, "method": method, "params": given}
+        message |= {"sessionId": self._session} if self._session else {}
+        os.write(self._writing, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + _PATIENCE
+        while True:
+            heard = self._heard(until)
+            if heard.get("id") != self._last:
+                self.events.append(heard)
+            elif "error" in heard:
+                raise RuntimeError(f"{method}: {heard['error']['message']}")
+            else:
+                return heard["result"]
+
+    def _heard(self, until: float) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._reading], [], [], max(0.0, until - time.monotonic()))
+            piece = os.read(self._reading, 1 << 20) if ready else b""
+            if not piece:
+                raise RuntimeError("the browser says nothing")
+            self._rest += piece
+        first, _, self._rest = self._rest.partition(b"\0")
+        return dict(json.loads(first))
+
+    def open(self, page: Path) -> None:
+        """Show a file, and wait until it is loaded."""
+        self.events.clear()
+        self.ask("Page.navigate", url=page.as_uri())
+        self.run(
+            "new Promise(done => document.readyState == 'complete' ? done() : addEventListener('load', () => done()))"
+        )
+
+    def run(self, script: str) -> Any:
+        """What a script in the page comes to."""
+        done = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in done:
+            raise RuntimeError(done["exceptionDetails"]["exception"].get("description", script))
+        return done["result"].get("value")
+
+    def media(self, kind: str = "", **features: str) -> None:
+        """Show it as on a screen or in print, and to somebody who prefers something: `prefers_color_scheme="dark"`."""
+        wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        self.ask("Emulation.setEmulatedMedia", media=kind, features=wanted)
+
+    def size(self, width: int, height: int = 800) -> None:
+        """Show it so many pixels wide."""
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Press a key and let it go."""
+        common = {"key": key, "windowsVirtualKeyCode": code}
+        self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **common)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def told(self, *methods: str) -> Sequence[dict[str, Any]]:
+        """What it told of itself in these ways."""
+        return [one["params"] for one in self.events if one.get("method") in methods]
+
+
+@contextlib.contextmanager
+def browsing(program: str) -> Iterator[Tab]:
+    """A browser with a profile of its own, ended and removed afterwards."""
+    to_browser, from_here = os.pipe()
+    to_here, from_browser = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="verl-doctor-browser-") as profile:
+        # Its end of the pipes are descriptors 3 and 4. The shell is replaced by the browser.
+        script = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
+        process = subprocess.Popen(
+            ["bash", "-c", script, program, *_OPTIONS, f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=(to_browser, from_browser),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": profile},
+            start_new_session=True,
+        )
+        os.close(to_browser)
+        os.close(from_browser)
+        tab = Tab(from_here, to_here)
+        try:
+            tab.attach()
+            yield tab
+        finally:
+            with contextlib.suppress(RuntimeError, OSError):
+                tab._session = ""
+                tab.ask("Browser.close")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            process.wait()
+            os.close(from_here)
+            os.close(to_here)
+            time.sleep(0.2)  # its helpers let go of the profile

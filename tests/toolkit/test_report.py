@@ -1,0 +1,193 @@
+"""What a report holds, and what it must not: all that verl's own script prints, no secret, and no name unless asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+from report_seen import Known, seen
+from running import Doctor
+
+from verl_doctor.toolkit import render_html, render_page_markdown, render_page_text, report_view
+from verl_doctor.toolkit.cli_docs import schema_text
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.report_seen import Seen
+from verl_doctor.toolkit.report_view import Made
+
+SECRET = "hf_" + "Zz9" * 12
+HOST = "gpu-a100-007"
+NAMES = (
+    "annette",
+    HOST,
+    "cluster.uni",
+    "10.11.12.13",
+    "/data/home",
+    "2001:db8:0:5::7",
+    "02:42:ac:11:00:02",
+    "nlp-group",
+)
+PLANTED = (
+    f" annette@{HOST}.cluster.uni.example 10.11.12.13 /data/home/annette/x /tmp/of_annette [2001:db8:0:5::7]:80"
+    f" 02:42:ac:11:00:02 nlp-group api_key={SECRET} https://annette:{SECRET}@host/x Bearer {SECRET}"
+)
+MACHINE = Machine(
+    environ={"HOME": "/data/home/annette", "USER": "annette", "SLURM_JOB_ACCOUNT": "nlp-group"}, cwd=Path("/")
+)
+ITEMS = {
+    "Python": ("Version", "Compiler", "Build", "Arch"),
+    "Pip": ("Version", "Directory"),
+    "Packages": ("vllm", "sglang", "ray", "torch"),
+    "verl": ("Version", "Directory", "Commit Hash"),
+    "Platform": ("Platform", "system", "node", "release", "version"),
+    "Hardware": ("machine", "processor", "CPU(s)"),
+    "CUDA": ("CUDA Runtime", "CUDA Compiler"),
+    "System": ("CPU Memory",),
+    "GPUs": ("GPU Count",),
+}
+"""What scripts/diagnose.py prints under which heading, the CPUs as lscpu has them; GPUs and variables are not always there."""
+
+
+def made(look: Seen, *, masked: bool = True) -> Made:
+    return report_view.make(look, MACHINE, masked=masked)
+
+
+def views(one: Made) -> dict[str, str]:
+    """All forms of the same report."""
+    return {
+        "markdown": "\n".join(render_page_markdown.render(one.page)),
+        "html": render_html.render(one.page),
+        "text": "\n".join(line.plain for line in render_page_text.render(one.page, None)),
+        "json": json.dumps(one.document),
+    }
+
+
+def rows(one: Made, title: str) -> list[tuple[str, ...]]:
+    section = next(section for section in one.page.sections if section.title == title)
+    return [row for block in section.blocks for row in getattr(block, "rows", ())]
+
+
+def test_all_that_diagnose_prints_is_there() -> None:
+    found = rows(made(seen()), "System")
+    for heading, names in ITEMS.items():
+        assert {name for title, name, value in found if title == heading and value} >= set(names)
+    assert ("GPUs", "GPU 0-7 Type", "NVIDIA H200, compute capability 9.0") in found
+    assert ("GPUs", "GPU 0-7 Memory", "140 GiB") in found
+    shown = {row[0] for row in rows(made(seen()), "Environment as the workers see it")}
+    assert "OMP_NUM_THREADS" in shown
+    assert all(name in views(made(seen()))["markdown"] for name in ("| CC |", "| VERL\\_X |"))
+
+
+def test_what_could_not_be_seen_is_said_with_the_reason() -> None:
+    empty = Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")
+    found = rows(made(empty), "System")
+    assert [value for _, name, value in found if name == "CPU Memory"] == [
+        "not known: nobody looked for HostMemory"
+    ]
+    text = views(made(empty))["markdown"]
+    assert "What the workers see could not be told: nobody looked for EffectiveEnvironment." in text
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
+def test_names_are_masked_wherever_they_stand(form: str) -> None:
+    text = views(made(seen(PLANTED, f"{HOST}.cluster.uni.example")))[form]
+    assert [name for name in (*NAMES, SECRET) if name in text] == []
+    assert "USER@node-007" in text.replace("\\", "")
+    assert "address-1" in text
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
+def test_who_asks_for_all_gets_names_and_no_secret(form: str) -> None:
+    text = views(made(seen(PLANTED, HOST), masked=False))[form]
+    assert [name for name in NAMES if name not in text.replace("\\", "")] == []
+    assert SECRET not in text
+
+
+def test_the_verdict_comes_first_then_the_next_steps_then_the_cause_then_the_evidence() -> None:
+    titles = [section.title for section in made(seen()).page.sections]
+    assert titles == [
+        "What was examined",
+        "What to do next",
+        "Nodes",
+        "What the logs say",
+        "Findings",
+        "Proposed repairs",
+        "Hints",
+        "What differs from where it worked",
+        "Where start-up time went",
+        "How long the model takes to load",
+        "Environment as the workers see it",
+        "System",
+        "What could not be checked",
+    ]
+
+
+def test_the_document_fits_its_schema() -> None:
+    for look in (seen(), Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")):
+        document = made(look).document
+        jsonschema.validate(json.loads(json.dumps(document)), json.loads(schema_text("page")))
+    assert document["check"]["results"][0]["code"] == "VLLM101"
+
+
+def test_a_thousand_nodes_make_no_long_page() -> None:
+    many = seen(node="node[001-333],other[001-333],third-[1-334]")
+    assert len(views(made(many))["html"]) < 60_000
+    assert len(views(made(many))["markdown"]) < 20_000
+
+
+@pytest.fixture
+def laptop() -> Path:
+    return Path(__file__).parent.parent / "machines" / "laptop.json"
+
+
+def test_a_report_in_two_files(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    done = here("report", "--facts", laptop, "--html", "page.html", "--output", "page.md", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "wrote page.html" in done.stderr
+    assert (tmp_path / "page.md").read_text().startswith("<!-- verl-doctor report -->\n## verl-doctor: ")
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
+    again = here("report", "--facts", laptop, "--html", "page.html", "--output", "page.md", cwd=tmp_path)
+    assert again.returncode == 0
+
+
+@pytest.mark.parametrize("form", ["markdown", "text", "json"])
+def test_its_own_files_are_known_in_each_form(here: Doctor, tmp_path: Path, laptop: Path, form: str) -> None:
+    for _ in range(2):
+        assert (
+            here("report", "--facts", laptop, "--format", form, "--output", "it", cwd=tmp_path).returncode
+            == 0
+        )
+
+
+def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    mine = tmp_path / "thesis.html"
+    mine.write_text("<html>three years</html>")
+    done = here("report", "--facts", laptop, "--html", mine, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "is there and is no report of verl-doctor: name another file, or add --force" in done.stderr
+    assert mine.read_text() == "<html>three years</html>"
+    assert here("report", "--facts", laptop, "--html", mine, "--force", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--facts", "nowhere.json"), "cannot be read"),
+        (("--from", "nowhere.json"), "cannot be read"),
+        (("--log", "nowhere.log"), "nowhere.log"),
+        (("--facts", "x", "--cluster"), "no node can be asked with it"),
+        (("--html", "/no/such/folder/x.html"), "cannot be written"),
+        (("--html", ""), "is a variable not set?"),
+        (("--format", "pdf"), "pdf"),
+    ],
+)
+def test_what_is_of_no_use_is_said_in_a_sentence(
+    here: Doctor, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = here("report", "--select", "PY", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert re.fullmatch(r"verl-doctor: [^\n]+\n", done.stderr)

@@ -1,0 +1,108 @@
+"""`verl-doctor report`: a page to paste into an issue, or to hand to a colleague."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cli_group import EPILOG
+from verl_doctor.toolkit.cli_options import (
+    FILE_TO_WRITE,
+    PATH,
+    Rules,
+    job_options,
+    node_options,
+    rule_options,
+    target_options,
+)
+from verl_doctor.toolkit.node_request import AskedNodes
+from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.streams import nothing_on_stdout
+from verl_doctor.toolkit.target import Options, UsageError
+
+_FORMS = ("markdown", "text", "json")
+
+
+@click.command(epilog=EPILOG)
+@target_options
+@job_options
+@node_options
+@rule_options
+@click.option(
+    "--log",
+    "logs",
+    metavar="FILE",
+    multiple=True,
+    help="Say why a run failed too; a folder, or repeated: several logs.",
+)
+@click.option(
+    "--from", "old", type=PATH, metavar="OLD", help="Say what differs from this snapshot of where it worked."
+)
+@click.option(
+    "--facts",
+    type=PATH,
+    metavar="FILE",
+    multiple=True,
+    help="Report on facts that were saved elsewhere, as check judges them.",
+)
+@click.option(
+    "--html",
+    "page",
+    type=FILE_TO_WRITE,
+    metavar="FILE",
+    help="Write one page that a browser shows, and needs nothing else.",
+)
+@click.option("--format", "form", type=click.Choice(_FORMS), help=f"How to say it.  [default: {_FORMS[0]}]")
+@click.option(
+    "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
+)
+@click.option("--full", is_flag=True, help="Name users, hosts and addresses. Secrets are never shown.")
+@click.option("--force", is_flag=True, help="Replace FILE even if it is no report.")
+def report(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    rules: Rules,
+    logs: tuple[str, ...],
+    old: Path | None,
+    facts: tuple[Path, ...],
+    page: Path | None,
+    form: str | None,
+    file: Path | None,
+    full: bool,
+    force: bool,
+) -> int:
+    """Make a page to paste into an issue of verl: the verdict, its evidence, and all that is asked for there.
+
+    It holds what verl's scripts/diagnose.py prints and much more, as Markdown that fits into an issue on GitHub. Users, hosts
+    and addresses are masked. With --html alone nothing is written to stdout. Nothing is changed.
+    """
+    from verl_doctor.toolkit import output, render_html, report_view  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.report_file import refuse_others  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.report_look import Asked, look  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.view import show  # noqa: PLC0415 - see above
+
+    if nodes is not None and facts:
+        raise UsageError("--facts reports on what was seen elsewhere: no node can be asked with it")
+    for path in (page, file) if not force else ():
+        if path is not None:
+            refuse_others(path)
+    with nothing_on_stdout(), Progress() as progress:
+        run = open_session(
+            options,
+            select=rules.select,
+            ignore=rules.ignore,
+            deep=rules.deep,
+            facts_file=facts[0] if facts else None,
+        )
+        seen = look(run, Asked(nodes, facts, logs, old), progress.say)
+        made = report_view.make(seen, run.machine, masked=not full)
+    if page is not None:
+        output.write(page, render_html.render(made.page))
+        print(f"verl-doctor: wrote {page}", file=sys.stderr)
+    if page is None or form is not None or file is not None:
+        show(report_view.view(made), form or _FORMS[0], file)
+    return seen.report.exit_code()

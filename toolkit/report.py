@@ -1,0 +1,46 @@
+"""The page to paste into an issue or to hand to a colleague: what was seen, put together and masked."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit import (
+    report_differences,
+    report_environment,
+    report_findings,
+    report_log,
+    report_system,
+    report_time,
+    report_unchecked,
+    report_verdict,
+)
+from verl_doctor.toolkit.page import Page, Section
+from verl_doctor.toolkit.report_seen import Seen
+from verl_doctor.toolkit.result_words import headline
+
+_ORDER = (
+    report_verdict,
+    report_log,
+    report_findings,
+    report_differences,
+    report_time,
+    report_environment,
+    report_system,
+    report_unchecked,
+)
+MASKED = (
+    "Users, hosts, addresses and home folders are masked, and what looks like a secret is left out. "
+    "Names of other folders, models and data are not: read it before you post it."
+)
+FULL = "Nothing is masked but what looks like a secret: this page names users, hosts and addresses."
+
+
+def page_of(seen: Seen, *, masked: bool) -> Page:
+    """The page, verdict first. It says whether it is `masked`, and is not masked here."""
+    word, sentence = headline(seen.report)
+    sections: tuple[Section, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
+    return Page(
+        word=word,
+        mark=report_verdict.MARKS[seen.report.verdict],
+        sentence=sentence,
+        sections=sections,
+        about=(f"Made by verl-doctor {seen.version} at {seen.taken}.", MASKED if masked else FULL),
+    )

@@ -1,0 +1,68 @@
+"""Who and what is named in what was seen: what a page that anybody may read must not name."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+
+from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_system import System
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.fleet_names import expand
+from verl_doctor.toolkit.log_phases import PHASES
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.masks import Names, people_in
+from verl_doctor.toolkit.report_seen import Seen
+
+_PEOPLE = ("USER", "LOGNAME", "SUDO_USER", "SLURM_JOB_USER", "USERNAME")
+_HOSTS = ("HOSTNAME", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST", "MASTER_ADDR")
+_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
+_OTHERS = {
+    "SLURM_JOB_ACCOUNT": "ACCOUNT",
+    "SLURM_CLUSTER_NAME": "CLUSTER",
+    "WANDB_ENTITY": "ENTITY",
+    "WANDB_USERNAME": "USER",
+}
+
+
+def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
+    """The names that facts, this machine and the `texts` of the page tell. Versions of packages look like addresses and are none."""
+    environ = {**machine.environ, **_variables(seen)}
+    packages = seen.facts.get(Packages)
+    installed = () if isinstance(packages, Unknown) else packages.distributions
+    home = machine.home
+    return Names(
+        folders=frozenset({home}),
+        people=frozenset(
+            {environ.get(name, "") for name in _PEOPLE} | {posixpath.basename(home)} | people_in(texts)
+        ),
+        hosts=frozenset(_hosts(seen, environ)),
+        others={environ[name]: word for name, word in _OTHERS.items() if environ.get(name)},
+        words=frozenset(word for one in installed for word in (one.name, one.name.replace("-", "_")))
+        | PHASES.keys(),
+        versions=frozenset(one.version for one in installed),
+    )
+
+
+def _variables(seen: Seen) -> Mapping[str, str]:
+    found = seen.facts.get(Variables)
+    return {} if isinstance(found, Unknown) else found.values
+
+
+def _hosts(seen: Seen, environ: Mapping[str, str]) -> Iterator[str]:
+    network, system = seen.facts.get(Network), seen.facts.get(System)
+    if isinstance(network, Network):
+        yield network.host.name
+    if isinstance(system, System):
+        yield system.node
+    yield from (environ.get(name, "") for name in _HOSTS)
+    folded = [environ.get(name, "") for name in _LISTS]
+    folded += [finding.node or "" for _, finding in seen.report.findings()]
+    if seen.report.nodes is not None:
+        folded += [group.nodes for group in (*seen.report.nodes.kinds, *seen.report.nodes.missing)]
+    for nodes in folded:
+        with contextlib.suppress(ValueError):
+            yield from expand(nodes)
