@@ -75,10 +75,10 @@ def report(
     full: bool,
     force: bool,
 ) -> int:
-    """Make a page to paste into an issue of verl: the verdict, its evidence, and all that is asked for there.
+    """Make a page to paste into an issue of verl.
 
-    It holds what verl's scripts/diagnose.py prints and much more, as Markdown that fits into an issue on GitHub. Users, hosts
-    and addresses are masked. With --html alone nothing is written to stdout. Nothing is changed.
+    The verdict and its evidence, and what verl's scripts/diagnose.py prints, as Markdown that fits into an issue on GitHub. Users,
+    hosts and addresses are masked. With --html alone nothing is written to stdout. Nothing is changed.
     """
     from verl_doctor.toolkit import output, render_html, report_view  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.report_file import refuse_others  # noqa: PLC0415 - see above
