@@ -54,12 +54,22 @@ class Excerpt:
     cut_off: str = ""
 
 
-def excerpt(read: Callable[[int], bytes], words: Sequence[str] = WORDS) -> Excerpt:
-    """Read a log to its end. Takes time in proportion to its size, and a bounded amount of memory."""
+def excerpt(
+    read: Callable[[int], bytes],
+    words: Sequence[str] = WORDS,
+    *,
+    beside: Callable[[int, bytes], None] | None = None,
+) -> Excerpt:
+    """Read a log to its end. Takes time in proportion to its size, and a bounded amount of memory.
+
+    `beside` is given all of it too, in blocks of whole lines with the number of the first.
+    """
     reader = _Reader(tuple(word.encode() for word in words))
     cut_off = ""
     try:
         for block in _blocks(read):
+            if beside is not None:
+                beside(reader.number, block)
             reader.take(block)
     except CUT_OFF as error:
         if not reader.size:
@@ -94,7 +104,7 @@ class _Reader:
 
     def __init__(self, words: tuple[bytes, ...]) -> None:
         self._words = words
-        self._number = 1  # of the next line
+        self.number = 1  # of the next line
         self.size = 0
         self._window = 0  # lines that still count whatever they say
         self._seen: dict[int, int] = {}
@@ -106,7 +116,7 @@ class _Reader:
 
     def take(self, block: bytes) -> None:
         """Read the next block; it ends with the end of a line."""
-        at, number = 0, self._number
+        at, number = 0, self.number
         self._tail = (number, block) if len(block) >= _TAIL else (self._tail[0], self._tail[1] + block)
         hits = self._hits_by_line(block) if self._is_dense else sorted(self._hits(block))
         for hit in (*hits, len(block)):
@@ -116,10 +126,10 @@ class _Reader:
                 number += block.count(b"\n", at, hit)
                 at, number = self._meet(block, hit, number), number + 1
         self.size += len(block)
-        lines = number + block.count(b"\n", at) - self._number
+        lines = number + block.count(b"\n", at) - self.number
         if not self._is_dense:
             self._is_dense = len(hits) > lines * _DENSE
-        self._number += lines
+        self.number += lines
         self._cut_tail()
 
     def _hits(self, block: bytes) -> set[int]:
@@ -202,4 +212,4 @@ class _Reader:
             for at in sorted(kept)
             for one in read_line(at, kept[at].decode("utf-8", "replace").replace("\0", ""))
         )
-        return Excerpt(tuple(lines), self._number - 1, self.size, self._left_out)
+        return Excerpt(tuple(lines), self.number - 1, self.size, self._left_out)

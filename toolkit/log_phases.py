@@ -165,6 +165,18 @@ class Telling:
     is_whole: bool = True
 
 
+def telling_lines(block: bytes) -> frozenset[int]:
+    """Where the lines begin that may tell something, for most do not."""
+    found = set()
+    for word in _bytes():
+        at = block.find(word)
+        while at >= 0:
+            found.add(block.rfind(b"\n", 0, at) + 1)
+            end = block.find(b"\n", at)
+            at = block.find(word, end) if end >= 0 else -1
+    return frozenset(found)
+
+
 def tellings(text: str) -> list[Telling]:
     """What the words of a line say, without their labels; most say nothing."""
     words = next((word for word in _words() if word in text), None)
@@ -187,6 +199,12 @@ def tellings(text: str) -> list[Telling]:
 def parts_of_step(line: bytes) -> dict[str, float]:
     """The seconds that verl tells of a step's parts, by their names; "step" is the whole."""
     return {name.decode(): float(seconds) for name, seconds in _TIMING.findall(line)}
+
+
+@cache
+def _bytes() -> tuple[bytes, ...]:
+    others = (b"step:", b"pid:", b":actor_name:", RESTART, b"Actor creation task finished")
+    return (*(word.encode() for word in _words()), *others)
 
 
 @cache

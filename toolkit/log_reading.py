@@ -25,7 +25,7 @@ def diagnose(sources: Sequence[Source]) -> Answer:
         reader = TimelineReader(source.name)
         try:
             with opened(source) as content:
-                found = excerpt(reader.beside(content))
+                found = excerpt(content, beside=reader.take)
         except UnreadableError as error:
             notes.append(f"{source.name} was passed over: {error}")
             continue

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from verl_doctor.toolkit.log_clock import Clock
 from verl_doctor.toolkit.log_lines import Line, read_line
-from verl_doctor.toolkit.log_phases import PHASES, RESTART, STEP, parts_of_step, tellings
+from verl_doctor.toolkit.log_phases import PHASES, RESTART, STEP, parts_of_step, telling_lines, tellings
 from verl_doctor.toolkit.log_timeline import (
     DRIVER,
     Moment,
@@ -27,6 +27,7 @@ from verl_doctor.toolkit.text import counted
 
 _LINES = 100_000  # of a start
 _LONGEST = 65_536  # bytes of a line
+_HEADS = 10_000  # beginnings of lines that are remembered
 _SPANS = 4000  # of a log
 _WORKERS = 2000
 _SILENCES = 100
@@ -38,6 +39,12 @@ _NAMELESS = 3  # seconds for which a new process may speak without its name
 _SMALL = 0.04  # of the whole: a shorter silence is not worth a word
 _WORDS = 160  # characters of a line that are kept as its proof
 
+# What stands before the words of a line as far as it says who speaks and when: processes, a clock to its seconds.
+_HEAD = re.compile(
+    rb"(?:[^()\n]{0,60}\([^()\n]{0,80}pid=\d+[^()\n]{0,40}\)(?:\x1b\[0m)?){0,3}"
+    rb"(?:[^\n]{0,40}?\d\d:\d\d:\d\d|\s{0,12}\[?\s{0,12}\d{1,7}\.\d{1,6}\b|.{0,12}?\brank\d{1,5}\b)?",
+    re.IGNORECASE,
+)
 _NODE = re.compile(r"\bip=([\w.:-]{2,64})")
 _NAMED = re.compile(r"\((?P<who>[^()]{0,80}(?:\([\w-]*\))?[^()]{0,20}\b(?:pid|PID)=\d+)[^()]*\)")
 _PID = re.compile(r"\bpid=(\d{1,10})$", re.IGNORECASE)
@@ -90,7 +97,7 @@ class _At:
 
 
 class TimelineReader:
-    """One log. `take` is given its bytes in their order, `heard` is asked at the end."""
+    """One log. `take` is given its lines in their order; `timeline` makes of it what was heard."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -100,14 +107,14 @@ class TimelineReader:
         core = _OF_CORE.match(name)
         self._core = core[1] if core else ""
         self._is_deaf = not core and bool(_OF_RAY.match(name))
-        self._rest = b""
-        self._number = 0
         self.starts = 0
         self._begin()
 
     def _begin(self) -> None:
         self._clock = Clock()
         self._budget = _LINES
+        self._heads: set[bytes] = set()
+        self._passed_over: tuple[int, bytes] | None = None
         self._listens = not self._is_deaf
         self.workers: dict[Key, _Who] = {}
         self.spans: list[tuple[Key, Span]] = []
@@ -130,64 +137,51 @@ class TimelineReader:
         """Whether its times are its own."""
         return self._clock.is_elapsed
 
-    def beside(self, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-        """Give a reader of the same bytes that lets this one listen."""
-
-        def heard(size: int) -> bytes:
-            chunk = read(size)
-            self.take(chunk)
-            return chunk
-
-        return heard
-
-    def take(self, chunk: bytes) -> None:
-        """Read the next bytes; none at the end."""
-        if self._is_deaf:
-            return
-        if not chunk:
-            if self._rest and self._listens:
-                self._line(self._rest)
-            self._rest = b""
-            return
-        whole = self._rest + chunk
+    def take(self, number: int, block: bytes) -> None:
+        """Read the next lines, the first of which has this number. The last may lack its end."""
         at = 0
-        while self._listens and (end := whole.find(b"\n", at)) >= 0:
-            self._line(whole[at:end])
-            at = end + 1
-        if not self._listens:
-            at = self._look_for_restart(whole, at)
-        self._rest = whole[at:]
-        if self._listens and len(self._rest) > _LONGEST:
-            self._rest = self._rest[:_LONGEST]
+        telling = telling_lines(block) if self._listens and not self._is_deaf else frozenset()
+        while at < len(block) and not self._is_deaf:
+            if self._listens:
+                end = block.find(b"\n", at)
+                end = len(block) if end < 0 else end
+                self._line(number, block[at : min(end, at + _LONGEST)], tells=at in telling)
+                at, number = end + 1, number + 1
+                continue
+            found = block.find(RESTART, at)
+            if found < 0:
+                return
+            begin = max(block.rfind(b"\n", at, found) + 1, at)
+            at, number = begin, number + block.count(b"\n", at, begin)
+            self._begin()
+            self.starts += 1
+            telling = telling_lines(block)
 
-    def _look_for_restart(self, whole: bytes, at: int) -> int:
-        """Where a further start begins, read from there, or how far it was looked for."""
-        found = whole.find(RESTART, at)
-        if found < 0:
-            keep = max(len(whole) - len(RESTART), at)
-            self._number += whole.count(b"\n", at, keep)
-            return keep
-        begin = max(whole.rfind(b"\n", at, found) + 1, at)
-        self._number += whole.count(b"\n", at, begin)
-        self._begin()
-        self.starts += 1
-        at = begin
-        while self._listens and (end := whole.find(b"\n", at)) >= 0:
-            self._line(whole[at:end])
-            at = end + 1
-        return at if self._listens else self._look_for_restart(whole, at)
-
-    def _line(self, raw: bytes) -> None:
-        self._number += 1
+    def _line(self, number: int, raw: bytes, *, tells: bool) -> None:
         self._budget -= 1
-        if self._budget < 0:
-            self._listens = False
+        self._listens = self._budget > 0
+        if not tells:
+            head = _HEAD.match(raw)
+            said = head[0] if head else b""
+            if said in self._heads:
+                # Its process and its second are known: only the last such line before another matters.
+                self._passed_over = (number, raw)
+                return
+            if len(self._heads) >= _HEADS:
+                self._heads.clear()
+            self._heads.add(said)
+        if self._passed_over is not None:
+            self._read(*self._passed_over)
+            self._passed_over = None
+        self._read(number, raw)
+        if b"step:" in raw and (match := STEP.search(raw)) and (parts := parts_of_step(raw)).get("step"):
+            self._step(number, int(match[1]), parts, raw)
+
+    def _read(self, number: int, raw: bytes) -> None:
         text = raw[:4096].decode("utf-8", "replace").replace("\0", "")
         elapsed, text = self._clock.taken_off(text)
-        for line in read_line(self._number, text):
+        for line in read_line(number, text):
             self._heard(line, elapsed)
-        if b"step:" in raw and (match := STEP.search(raw)) and (parts := parts_of_step(raw)).get("step"):
-            self._step(int(match[1]), parts, raw)
 
     def _heard(self, line: Line, elapsed: float | None) -> None:
         labels = line.written[: len(line.written) - len(line.text)] if line.text else line.written
@@ -356,13 +350,12 @@ class TimelineReader:
             span = _until(phase, seconds, time, (proof,))
             self._add(key, span if is_whole else replace(span, is_open=True))
 
-    def _step(self, number: int, parts: dict[str, float], raw: bytes) -> None:
+    def _step(self, number: int, step: int, parts: dict[str, float], raw: bytes) -> None:
         """A step was logged: the start is over."""
-        key = self._last.key if self._last is not None else next(iter(self.workers), ("", DRIVER))
         text = raw[:400].decode("utf-8", "replace")
-        line = next(iter(read_line(self._number, self._clock.taken_off(text)[1])))
+        line = next(iter(read_line(number, self._clock.taken_off(text)[1])))
         key = self._key(line, line.written[: len(line.written) - len(line.text)])
-        time = self._last.time if self._last is not None and self._last.proof.number == self._number else None
+        time = self._last.time if self._last is not None and self._last.proof.number == number else None
         proof = self._proof(line)
         _, began = self.workers[key].open.pop("step", (None, proof)) if key in self.workers else (None, proof)
         # What was silent in it is part of it.
@@ -370,7 +363,7 @@ class TimelineReader:
         whole = parts.pop("step")
         span = _until("step", whole, time, (proof,))
         self._add(key, replace(span, parts=tuple(parts.items())))
-        self.moments.append(Moment(f"step {number} was logged", time, proof))
+        self.moments.append(Moment(f"step {step} was logged", time, proof))
         self.has_step = True
         self.end = time if time is not None else self.end
         self._listens = False

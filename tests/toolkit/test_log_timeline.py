@@ -33,14 +33,13 @@ GRPO = """\
 
 
 def told(*logs: str, sources: tuple[str, ...] = ()) -> Timeline:
-    """The time line of these logs, read in pieces of a few bytes."""
+    """The time line of these logs, read in blocks of a few lines."""
     readers = []
     for at, log in enumerate(logs):
         reader = TimelineReader(sources[at] if sources else f"{at}.log")
-        raw = log.encode()
-        for begin in range(0, len(raw), 97):
-            reader.take(raw[begin : begin + 97])
-        reader.take(b"")
+        lines = log.encode().splitlines(keepends=True)
+        for begin in range(0, len(lines), 3):
+            reader.take(begin + 1, b"".join(lines[begin : begin + 3]))
         readers.append(reader)
     return timeline(readers)
 
