@@ -75,6 +75,7 @@ TOLD = (
     ("model", "Load weight end. elapsed={s} s"),
     ("graph", "Dynamo bytecode transform time: {s} s"),
     ("graph", "Compiling a graph for * takes {s} s"),
+    ("graph", "Directly load the compiled graph* from the cache, took {s} s"),
     ("compile", "torch.compile takes {s} s in total"),
     ("compile", "torch.compile took {s} s in total"),
     ("profile", "Memory profiling takes {s} seconds"),
@@ -145,7 +146,7 @@ STEP = re.compile(rb"step:(\d{1,9}) - ")
 """How verl (utils/logger/aggregate_logger.py) begins the line with a step's metrics."""
 
 _TIMING = re.compile(
-    rb"(?<![\w/])timing(?:_s)?/([\w/]{1,40}):(?:np\.float\d+\()?(\d{1,9}(?:\.\d{1,20})?(?:e-?\d\d)?)"
+    rb"(?<![\w/])timing(?:_s)?/([\w/]{1,40}):(?:np\.float\d+\()?(\d{1,9}(?:\.\d{1,20})?(?:e-\d\d)?)(?![\w.])"
 )
 RESTART = b"ray init kwargs: "
 """Begins the start of a verl, which prints it since 0.5; in a log to which a job is appended there are several."""
@@ -182,6 +183,7 @@ def tellings(text: str) -> list[Telling]:
     words = next((word for word in _words() if word in text), None)
     if words is None:
         return []
+    text = text.replace("**", "")  # as people print it in bold where they ask for help
     found = [
         Telling(phase, "told", float(match[1]))
         for phase, pattern in _patterns(TOLD)

@@ -21,9 +21,8 @@ _TICKS = 6
 def picture(timeline: Timeline, name: str = "start-up") -> str:
     """Draw the whole. `name` sets it apart from other pictures in a page."""
     rows = kinds(timeline)[:_MOST]
-    used = [
-        phase for phase in PHASES if any(one.phase == phase for worker, _ in rows for one in worker.spans)
-    ]
+    drawn = {one.phase for worker, _ in rows for one in worker.spans if one.seconds}
+    used = [phase for phase in PHASES if phase in drawn]
     legend = list(_legend(used, _TOP + len(rows) * _ROW + 40))
     height = _TOP + len(rows) * _ROW + 40 + 18 * (1 + (len(used) - 1) // 4) + 6
     content = (
@@ -100,6 +99,8 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
             title,
             is_open=span.is_open or span.phase == "silence",
         )
+        if not is_part and span.phase != "silence" and end - x >= _LETTER * (len(told(span)) + 1):
+            yield svg.text((x + end) / 2, y + 15, told(span), anchor="middle", size=10, on_box=True)
 
 
 def _legend(used: Sequence[str], y: float) -> Iterator[str]:

@@ -32,7 +32,7 @@ def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
     """Yield the lines of the chart and what stands below it."""
     columns = min(max(width or _WIDTH, 60), 120)
     rows = kinds(timeline)
-    yield headline(timeline)
+    yield from wrapped(headline(timeline), columns, hanging="  ")
     room = max(columns - _NAME - 4, 30)
     bar = room * 5 // 9
     used: dict[str, None] = {}

@@ -1,7 +1,7 @@
 """Pictures as SVG: boxes, lines and words, with titles for those who hear a page, readable in the dark, and without a script.
 
 Every function gives markup; what is said in a picture is escaped here and nowhere else. Colours are CSS variables with a value for
-pictures that stand alone: a page that sets `--vd-ink` or `--vd-1` to `--vd-8` has its own.
+pictures that stand alone: a page that sets `--vd-ink`, `--vd-on` (words on boxes) or `--vd-1` to `--vd-8` has its own.
 """
 
 from __future__ import annotations
@@ -59,10 +59,17 @@ def line(x1: float, y1: float, x2: float, y2: float, *, is_faint: bool = False) 
 
 
 def text(
-    x: float, y: float, words: str, *, anchor: str = "start", size: float = 11, is_faint: bool = False
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    size: float = 11,
+    is_faint: bool = False,
+    on_box: bool = False,
 ) -> str:
-    """Write words whose base line begins, has its middle or ends (start, middle, end) there."""
-    kind = "vd-text vd-faint" if is_faint else "vd-text"
+    """Write words whose base line begins, has its middle or ends (start, middle, end) there; `on_box` is readable on all colours."""
+    kind = "vd-text vd-on" if on_box else "vd-text vd-faint" if is_faint else "vd-text"
     return (
         f'<text class="{kind}" x="{_number(x)}" y="{_number(y)}" font-size="{_number(size)}" '
         f"text-anchor={quoteattr(anchor)}>{_said(words)}</text>"
@@ -92,11 +99,12 @@ def _style() -> str:
         for at in range(1, COLOURS + 1)
     )
     return (
-        f".vd{{--vd-own-ink:#222;{inks};color:var(--vd-ink,var(--vd-own-ink));max-width:100%;height:auto}}"
-        f"@media (prefers-color-scheme:dark){{.vd{{--vd-own-ink:#ddd;{dark}}}}}"
-        f"@media print{{.vd{{--vd-own-ink:#000;{inks}}}}}"
+        f".vd{{--vd-own-ink:#222;--vd-own-on:#fff;{inks};color:var(--vd-ink,var(--vd-own-ink));max-width:100%;height:auto}}"
+        f"@media (prefers-color-scheme:dark){{.vd{{--vd-own-ink:#ddd;--vd-own-on:#111;{dark}}}}}"
+        f"@media print{{.vd{{--vd-own-ink:#000;--vd-own-on:#fff;{inks}}}}}"
         f".vd-text{{fill:currentColor;font-family:{_FONT}}}.vd-line{{stroke:currentColor;stroke-width:1}}"
         f".vd-faint{{opacity:.6}}.vd-line.vd-faint{{opacity:.2}}{fills}"
+        ".vd .vd-on{fill:var(--vd-on,var(--vd-own-on))}"
         ".vd .vd-open{fill-opacity:.4;stroke-dasharray:3 2}"
     )
 

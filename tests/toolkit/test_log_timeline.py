@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import random
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
+import pytest
+from running import Doctor
+
+from verl_doctor.toolkit import log_timeline_svg, render_timeline
+from verl_doctor.toolkit.log_phases import PHASES
 from verl_doctor.toolkit.log_timeline import Timeline
 from verl_doctor.toolkit.log_timeline_reader import TimelineReader, timeline
 
@@ -37,9 +45,9 @@ def told(*logs: str, sources: tuple[str, ...] = ()) -> Timeline:
     readers = []
     for at, log in enumerate(logs):
         reader = TimelineReader(sources[at] if sources else f"{at}.log")
-        lines = log.encode().splitlines(keepends=True)
+        lines = log.encode("utf-8", "surrogateescape").split(b"\n")
         for begin in range(0, len(lines), 3):
-            reader.take(begin + 1, b"".join(lines[begin : begin + 3]))
+            reader.take(begin + 1, b"\n".join(lines[begin : begin + 3]) + b"\n")
         readers.append(reader)
     return timeline(readers)
 
@@ -91,3 +99,218 @@ def test_a_job_from_ray_to_its_first_step() -> None:
     step = next(one for worker in line.workers for one in worker.spans if one.phase == "step")
     assert dict(step.parts) == {"gen": 50.5, "update_actor": 9.5}
     assert [(one.what, one.at) for one in line.moments] == [("Ray is up", 4.5), ("step 1 was logged", None)]
+
+
+def stamped(second: float, words: str, who: str = "") -> str:
+    """A line of vLLM's at this second of a day."""
+    whole = int(second)
+    return (
+        f"{who}INFO 11-21 {whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d} [core.py:1] {words}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "phase", "seconds"),
+    [
+        ("INFO 06-19 23:05:18 [monitor.py:33] torch.compile takes 7.51 s in total", "compile", 7.51),
+        ("INFO 06-19 23:05:18 [monitor.py:33] torch.compile takes **7.51 s** in total", "compile", 7.51),
+        ("INFO 06-19 23:05:09 [backends.py:120] Directly load the compiled graph(s) for shape None from the cache, took 4.190 s", "graph", 4.19),
+        ("INFO 02-12 15:00:36 [backends.py:319] Compiling a graph for compile range (1, 8000) takes 2219.43 s", "graph", 2219.43),
+        ("INFO 06-19 23:05:35 [gpu_model_runner.py:1608] Graph capturing finished in 17 secs, took 0.48 GiB", "capture", 17),
+        ("INFO 06-19 23:05:35 [core.py:162] init engine (profile, create kv cache, warmup model) took 34.11 seconds", "engine", 34.11),
+        ("INFO 06-19 23:05:01 [gpu_model_runner.py:1273] Model loading took 3.4213 GiB and 0.902026 seconds", "model", 0.902026),
+        ("INFO 06-19 23:05:01 [weight_utils.py:281] Time spent downloading weights for a/b: 61.500000 seconds", "download", 61.5),
+        ("[2026-11-21 10:00:00 TP0] Load weight end. elapsed=9.25 s, type=Qwen2ForCausalLM, dtype=torch.bfloat16", "model", 9.25),
+        ("[2026-11-21 10:00:00 TP0] Capture cuda graph end. Time elapsed: 5.50 s. mem usage=1.20 GB.", "capture", 5.5),
+        ("Capturing CUDA graph shapes: 100%|##########| 67/67 [01:22<00:00,  1.2s/it]", "capture", 82),
+        ("Loading safetensors checkpoint shards: 100% Completed | 4/4 [1:02:03<00:00, 28.7s/it]", "shards", 3723),
+        ("Filtering prompts longer than 1024 tokens (num_proc=4): 100%|###| 7473/7473 [00:12<00:00, 8 examples/s]", "data", 12),
+    ],
+)  # fmt: skip
+def test_what_a_single_line_tells_counts_without_any_other(line: str, phase: str, seconds: float) -> None:
+    assert [(one.phase, one.seconds, one.is_open) for one in told(line).workers[0].spans] == [
+        (phase, seconds, False)
+    ]
+
+
+def test_sglang_before_it_told_seconds() -> None:
+    log = "[2026-11-21 10:00:00 TP0] Load weight begin. avail mem=9 GB\n[2026-11-21 10:00:07 TP0] Load weight end. type=Q\n"
+    assert phases(told(log), "TP0") == [("model", 7, 0)]
+
+
+def test_a_load_that_never_ends_took_at_least_so_long() -> None:
+    log = stamped(0, "Starting to load model m...", "(Worker pid=5) ")
+    log += "Loading safetensors checkpoint shards:  25% Completed | 1/4 [09:40<29:00,  580s/it]\n"
+    log += stamped(
+        900, "No available shared memory broadcast block found in 60 seconds.", "(EngineCore pid=4) "
+    )
+    spans = {one.phase: one for worker in told(log).workers for one in worker.spans}
+    assert (spans["model"].seconds, spans["model"].is_open) == (900, True)
+    assert (spans["shards"].seconds, spans["shards"].is_open) == (580, True)
+
+
+def test_a_first_step_that_does_not_end_is_said() -> None:
+    log = "2026-11-21 10:00:00,000\tINFO x.py:1 -- a\nTraining Progress:   0%|   | 0/9 [00:00<?, ?it/s]\n"
+    log += "2026-11-21 10:10:00,000\tINFO x.py:1 -- b\n"
+    (step,) = [one for worker in told(log).workers for one in worker.spans if one.phase == "step"]
+    assert (step.seconds, step.is_open) == (None, True)  # the line with which it began has no time
+
+
+def test_lines_without_times_prove_no_length() -> None:
+    log = GRPO.replace("INFO:2026-11-21 ", "INFO:").replace("2026-11-21 ", "")
+    log = "\n".join(line for line in log.split("\n") if "INFO" not in line)
+    line = told(log)
+    assert (line.seconds, line.has_step) == (None, True)
+    assert [one.phase for worker in line.workers for one in worker.spans] == ["step"]
+
+
+def test_processes_that_start_in_one_stretch_without_times_share_it_unknown() -> None:
+    log = stamped(0, "a") + "(TaskRunner pid=2) begins\n(WorkerDict pid=3) begins\n" + stamped(60, "b")
+    line = told(log)
+    assert phases(line, "TaskRunner") == phases(line, "WorkerDict") == [("start", None, None)]
+
+
+def test_the_seconds_since_the_start_that_somebody_put_before_each_line() -> None:
+    log = "   0.0 + python3 -m verl.trainer.main_ppo x=1\n  12.1 validated\n  12.2 ray init kwargs: {}\n"
+    log += "  20.2 Started a local Ray instance.\n  42.2 (TaskRunner pid=5) begins\n"
+    line = told(log)
+    assert phases(line, "driver") == [("start", 12.1, 0), ("ray", 8, 12.2)]
+    assert phases(line, "TaskRunner") == [("start", 22, 20.2)]
+
+
+def test_names_that_ray_knows_later_and_processes_in_processes() -> None:
+    log = (
+        stamped(0, "a", "(TaskRunner pid=1) ")
+        + stamped(9, "b", "(pid=2) ")
+        + stamped(9, "c", "(Server pid=2) ")
+    )
+    log += stamped(30, "d", "(Server pid=2) (EngineCore_DP0 pid=3) ")
+    line = told(log)
+    assert phases(line, "Server") == [("start", 9, 0)]
+    assert phases(line, "EngineCore_DP0") == [("start", 21, 9)]
+
+
+def test_the_end_of_a_year_and_midnight_are_passed() -> None:
+    log = "INFO 12-31 23:59:50 [a.py:1] a\n(EngineCore pid=3) INFO 01-01 00:00:20 [a.py:1] b\n"
+    assert phases(told(log), "EngineCore") == [("start", 30, 0)]
+    log = "[23:59:50] a\n[00:00:20] Load weight begin.\n[00:00:25] Load weight end.\n"
+    assert ("model", 5, 30) in phases(told(log), "driver")
+
+
+def test_clocks_that_disagree_are_said_and_not_subtracted() -> None:
+    log = stamped(7200, "a", "(TaskRunner pid=1) ") + stamped(3600, "b", "(WorkerDict pid=2, ip=10.0.0.9) ")
+    log += stamped(7300, "Loading weights took 5.0 seconds", "(TaskRunner pid=1) ")
+    line = told(log)
+    assert [one.phase for worker in line.workers for one in worker.spans] == ["weights"]
+    assert "clocks" in line.notes[0]
+
+
+def test_of_several_starts_in_one_log_the_last_counts() -> None:
+    once = "ray init kwargs: {}\n" + GRPO + "step:2 - timing_s/step:9.0\n" * 300
+    again = once + once.replace("70.25", "30.5")
+    line = told(again)
+    steps = [one.seconds for worker in line.workers for one in worker.spans if one.phase == "step"]
+    assert steps == [30.5]
+    assert "2 starts" in line.notes[-1]
+    assert again.split("\n")[line.moments[-1].proof.number - 1].endswith("timing_s/step:30.5")
+
+
+def test_the_files_of_ray_tell_when_a_worker_was_made() -> None:
+    core = "[2026-11-21 10:00:02,000 I 40 40] core_worker_process.cc:872: Constructing CoreWorkerProcess. pid: 40\n"
+    core += (
+        "[2026-11-21 10:00:14,500 I 40 40] task_receiver.cc:117: Actor creation task finished, task_id: ab\n"
+    )
+    own = ":job_id:01000000\n:actor_name:WorkerDict\n" + stamped(36030, "Loading weights took 2.5 seconds")
+    sources = ("s/python-core-worker-0a1b2c3d_40.log", "s/worker-0a1b2c3d4e-01000000-40.err", "s/raylet.out")
+    line = told(core, own, "[2026-11-21 09:00:00,000 I 1 1] (raylet) a.cc:1: x\n", sources=sources)
+    assert phases(line, "WorkerDict") == [("start", 12.5, 0), ("weights", 2.5, 25.5)]
+
+
+def test_many_ranks_are_one_row_of_the_slowest() -> None:
+    log = stamped(0, "a", "(TaskRunner pid=1) ")
+    for rank in range(64):
+        log += stamped(
+            20 + rank, f"Loading weights took {10 + rank}.0 seconds", f"(WorkerDict pid={100 + rank}) "
+        )
+    rows = [row for row in render_timeline.text_lines(told(log), 80) if "WorkerDict x64" in row]
+    assert len(rows) == 1
+    assert "m 73.0 s" in rows[0]
+
+
+def test_the_chart_fits_a_terminal(here: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(GRPO + ENGINE)
+    done = here("logs", "run.log", "--timeline", cwd=tmp_path)
+    assert done.returncode == 0
+    chart = done.stdout.partition("Where start-up time went")[2]
+    assert max(map(len, chart.splitlines())) <= 80
+    assert "first step, 70.2 s: gen 50.5 s, update_actor 9.5 s, what verl does not time 10.2 s" in " ".join(
+        chart.split()
+    )
+
+
+def test_a_sentence_says_that_there_is_one(here: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(ENGINE)
+    done = here("logs", "run.log", cwd=tmp_path)
+    assert (
+        "start-up took 64.0 s; longest: EngineCore pid=9, process starts, imports, 25.0 s (--timeline)"
+        in done.stdout
+    )
+    (tmp_path / "run.log").write_text("INFO 11-21 10:00:00 [a.py:1] all is well\n")
+    assert "start-up" not in here("logs", "run.log", cwd=tmp_path).stdout
+
+
+def test_a_picture_is_written_and_what_it_replaces_is_said(here: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(ENGINE)
+    first = here("logs", "run.log", "--svg", "start.svg", "--format", "json", cwd=tmp_path)
+    again = here("logs", "run.log", "--svg", "start.svg", cwd=tmp_path)
+    assert json.loads(first.stdout)["timeline"]["seconds"] == 64
+    assert ("is in" in first.stderr, "replaces what was in" in again.stderr) == (True, True)
+    drawn = ET.fromstring((tmp_path / "start.svg").read_text())
+    titles = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert any("EngineCore pid=9: model loads, 12.2 s (run.log:7)" in one for one in titles)
+    (tmp_path / "run.log").write_text("nothing\n")
+    assert "was not written" in here("logs", "run.log", "--svg", "none.svg", cwd=tmp_path).stderr
+    assert not (tmp_path / "none.svg").exists()
+
+
+PIECES = (
+    "INFO 99-99 99:99:99 [a.py:1] x", "INFO 02-29 23:59:60 [a.py:1] x", "2026-11-21 10:00:0", "99999999999.9 x", "-5.5 x", "[::] x",
+    "INFO 11-21 10:00:00 [a.py:1] Loading weights took 999999999.999999999 seconds", "(A pid=1) " * 9, "(pid=", "\x00\x1b[31m\xff", "0.1 a",
+    "Loading weights took nan seconds", "Loading weights took -1 seconds", "step:1 - timing_s/step:1e99", "step:1 - timing_s/step:1e-05",
+    "Training Progress:   0%|", "Capturing CUDA graphs: 100%|x| [99:99<00:00", "ray init kwargs: ", "Connected to Ray cluster.", "\r\r\r",
+    "2026-11-21T10:00:00.123456789Z x", "Nov 31 25:00:00 n1 x", "Nov 21 10:00:00 n1 x", "(WorkerDict pid=2, ip=fe80::1) INFO 11-20 09:00:00 [a.py:1] y",
+    "[rank0]:[W1121 10:00:00.1 a.cpp:1] z", "23:59:59 a", "00:00:01 b", "Graph capturing finished in 3 secs", *ENGINE.splitlines(), *GRPO.splitlines(),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_log_holds_times_are_sound(seed: int) -> None:
+    chance = random.Random(seed)
+    log = "\n".join(
+        "".join(chance.choices(PIECES, k=chance.choice((1, 1, 2)))) for _ in range(chance.randrange(1, 80))
+    )
+    line = told(log, *([log[::-1]] if seed % 5 == 0 else []))
+    for worker in line.workers:
+        assert worker.spans
+        for one in worker.spans:
+            assert one.phase in PHASES
+            assert one.seconds is None or 0 <= one.seconds < 1e10
+            assert one.proof
+            assert all(1 <= proof.number <= log.count("\n") + 1 for proof in one.proof)
+            if one.how == "silence" and one.start is not None:
+                assert one.start >= 0
+    assert max((len(row) for row in render_timeline.text_lines(line, 80)), default=0) <= 80
+    list(render_timeline.markdown_lines(line))
+    ET.fromstring(log_timeline_svg.picture(line))
+
+
+def test_memory_is_bounded() -> None:
+    reader = TimelineReader("big.log")
+    lines = (
+        f"(W pid={at}) INFO 11-21 10:{at // 60 % 60:02d}:{at % 60:02d} [a.py:1] Loading weights took 1.0 seconds\n"
+        for at in range(6000)
+    )
+    reader.take(1, "".join(lines).encode())
+    line = timeline([reader])
+    assert len(line.workers) <= 2000
+    assert sum(len(one.spans) for one in line.workers) <= 4200
