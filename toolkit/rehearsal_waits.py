@@ -1,4 +1,4 @@
-"""What a Ray of the run's own has not been able to start, and what it lacks for that."""
+"""What the trainer waits for in vain, as a Ray of the run's own knows it: what it has not been able to start, and who has died."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ from verl_doctor.toolkit.process_table import command_of, numbers
 
 _GCS = re.compile(r"--gcs-address=([\w.:\[\]-]+)")
 _WAITING = ("PENDING_CREATION", "DEPENDENCIES_UNREADY")
+_DEATHS = ("WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY", "INIT_FAILED")  # the others are what somebody wanted
+_ON_PURPOSE = "INTENDED"  # WorkerExitType of src/ray/protobuf/common.proto: an actor that ended itself
+
+FAILED = "a process of the job failed"
 
 
 def waits_in(machine: Machine, python: str, folder: Path) -> str:
-    """Ask the cluster whose session lies below `folder`. "" when nothing waits, or nobody answers."""
+    """Ask the cluster whose session lies below `folder`. "" when nobody waits in vain, or nobody answers."""
     address = _address_in(machine, folder)
-    return waiting(read_cluster(machine, python, address, RayToken())) if address else ""
+    if not address:
+        return ""
+    cluster = read_cluster(machine, python, address, RayToken())
+    return waiting(cluster) or died(cluster)
 
 
 def _address_in(machine: Machine, folder: Path) -> str:
@@ -49,6 +56,19 @@ def waiting(cluster: RayCluster) -> str:
     if not said:
         return ""
     return f"Ray cannot start {', '.join(said)}: it has {_said(_sum(cluster, 'resources'))}, free are {_said(_sum(cluster, 'free'))}"
+
+
+def died(cluster: RayCluster) -> str:
+    """In words which actor has died that nobody ended; "" when none has."""
+    dead = [
+        actor
+        for actor in cluster.actors
+        if actor.state == "DEAD" and actor.end in _DEATHS and _ON_PURPOSE not in actor.died
+    ]
+    if not dead:
+        return ""
+    first = min(dead, key=lambda actor: actor.ended)
+    return f"{FAILED}: {first.class_name or first.name} (process {first.pid}) has died: {' '.join(first.died.split()) or first.end}"
 
 
 def _parts(bundles: Sequence[Mapping[str, float]]) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from verl_doctor.toolkit.rehearsal_waits import FAILED
 from verl_doctor.toolkit.smoke_rung import Step
 
 # What shows that a part is over, in the order of a step. Each is a line of verl's or Ray's.
@@ -27,8 +28,12 @@ MARKS = (
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NODE = re.compile(r"No available node types can fulfill resource requests? (.+?)(?:\. |$)", re.MULTILINE)
-_FAILED = re.compile(
-    r"Traceback \(most recent call last\)|^\S*(?:Error|Exception): |SYSTEM_ERROR|exit code|died", re.MULTILINE
+# What vLLM says when it gives up a call or its engine (vllm/v1/engine/core.py, core_client.py, v1/executor/multiproc_executor.py): who made
+# the call may never hear of it. Other processes run the user's own code, which may print anything, and survive it.
+_ENGINE_FAILED = re.compile(
+    r"^\((?:\w*vLLM\w*|WorkerDict|EngineCore\w*) pid=\d+\).*(?:WorkerProc hit an exception|Invocation of \S+ method failed"
+    r"|EngineCore (?:encountered a fatal error|failed to start)|EngineDeadError|[Pp]roc \S+ died unexpectedly)",
+    re.MULTILINE,
 )
 _UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
 _QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries speak more often
@@ -53,7 +58,7 @@ class Reached:
 class Watcher:
     """Given to `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
 
-    `waits_for` is asked, when nothing has been said for long, what Ray has not been able to start; "" when that is nothing. `wanted` says
+    `waits_for` is asked, when nothing has been said for long, what of Ray's the trainer waits for in vain; "" when that is nothing. `wanted` says
     how many seconds each thread of the processes with these numbers has wanted to compute: those that work silently are let alone.
     """
 
@@ -110,7 +115,7 @@ class Watcher:
         for name, pattern in MARKS:
             if name not in known and re.search(pattern, new):
                 self.reached.append(Reached(name, now - self._begun))
-        self._failed = self._failed or _FAILED.search(new) is not None
+        self._failed = self._failed or _ENGINE_FAILED.search(new) is not None
         requests = _NO_NODE.findall(new)
         self._refused += len(requests)
         if self._refused >= _INSISTED and requests:
@@ -127,7 +132,7 @@ class Watcher:
         if self._works():
             return None
         if self._failed and quiet > _QUIET_AFTER_FAILURE:
-            return f"a process of the job failed, and nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
+            return f"{FAILED}: vLLM's engine, and nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
         if now - max(self._spoke, self._asked) > _QUIET:
             self._asked = now
             if wanted := self._waits_for():

@@ -8,7 +8,7 @@ from verl_doctor.toolkit import rehearsal_waits
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.ray_state import RayActor, RayGroup, RayNode
-from verl_doctor.toolkit.rehearsal_waits import waiting, waits_in
+from verl_doctor.toolkit.rehearsal_waits import died, waiting, waits_in
 
 NODE = RayNode("n", "127.0.0.1", resources={"CPU": 2.0, "memory": 9e9}, free={"CPU": 0.0})
 
@@ -48,3 +48,23 @@ def test_the_control_store_is_that_of_the_raylet_in_the_folder(
 def test_nothing_waits_where_all_run() -> None:
     cluster = RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), unit(2, "DEAD")))
     assert waiting(cluster) == ""
+
+
+KILLED = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR"
+LEFT = "The actor is dead because its worker process has died. Worker exit type: INTENDED_USER_EXIT"
+
+
+@pytest.mark.parametrize(
+    ("end", "why", "tells"),
+    [
+        ("WORKER_DIED", KILLED, True),
+        ("OUT_OF_MEMORY", "", True),
+        ("RAY_KILL", "", False),
+        ("WORKER_DIED", LEFT, False),
+    ],
+)
+def test_an_actor_that_nobody_ended_has_died(end: str, why: str, tells: bool) -> None:
+    dead = RayActor("a", "DEAD", class_name="WorkerDict", pid=12, died=why, end=end)
+    said = died(RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), dead)))
+    assert said.startswith("a process of the job failed: WorkerDict (process 12) has died: ") is tells
+    assert bool(said) is tells

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from verl_doctor.toolkit.rehearsal_watch import Watcher
 
 BEGIN = "[validate_config] All configuration checks passed successfully!\nray init kwargs: {'num_cpus': 32}\n"
@@ -12,7 +14,8 @@ NO_NODE = (
     "Add suitable node types to this cluster to resolve this issue.\n"
 )
 DEAD = (
-    "(vLLMHttpServer pid=2) (VllmWorker-0 pid=9) ERROR worker.py Traceback (most recent call last):\n"
+    "(vLLMHttpServer pid=2) (VllmWorker-0 pid=9) ERROR multiproc_executor.py WorkerProc hit an exception.\n"
+    "(vLLMHttpServer pid=2) (VllmWorker-0 pid=9) ERROR multiproc_executor.py Traceback (most recent call last):\n"
     "(vLLMHttpServer pid=2) AttributeError: 'Parameter' object has no attribute 'weight_loader'\n"
 )
 
@@ -61,6 +64,19 @@ def test_silence_after_a_failure_is_a_trainer_that_waits_for_the_dead() -> None:
     run = Run()
     assert [run.after(60, BEGIN + DRIVER + DEAD), run.after(40)] == [None, None]
     assert "the trainer waits for it" in str(run.after(10))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Traceback (most recent call last):\n(RewardLoopWorker pid=5) KeyError: 'judge'",
+        "[reward] nobody died, exit code 0, EngineDeadError",
+    ],
+)
+def test_what_a_reward_prints_and_survives_is_no_death(said: str) -> None:
+    run = Run()
+    said = f"(RewardLoopWorker pid=5) {said}\n"
+    assert [run.after(60, BEGIN + DRIVER + said), run.after(80), run.after(5, "step:1 - ok\n")] == [None] * 3
 
 
 def test_who_goes_on_speaking_after_a_failure_is_left_alone() -> None:
