@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,15 @@ class Look:
         words = shlex.join(self.run.target.arguments)
         return f" {words}" if words else ""
 
+    @property
+    def tree_arguments(self) -> str:
+        """The same for a command that is about the environment alone, and not about a job."""
+        about = replace(
+            self.run.target, files=(), words=(), model=None, data=(), libraries=(), ray_address=""
+        )
+        words = shlex.join(about.arguments)
+        return f" {words}" if words else ""
+
 
 def steps(look: Look) -> tuple[Step, ...]:
     """Judge every step."""
@@ -50,6 +59,11 @@ def _entries() -> list[dict[str, Any]]:
     data = importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml"
     entries: list[dict[str, Any]] = toml.loads(data.read_text("utf-8"))["step"]
     return entries
+
+
+def _codes() -> frozenset[str]:
+    """The rules that steps are judged by."""
+    return frozenset(code for entry in _entries() for code in entry.get("judged_by", ()))
 
 
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
@@ -76,7 +90,9 @@ def _by_rules(codes: Sequence[str], look: Look, do: str) -> Said:
     passed = [result.code for result in results if result.status == "pass"]
     if passed:
         return Said("done", (f"{listed(passed, 8)} passed",))
-    return Said(None, tuple(dict.fromkeys(one.reason for one in results if one.reason)))
+    return Said(
+        None, tuple(dict.fromkeys(one.reason for one in results if one.reason and not one.deliberate))
+    )
 
 
 def _sentences(bad: Sequence[CheckResult]) -> Iterator[str]:
@@ -92,7 +108,7 @@ def _sentences(bad: Sequence[CheckResult]) -> Iterator[str]:
 def _sites_said(look: Look) -> list[Said]:
     places = look.facts.get(SitePlaces)
     if isinstance(places, Unknown):
-        do = "verl-doctor sites import paths.py --apply"
+        do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
         return [Said("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
     told = tuple(_told(place) for place in places.places if place.state == "there")
     asked = look.report.nodes
@@ -104,6 +120,11 @@ def _sites_said(look: Look) -> list[Said]:
     return [Said(None, (*told, where))]
 
 
+def _paths_file(folder: Path) -> str:
+    """The file of paths that lies here, or what one is often called."""
+    return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
+
+
 def _told(place: SitePlace) -> str:
     content = place.content
     mount = f" on {content.mount}" if content and content.mount else ""
@@ -113,10 +134,10 @@ def _told(place: SitePlace) -> str:
 
 
 _WITNESSES: Mapping[str, Callable[[Look], list[Said]]] = {
-    "tree": lambda look: tree_said(look.old, look.facts),
-    "patches": lambda look: patches_said(look.old, look.run, look.facts, look.arguments),
+    "tree": lambda look: tree_said(look.old, look.run, look.facts, look.log),
+    "patches": lambda look: patches_said(look.old, look.run, look.facts, look.tree_arguments),
     "sites": _sites_said,
-    "environment": lambda look: environment_said(look.old, look.run, look.facts, look.log),
+    "environment": lambda look: environment_said(look.old, look.run, look.facts, look.log, _codes()),
     "quick": lambda look: quick_said(look.run, look.facts, look.arguments),
     "debug": lambda look: debug_said(look.run, look.facts, look.log, look.arguments),
 }

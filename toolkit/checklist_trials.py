@@ -44,7 +44,7 @@ def quick_said(run: Session, facts: Collection, arguments: str) -> list[Said]:
     for rung in tried:
         if rung.status == "failed":
             said = f"rung {rung.number}, {rung.name}, breaks: {rung.cause} (tried on {climb.when})"
-            return [Said("failed", (said,), rung.remedy or do)]
+            return [Said("failed", (said, *filter(None, (rung.remedy,))), do)]
     if len(tried) < len(QUICK) or any(rung.status == "not reached" for rung in tried):
         return [Said("open", (f"not all of it was tried on {climb.when}",), do)]
     on = "the GPUs" if climb.run.device == "cuda" else "the CPU"

@@ -59,7 +59,7 @@ def checklist(
 
     with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
         run = open_session(options)
-        before = None if old is None else snapshot.read(run.machine.cwd / old, run.registry.collectors)
+        before = None if old is None else _read(old, run)
         if log is not None and not os.path.exists(run.machine.cwd / log):
             raise UsageError(f"--log {log}: there is no such file; name the log of the DEBUG run")
         if run_them:
@@ -76,6 +76,10 @@ def checklist(
     )
     show(view, form, file)
     return model.exit_code(done)
+
+
+def _read(old: Path, run: Session) -> Snapshot:
+    return snapshot.read(Path(os.path.normpath(run.machine.cwd / old)), run.registry.collectors)
 
 
 def _report(run: Session, facts: Collection, nodes: AskedNodes | None, progress: Progress) -> Report:

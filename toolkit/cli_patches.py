@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from verl_doctor.toolkit import output, patchset, repatch
 from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, target_options
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.expiry import Need, needs
-from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
+from verl_doctor.toolkit.fact_markers import MarkedLine, Markers, markers_in
 from verl_doctor.toolkit.fact_trees import VerlTrees
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.patch_state import missing
 from verl_doctor.toolkit.patched import PatchedFile, patched_files
 from verl_doctor.toolkit.patchset import Patch
@@ -60,7 +62,7 @@ def verify(*, options: Options, file: Path | None) -> int:
     wanted = None if file is None else patchset.load(file)
     with nothing_on_stdout(), Progress() as progress:
         progress.say("reading the tree")
-        found = _look(options)
+        found = _look(options, wanted or ())
         progress.say("judging the code without its patches")
         there = needs(found.session, found.folder, found.files)
     if wanted is None:
@@ -115,7 +117,7 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
     """
     wanted = patchset.load(file)
     with nothing_on_stdout():
-        found = _look(options)
+        found = _look(options, wanted)
     present = {patch.identity for one in found.files for patch in one.patches}
     states: dict[Patch, str] = {patch: "in place already" for patch in wanted if patch.identity in present}
     changes = list(repatch.changes([patch for patch in wanted if patch not in states], found.folder, states))
@@ -151,13 +153,16 @@ class _Found:
         return Path(self.markers.folder)
 
 
-def _look(options: Options) -> _Found:
+def _look(options: Options, wanted: Iterable[Patch] = ()) -> _Found:
+    """Read the tree. The markers of the patches that are looked for count in it whatever they mark."""
     with nothing_on_stdout():
         session = open_session(options)
         collection = session.look()
         markers, trees = collection.get(Markers), collection.get(VerlTrees)
     if isinstance(markers, Unknown):
         raise UsageError(f"{markers.reason}; name a tree with --verl DIR")
+    if words := {patch.marker for patch in wanted}:
+        markers = markers_in(markers.folder, Marker(session.config.marker), words)
     verl = "" if isinstance(trees, Unknown) else trees.imported.version
     return _Found(session, markers, patched_files(markers, session.config.marker), verl)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,16 +33,20 @@ class Markers:
 
 @collector(timeout=10)
 def markers(trees: VerlTrees, marker: Marker) -> Markers:
-    """Read every source file of the tree: a word counts as a foreign marker everywhere once it marks a kept line."""
-    folder = Path(trees.imported.folder)
-    texts = dict(_sources(folder))
-    words = frozenset(word for text in texts.values() for word in foreign_words(text, marker))
+    """Read every source file of the tree."""
+    return markers_in(trees.imported.folder, marker)
+
+
+def markers_in(folder: str, marker: Marker, known: Iterable[str] = ()) -> Markers:
+    """The marked lines of a tree: a word counts as a foreign marker everywhere once it marks a kept line, or where it is `known`."""
+    texts = dict(_sources(Path(folder)))
+    words = frozenset(known) | {word for text in texts.values() for word in foreign_words(text, marker)}
     found = [
         MarkedLine(str(path), number, said)
         for path, text in texts.items()
         for number, said, _ in marked_lines(text, marker, words)
     ]
-    return Markers(str(folder), tuple(found))
+    return Markers(folder, tuple(found))
 
 
 def _sources(folder: Path) -> Iterator[tuple[Path, str]]:

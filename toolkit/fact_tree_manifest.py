@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_trees import SITE, Tree, VerlTrees
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.py_restore import restored
+from verl_doctor.toolkit.sites_import import names_of_paths
 from verl_doctor.toolkit.tree_manifest import Bare, Entry, entries, entry_of, without_our_table
 
 _MOST = 200_000  # files; verl has 1,500
@@ -68,7 +69,7 @@ def top_of(tree: Tree) -> Path:
 
 
 def _bare(top: Path, markers: Markers | Unknown, ours: str) -> Bare:
-    """Of files with marked lines the text without the patches, of `pyproject.toml` what is not for this doctor."""
+    """Of files with marked lines the text without the patches, of a file of paths the names, of `pyproject.toml` what is not for this doctor."""
     marked: dict[str, dict[int, str]] = {}
     for line in () if isinstance(markers, Unknown) else markers.lines:
         marked.setdefault(os.path.relpath(line.path, top), {})[line.line] = line.marker
@@ -77,6 +78,8 @@ def _bare(top: Path, markers: Markers | Unknown, ours: str) -> Bare:
         if path in marked:
             text = content.decode("utf-8", "surrogateescape")
             return restored(text, marked[path], ours).text.encode("utf-8", "surrogateescape")
+        if path.endswith(".py"):
+            return names_of_paths(content)
         return without_our_table(content) if path == "pyproject.toml" else None
 
     return bare

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.sites import is_elsewhere, is_placeholder
 from verl_doctor.toolkit.target import UsageError
 
 _LARGEST = 1_000_000  # bytes
+_NOT_IN_ONE = (b"def ", b"class ", b"@")
 _DEEPEST = 50  # expressions in each other
 NO_PATH = "it is no path"
 """Why most lines of such a file are not taken."""
@@ -52,6 +53,29 @@ def settings_in(file: Path) -> list[Setting]:
             found.pop(name, None)
             found[name] = _setting(name, node.lineno, value, known)
     return list(found.values())
+
+
+def names_of_paths(content: bytes) -> bytes | None:
+    """Of a file that sets paths and does nothing else what every cluster has alike: the names. None for any other file."""
+    if len(content) > _LARGEST or b"=" not in content or any(word in content for word in _NOT_IN_ONE):
+        return None
+    tree = parse(content, Path("paths.py"))
+    if not isinstance(tree, ast.Module):
+        return None
+    assigned = [node for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    others = [
+        node
+        for node in tree.body
+        if node not in assigned and not isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    if not assigned or any(not isinstance(node, ast.Expr) for node in others):
+        return None
+    known: dict[str, Value] = {"__file__": "/paths.py"}
+    settings = [
+        _setting(name, node.lineno, value, known) for node in assigned for name, value in _assignments(node)
+    ]
+    paths = sum(one.path is not None for one in settings)
+    return "\n".join(one.name for one in settings).encode() if 2 * paths > len(settings) else None
 
 
 def _assignments(node: ast.stmt) -> list[tuple[str, ast.expr | str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal, get_args
@@ -24,6 +24,7 @@ HARMLESS: frozenset[Fault] = frozenset({"extra"})
 """What keeps no job from running as it did."""
 
 _ORDER: tuple[Fault, ...] = get_args(Fault)
+_OF_CONTENT: frozenset[Fault] = frozenset({"empty", "cut off", "different"})
 # rsync(1), "--partial" and "--temp-dir": the file that is being written is ".NAME.XXXXXX" until it is whole.
 _OF_RSYNC = re.compile(r"\.(?P<name>.+)\.(?P<random>[A-Za-z0-9]{6})")
 _PARTIAL = re.compile(r"(?:.*/)?(?:\.rsync-partial|\.~tmp~)/.*|.*\.(?:filepart|part|partial)")
@@ -43,13 +44,17 @@ class Damage:
     count: int = 1
 
 
-def compare(old: TreeManifest, new: TreeManifest) -> list[Damage]:
-    """All that is not as it was, folded by folder, the worst first. Raises ValueError when a manifest is damaged."""
+def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) -> list[Damage]:
+    """All that is not as it was, folded by folder, the worst first; what the files hold that were changed on purpose (`meant`) is left.
+
+    Raises ValueError when a manifest is damaged.
+    """
     was, now = _by_path(old, new), _by_path(new, old)
     copies = list(_copies((path for path in now if path not in was), was))
     inside = tuple(one.path for one in copies)
     now = {path: one for path, one in now.items() if not path.startswith(inside)} if inside else now
-    found = [*_faults(was, now), *_faults_alone(now, was)]
+    found = [one for one in _faults(was, now) if one.fault not in _OF_CONTENT or one.path not in meant]
+    found += _faults_alone(now, was)
     extra = [path for path in now if path not in was]
     told, known = {one.path for one in found}, set(map(_key, was))
     found += [
