@@ -85,10 +85,15 @@ def check(
             collection = run.look()
             report = run.check(collection, progress.say)
             taken = session.all_facts(run, collection) if save_facts else ""
+            if view.form == "sarif" and not facts:
+                from verl_doctor.toolkit import repair  # noqa: PLC0415 - a plain check does without the change engine
+
+                report = repair.show(run, collection, report)
     if save_facts is not None:
         output.write(save_facts, taken)
-    render.show(report, view.form, view.output, verbose=view.verbose)
-    return report.exit_code(strict=strict)
+    code = report.exit_code(strict=strict)
+    render.show(report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code)
+    return code
 
 
 @click.command(
@@ -154,8 +159,9 @@ def fix(
             report = repair.carry_out(run, collection, report, unsafe=unsafe, job=job)
         else:
             report = repair.show(run, collection, report, job)
-    render.show(report, view.form, view.output, verbose=view.verbose)
-    return max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
+    code = max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
+    render.show(report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code)
+    return code
 
 
 def _of_kept_nodes(path: Path, run: Session, watch: Callable[[str], None]) -> Report | None:

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-FORMATS = ("text", "json", "markdown", "junit")
+FORMATS = ("text", "json", "markdown", "junit", "sarif", "github")
