@@ -15,6 +15,9 @@ import psutil
 import pytest
 import rehearsal_environment
 
+from verl_doctor.toolkit.log_reading import diagnose
+from verl_doctor.toolkit.log_sources import sources_of
+
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 SCRIPT = """\
@@ -104,6 +107,14 @@ def test_a_reward_that_raises_is_the_first_cause(job: Path) -> None:
     assert "replaced actor_rollout_ref.model.path: Qwen/Qwen3-8B -> " in notes
     assert "replaced trainer.n_gpus_per_node: 8 -> 1" in notes
     assert "left out trainer.experiment_name" in notes
+    start = diagnose(sources_of([found["log"]])).timeline
+    began = {worker.kind: [one.phase for one in worker.spans] for worker in start.workers}
+    assert "start" in began["TaskRunnerV1"]
+    assert "start" in began["WorkerDict"]
+    assert "start" in began["vLLMHttpServer"]
+    assert [one.what for one in start.moments] == ["Ray is up"]
+    assert start.seconds is not None
+    assert 0.2 * found["seconds"] < start.seconds < found["seconds"]
 
 
 def test_a_column_that_the_data_lack_is_the_first_cause(job: Path) -> None:

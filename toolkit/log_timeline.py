@@ -6,6 +6,7 @@ silence that a line ends. What no line tells is not guessed: such a phase has no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,6 +15,8 @@ from verl_doctor.toolkit.log_phases import PHASES
 
 How = Literal["told", "between", "silence"]
 """A line tells the seconds; two lines of the log are so far apart; or it lies between the last word of others and the process's own first."""
+
+_RANKS = re.compile(r"(?:[_-](?:[A-Z]{2,4})?\d{1,5})+$")
 
 DRIVER = "driver"
 """The process whose lines bear no name: the one that was started by hand."""
@@ -53,6 +56,12 @@ class Span:
         return None if self.start is None or self.seconds is None else self.start + self.seconds
 
 
+def kind_of(name: str) -> str:
+    """What a process is: "EngineCore" of "EngineCore_DP0 pid=12", "VllmWorker" of "VllmWorker-0 pid=12"."""
+    word = name.partition(" ")[0]
+    return _RANKS.sub("", word) or word
+
+
 @dataclass(frozen=True)
 class Worker:
     """One process: how it calls itself ("WorkerDict pid=12"), the address of its node where that is told, and its phases in their order."""
@@ -63,8 +72,8 @@ class Worker:
 
     @property
     def kind(self) -> str:
-        """What it is, without its number."""
-        return self.name.partition(" pid=")[0]
+        """What it is, without its number and its rank."""
+        return kind_of(self.name)
 
     @property
     def outer(self) -> tuple[Span, ...]:

@@ -21,6 +21,7 @@ from verl_doctor.toolkit.log_timeline import (
     Span,
     Timeline,
     Worker,
+    kind_of,
     without_covered,
 )
 from verl_doctor.toolkit.text import counted
@@ -37,6 +38,7 @@ _BACKWARDS = (
 )
 _NAMELESS = 3  # seconds for which a new process may speak without its name
 _SMALL = 0.04  # of the whole: a shorter silence is not worth a word
+_LABELS = 200  # characters in which names are looked for
 _WORDS = 160  # characters of a line that are kept as its proof
 
 # What stands before the words of a line as far as it says who speaks and when: processes, a clock to its seconds.
@@ -84,7 +86,7 @@ class _Who:
 
     @property
     def kind(self) -> str:
-        return self.name.partition(" pid=")[0]
+        return kind_of(self.name)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class TimelineReader:
         self._budget = _LINES
         self._heads: set[bytes] = set()
         self._passed_over: tuple[int, bytes] | None = None
+        self._named: tuple[int, Key] | None = None  # the line that has only a name, and whose
         self._listens = not self._is_deaf
         self.workers: dict[Key, _Who] = {}
         self.spans: list[tuple[Key, Span]] = []
@@ -184,7 +187,7 @@ class TimelineReader:
             self._heard(line, elapsed)
 
     def _heard(self, line: Line, elapsed: float | None) -> None:
-        labels = line.written[: len(line.written) - len(line.text)] if line.text else line.written
+        labels = _labels(line)
         if not line.written.strip():
             return
         if self._core:
@@ -198,6 +201,9 @@ class TimelineReader:
         key = self._key(line, labels)
         if key not in self.workers:
             return
+        if key == _DRIVER and self._named is not None and self._named[0] == line.number - 1:
+            key = self._named[1]  # a bar begins a line of its own behind the name of its process
+        self._named = (line.number, key) if key != _DRIVER and not line.text.strip() else None
         proof = self._proof(line)
         if self.workers[key].first is None:
             self.workers[key].first = proof
@@ -354,7 +360,7 @@ class TimelineReader:
         """A step was logged: the start is over."""
         text = raw[:400].decode("utf-8", "replace")
         line = next(iter(read_line(number, self._clock.taken_off(text)[1])))
-        key = self._key(line, line.written[: len(line.written) - len(line.text)])
+        key = self._key(line, _labels(line))
         time = self._last.time if self._last is not None and self._last.proof.number == number else None
         proof = self._proof(line)
         _, began = self.workers[key].open.pop("step", (None, proof)) if key in self.workers else (None, proof)
@@ -386,6 +392,15 @@ class TimelineReader:
                 self._add(
                     key, Span(phase, seconds, began if seconds is not None else None, "between", words, True)
                 )
+
+
+def _labels(line: Line) -> str:
+    """What stands before the words of a line, also behind what a collector of logs put there that is not known as one."""
+    if not line.process and "pid=" in line.text[:_LABELS]:
+        named = [match.end() for match in _NAMED.finditer(line.written[:_LABELS])]
+        if named:
+            return line.written[: named[-1]]
+    return line.written[: len(line.written) - len(line.text)]
 
 
 def _identity(name: str, node: str) -> Key:

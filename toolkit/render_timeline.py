@@ -14,6 +14,7 @@ TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
 _ROWS = 12
 _NAME = 20  # columns
 _WIDTH = 80  # of a pipe, in which a chart cannot be as wide as it likes
+_SHORT = 0.05  # seconds below which a phase is not worth a word
 _MUCH = 0.1  # part of the whole from which a phase is worth a hint
 _LONG = 5.0  # seconds from which it is, where the whole is not known
 
@@ -39,7 +40,7 @@ def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
     for worker, count in rows[:_ROWS]:
         name = harmless(shown(worker.kind)) + (f" x{count}" if count > 1 else "")
         said = _phases(worker, room - bar)
-        used.update(dict.fromkeys(one.phase for one in worker.outer))
+        used.update(dict.fromkeys(one.phase for one in worker.spans if (one.seconds or 0) >= _SHORT))
         yield f"  {_short(name, _NAME):<{_NAME}}|{_bar(worker, timeline, bar)}|{said}"
     if len(rows) > _ROWS:
         yield f"  and {len(rows) - _ROWS} more kinds of process"
@@ -85,7 +86,7 @@ def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
     slowest: dict[str, Worker] = {}
     counts: dict[str, int] = {}
     for worker in timeline.workers:
-        if not any(one.seconds and one.seconds >= 0.05 for one in worker.outer):
+        if not any(one.seconds and one.seconds >= _SHORT for one in worker.outer):
             continue
         counts[worker.kind] = counts.get(worker.kind, 0) + 1
         if worker.seconds > slowest.setdefault(worker.kind, worker).seconds:
@@ -111,15 +112,15 @@ def below(timeline: Timeline) -> Iterator[str]:
         yield from (_step(one) for one in worker.spans if one.parts)
     for phase in large:
         if PHASES[phase].helps and totals[phase] >= max(_LONG, _MUCH * (timeline.seconds or 0)):
-            yield f"what shortens it, {PHASES[phase].helps}"
+            yield f"what may shorten it, {PHASES[phase].helps}"
     yield from (f"note: {one}" for one in timeline.notes)
 
 
 def _step(span: Span) -> str:
     rest = (span.seconds or 0) - sum(length for _, length in span.parts)
     parts = sorted(span.parts, key=lambda pair: -pair[1])
-    said = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= 0.05][:6]
-    if rest >= 0.05:
+    said = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= _SHORT][:6]
+    if rest >= _SHORT:
         said.append(f"what verl does not time {seconds_of(rest)}")
     return f"first step, {told(span)}: {', '.join(said)}"
 
@@ -178,7 +179,7 @@ def _phases(worker: Worker, columns: int) -> str:
     said = ""
     for letter, length in sorted(sums.items(), key=lambda pair: -pair[1]):
         more = f" {letter} {seconds_of(length)}"
-        if length < 0.05 or len(said) + len(more) > columns:
+        if length < _SHORT or len(said) + len(more) > columns:
             break
         said += more
     return said

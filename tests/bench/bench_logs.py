@@ -4,7 +4,8 @@
 
 writes logs of these sizes (250, 500 and 1000) into a temporary folder: what a healthy run says, one fault in the middle, and what
 follows from it at the end; and one that complains in each line. Each is read in a process of its own; the file is in the page cache.
-`grep` gets each pattern as an extended regular expression, in the C locale.
+`grep` gets each pattern as an extended regular expression, in the C locale. What the time line costs is the difference between reading
+the lines that may tell with it and without it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ from measure import put_table
 
 from verl_doctor.toolkit.signature import signatures
 
+READ = """
+import sys
+from verl_doctor.toolkit.log_excerpt import excerpt
+from verl_doctor.toolkit.log_timeline_reader import TimelineReader
+with open(sys.argv[1], "rb") as log:
+    excerpt(log.read, beside=TimelineReader("run.log").take if sys.argv[2:] else None)
+"""
 FAULT = spoken(traceback("OSError: [Errno 24] Too many open files: 'x'"), RAY) + DRIVER_SAW_IT
 
 
@@ -122,6 +130,8 @@ def table(sizes: Sequence[int]) -> Iterator[str]:
             grep = ["grep", "-m", "1000", "-nE", "-f", str(folder / "patterns"), str(path)]
             for reader, command, locale in (
                 ("verl-doctor logs", doctor, "C.UTF-8"),
+                ("its reader of lines alone", [sys.executable, "-c", READ, str(path)], "C.UTF-8"),
+                ("the same with the time line", [sys.executable, "-c", READ, str(path), "x"], "C.UTF-8"),
                 (f"grep -E, {len(patterns)} patterns", grep, "C"),
             ):
                 seconds, processor, peak, said = measured(command, LC_ALL=locale)

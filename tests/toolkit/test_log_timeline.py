@@ -187,7 +187,25 @@ def test_names_that_ray_knows_later_and_processes_in_processes() -> None:
     log += stamped(30, "d", "(Server pid=2) (EngineCore_DP0 pid=3) ")
     line = told(log)
     assert phases(line, "Server") == [("start", 9, 0)]
-    assert phases(line, "EngineCore_DP0") == [("start", 21, 9)]
+    assert phases(line, "EngineCore") == [("start", 21, 9)]
+
+
+def test_bars_begin_a_line_behind_the_name_of_their_process() -> None:
+    log = "(Worker_TP0 pid=5) \nLoading safetensors checkpoint shards:  50% Completed | 1/2 [00:07<00:07]\n"
+    log += "(Worker_TP0 pid=5) \nLoading safetensors checkpoint shards: 100% Completed | 2/2 [00:15<00:00]\n(Worker_TP0 pid=5) \n"
+    log += "Loading checkpoint shards: 100%|###| 2/2 [00:03<00:00]\nLoading checkpoint shards: 100%|###| 2/2 [00:02<00:00]\n"
+    line = told(log)
+    assert phases(line, "Worker") == [("shards", 15, None), ("shards", 3, None)]
+    assert phases(line, "driver") == [("shards", 2, None)]
+
+
+def test_what_collects_logs_may_put_its_own_clock_and_name_before_them() -> None:
+    log = "2025-02-22 12:25:00 | my-job-0/pytorch | (LLMActor pid=6, ip=10.4.4.30)  Loading weights took 9.0 seconds [repeated 12x across cluster]\n"
+    log += "2025-02-22 12:25:06 | my-job-0/pytorch | (LLMActor pid=6, ip=10.4.4.31)  Loading weights took 12.0 seconds\n"
+    assert phases(told(log), "LLMActor") == [("weights", 9, -9), ("weights", 12, -6)]
+    log = "11:31:42.990 (WorkerDict pid=1) [rank5]:[W319 11:31:42.912407157 socket.cpp:462] [c10d] x\n"
+    log += "2025-07-02T14:33:26.757255906+08:00 (WorkerDict pid=1) INFO 07-02 06:33:26 [a.py:1] Loading weights took 2.0 seconds\n"
+    assert phases(told(log.split("\n", 1)[1]), "WorkerDict") == [("weights", 2, -2)]
 
 
 def test_the_end_of_a_year_and_midnight_are_passed() -> None:
