@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_doctor.toolkit.compare import Difference
+from verl_doctor.toolkit.compare_judge import Comparison
 from verl_doctor.toolkit.fact_checkout import Checkout
 from verl_doctor.toolkit.fact_cuda_toolkit import CudaToolkit
 from verl_doctor.toolkit.fact_effective_environment import Effective, EffectiveEnvironment, Value
@@ -25,10 +26,11 @@ from verl_doctor.toolkit.facts import F, Unknown
 from verl_doctor.toolkit.log_diagnosis import Reading, Told
 from verl_doctor.toolkit.log_document import Answer
 from verl_doctor.toolkit.log_timeline import Proof, Span, Timeline, Worker
-from verl_doctor.toolkit.report_seen import Compared, Seen
+from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Repair, Report
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Unjudged
 from verl_doctor.toolkit.signature import Signature
+from verl_doctor.toolkit.snapshot import Snapshot
 
 GIB = 2**30
 
@@ -52,15 +54,25 @@ def seen(said: str = "", node: str = "") -> Seen:
         version="0.1.0",
         taken="2026-11-22T01:00:00Z",
         log=_log(said),
-        compared=Compared(
-            "old.json" + said,
-            "2026-10-01T00:00:00Z",
-            [
+        compared=Comparison(
+            Snapshot({}, taken="2026-10-01T00:00:00Z", machine=node, path=f"old.json{said}"),
+            Snapshot({}),
+            (
                 Difference(
-                    "package", f"vllm{said}", f"0.8.5{said}", f"0.12.0{said}", node, "breaks", f"why{said}"
+                    "package",
+                    f"vllm{said}",
+                    f"0.8.5{said}",
+                    f"0.12.0{said}",
+                    node,
+                    "breaks",
+                    f"why{said}",
+                    f"do{said}",
                 ),
                 Difference("kernel", f"release{said}", f"5.15{said}", f"6.1{said}", weight="noise"),
-            ],
+            ),
+            (("PY101", f"it was wrong{said}"),),
+            (f"nobody told{said}",),
+            (f"lost{said}",),
         ),
     )
 

@@ -1,15 +1,17 @@
-"""What is not as it was where the job ran: what breaks and what matters is shown, noise is folded."""
+"""What is not as it was where the job worked: what breaks and what matters is shown, the rest is folded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from verl_doctor.toolkit.compare import Difference
-from verl_doctor.toolkit.page import Block, Fold, Rank, Said, Section, Table
+from verl_doctor.toolkit.compare_document import headline, side
+from verl_doctor.toolkit.page import Block, Fold, Points, Rank, Said, Section, Table
 from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.text import counted
 
 _NONE = "-"
+_HEAD = ("weight", "what", "was", "is", "where and why")
 
 
 def sections(seen: Seen) -> Iterator[Section]:
@@ -17,33 +19,26 @@ def sections(seen: Seen) -> Iterator[Section]:
     compared = seen.compared
     if compared is None:
         return
-    told = [one for one in compared.differences if one.weight != "noise"]
-    noise = [one for one in compared.differences if one.weight == "noise"]
-    when = f", taken {compared.taken}" if compared.taken else ""
-    said = (
-        f"{counted(len(told), 'difference')} from {compared.what}{when}"
-        if told
-        else f"As in {compared.what}{when}"
-    )
-    blocks: list[Block] = [Said(f"{said}.")]
+    told = (*compared.of("breaks"), *compared.of("matters"))
+    blocks: list[Block] = [
+        Said(headline(compared)),
+        Said(f"Compared with {side(compared.old, 'another machine')}."),
+    ]
     blocks += [_table(told)] if told else []
-    blocks += (
-        [Fold(f"{counted(len(noise), 'difference')} that should not matter", (_table(noise),))]
-        if noise
-        else []
-    )
+    if noise := compared.of("noise"):
+        blocks.append(Fold(f"{counted(len(noise), 'difference')} that should not matter", (_table(noise),)))
+    if compared.gone:
+        gone = Points(tuple(f"{code}: {message}" for code, message in compared.gone))
+        blocks.append(Fold(f"{counted(len(compared.gone), 'fault')} that it had and this has not", (gone,)))
+    if untold := (*compared.lost, *compared.untold):
+        blocks.append(Fold("What could not be compared", (Points(untold),)))
     yield Section("What differs from where it worked", tuple(blocks), Rank.FINDINGS)
 
 
 def _table(differences: Iterable[Difference]) -> Table:
-    rows = tuple(
-        (
-            one.weight,
-            f"{one.kind}: {one.subject}",
-            one.old or _NONE,
-            one.new or _NONE,
-            "; ".join(filter(None, (one.nodes, one.why, one.next))),
-        )
-        for one in differences
-    )
-    return Table(("weight", "what", "was", "is", "where and why"), rows)
+    return Table(_HEAD, tuple(map(_row, differences)))
+
+
+def _row(one: Difference) -> tuple[str, ...]:
+    why = "; ".join(filter(None, (one.nodes, ", ".join(one.codes), one.why, one.next)))
+    return one.weight, f"{one.kind}: {one.subject}", one.old or _NONE, one.new or _NONE, why

@@ -6,7 +6,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
-from verl_doctor.toolkit import log_document, result
+from verl_doctor.toolkit import compare_document, log_document, result
 from verl_doctor.toolkit.page import Page, StartUp
 from verl_doctor.toolkit.report_seen import Seen
 
@@ -25,6 +25,7 @@ def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
         "taken": seen.taken,
         "check": check,
         "log": None if seen.log is None else log_document.document(seen.log),
+        "compared": None if seen.compared is None else compare_document.document(seen.compared),
         "page": [
             {"title": section.title, "blocks": [_block(block) for block in section.blocks]}
             for section in page.sections

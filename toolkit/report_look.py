@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from verl_doctor.toolkit import repair
-from verl_doctor.toolkit.collect import Facts
+from verl_doctor.toolkit.collect import Collection, Facts
 from verl_doctor.toolkit.node_request import AskedNodes
-from verl_doctor.toolkit.report_seen import Compared, Seen
+from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session, version
 from verl_doctor.toolkit.target import UsageError
@@ -31,16 +31,18 @@ class Asked:
 
 def look(run: Session, asked: Asked, watch: Watch) -> Seen:
     """See all of it. Raises UsageError when a file is of no use, CouldNotAsk when there is nobody to ask."""
+    if asked.old is not None and _are_several(asked.facts):
+        raise UsageError("--from compares one machine, or a cluster: name one file with --facts")
     report, facts, whose = _judged(run, asked, watch)
     seen = Seen(report, facts, version(), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), whose)
     if asked.logs:
         seen = _with_logs(seen, asked.logs)
-    return seen if asked.old is None else _compared(seen, run, asked.old)
+    return seen if asked.old is None else _compared(seen, run, asked, watch)
 
 
 def _judged(run: Session, asked: Asked, watch: Watch) -> tuple[Report, Facts, str]:
     """The report, with the plans where plans can be made; the facts of one machine, and its name where there are several."""
-    if len(asked.facts) > 1 or any(os.path.isdir(path) for path in asked.facts):
+    if _are_several(asked.facts):
         from verl_doctor.toolkit import fleet  # noqa: PLC0415 - most reports are of one machine
 
         report = fleet.judge_files(asked.facts, run, watch)
@@ -54,6 +56,10 @@ def _judged(run: Session, asked: Asked, watch: Watch) -> tuple[Report, Facts, st
         return repair.show(run, collection, report), collection, "this machine"
     report = run.check(collection, watch)
     return (report if asked.facts else repair.show(run, collection, report)), collection, ""
+
+
+def _are_several(files: Sequence[Path]) -> bool:
+    return len(files) > 1 or any(os.path.isdir(path) for path in files)
 
 
 def _first(files: Sequence[Path]) -> Path:
@@ -71,12 +77,19 @@ def _with_logs(seen: Seen, named: tuple[str, ...]) -> Seen:
     return replace(seen, log=answer)
 
 
-def _compared(seen: Seen, run: Session, old: Path) -> Seen:
+def _compared(seen: Seen, run: Session, asked: Asked, watch: Watch) -> Seen:
+    """With the differences; nodes are asked once more, for all that they can tell."""
     from verl_doctor.toolkit import snapshot  # noqa: PLC0415 - a report without --from does without
-    from verl_doctor.toolkit.compare import differences  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.compare_judge import compared  # noqa: PLC0415 - see above
 
-    collectors = run.registry.collectors
-    before = snapshot.read(old, collectors)
-    portable = {part.fact: seen.facts.get(part.fact) for part in collectors if not part.local}
-    now = snapshot.Snapshot(portable, seen.version, seen.taken)
-    return replace(seen, compared=Compared(old.name, before.taken, differences(before, now)))
+    if asked.old is None:
+        return seen
+    old = snapshot.read(asked.old, run.registry.collectors)
+    watch("comparing")
+    if asked.facts:
+        new = snapshot.read(asked.facts[0], run.registry.collectors)
+    elif asked.nodes is not None or not isinstance(seen.facts, Collection):
+        new = snapshot.look(run, asked.nodes, watch)
+    else:
+        new = snapshot.taken(run, seen.facts)
+    return replace(seen, compared=compared(old, new, run))

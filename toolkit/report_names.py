@@ -6,6 +6,7 @@ import contextlib
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 
+from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Packages
@@ -53,11 +54,16 @@ def _variables(seen: Seen) -> Mapping[str, str]:
 
 
 def _hosts(seen: Seen, environ: Mapping[str, str]) -> Iterator[str]:
-    network, system = seen.facts.get(Network), seen.facts.get(System)
-    if isinstance(network, Network):
-        yield network.host.name
-    if isinstance(system, System):
-        yield system.node
+    sides: list[Facts] = [seen.facts]
+    if seen.compared is not None:
+        yield seen.compared.old.machine
+        sides.append(seen.compared.old)
+    for side in sides:
+        network, system = side.get(Network), side.get(System)
+        if isinstance(network, Network):
+            yield network.host.name
+        if isinstance(system, System):
+            yield system.node
     yield from (environ.get(name, "") for name in _HOSTS)
     folded = [environ.get(name, "") for name in _LISTS]
     folded += [finding.node or "" for _, finding in seen.report.findings()]

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collect import Facts
-from verl_doctor.toolkit.compare import Difference
+from verl_doctor.toolkit.compare_judge import Comparison
 from verl_doctor.toolkit.log_document import Answer
 from verl_doctor.toolkit.result import Report
-
-
-@dataclass(frozen=True)
-class Compared:
-    """How it was where it worked: `what` names the snapshot, `taken` is when, "" where it does not say."""
-
-    what: str
-    taken: str
-    differences: Sequence[Difference]
 
 
 @dataclass(frozen=True)
 class Seen:
     """`facts` are those of one machine: the one that was looked at, or the one that `facts_of` names among several.
 
-    `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is what the logs tell and `compared` what is not as it was, None
+    `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is what the logs tell and `compared` what is not as it was where the job worked, None
     where nobody asked.
     """
 
@@ -34,4 +24,4 @@ class Seen:
     taken: str
     facts_of: str = ""
     log: Answer | None = None
-    compared: Compared | None = None
+    compared: Comparison | None = None
