@@ -26,6 +26,7 @@ from verl_doctor.toolkit.facts import F, Unknown
 from verl_doctor.toolkit.log_diagnosis import Reading, Told
 from verl_doctor.toolkit.log_document import Answer
 from verl_doctor.toolkit.log_timeline import Proof, Span, Timeline, Worker
+from verl_doctor.toolkit.report_network import Tried
 from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.result import CheckResult, NodeGroup, Nodes, Repair, Report
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Unjudged
@@ -74,6 +75,7 @@ def seen(said: str = "", node: str = "") -> Seen:
             (f"nobody told{said}",),
             (f"lost{said}",),
         ),
+        indexes=(Tried("pypi.org", 0.01, 0.2), Tried("nexus.company.example", 2.5, 1.0, f"no answer{said}")),
     )
 
 
@@ -150,7 +152,7 @@ def _facts(said: str, node: str) -> tuple[object, ...]:
 
 
 def _log(said: str) -> Answer:
-    known = Signature("CUDA102", "libcuda is a stub", "cause", (), remedy=f"take the stub away{said}")
+    known = Signature("CUDA102", "cause", "libcuda is a stub", (), remedy=f"take the stub away{said}")
     told = Told(
         f"train.log{said}",
         12,

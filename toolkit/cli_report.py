@@ -59,6 +59,9 @@ _FORMS = ("markdown", "text", "json")
 @click.option(
     "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
 )
+@click.option(
+    "--network", is_flag=True, help="Also ask the package indexes of pip and uv whether they answer."
+)
 @click.option("--full", is_flag=True, help="Name users, hosts and addresses. Secrets are never shown.")
 @click.option("--force", is_flag=True, help="Replace FILE even if it is no report.")
 def report(
@@ -72,6 +75,7 @@ def report(
     page: Path | None,
     form: str | None,
     file: Path | None,
+    network: bool,
     full: bool,
     force: bool,
 ) -> int:
@@ -87,6 +91,8 @@ def report(
 
     if nodes is not None and facts:
         raise UsageError("--facts reports on what was seen elsewhere: no node can be asked with it")
+    if network and facts:
+        raise UsageError("--network tries this machine, and --facts reports on what was seen elsewhere")
     for path in (page, file) if not force else ():
         if path is not None:
             refuse_others(path)
@@ -98,7 +104,7 @@ def report(
             deep=rules.deep,
             facts_file=facts[0] if facts else None,
         )
-        seen = look(run, Asked(nodes, facts, logs, old), progress.say)
+        seen = look(run, Asked(nodes, facts, logs, old, network), progress.say)
         made = report_view.make(seen, run.machine, masked=not full)
     if page is not None:
         output.write(page, render_html.render(made.page))

@@ -19,14 +19,14 @@ _NOBODY = frozenset(
     {"root", "user", "users", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "jovyan", "localhost", "linux"}
 )  # fmt: skip
 _HOME = re.compile(r"(?<![\w.-])((?:/[\w.-]+)*?/(?:home|Users))/([^/\s:;,'\"()\[\]<>|*?$`\\]+)")
-_MAIL = re.compile(r"\b[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 # Names that clouds and clusters give to machines; a dotted name of Python has no number or hyphen before its first dot.
 _OF_CLOUDS = re.compile(
     r"\bip-\d+-\d+-\d+-\d+(?:\.[\w-]+)*"
     r"|(?<![\w./-])(?=[A-Za-z0-9-]*[\d-])[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
     r"\.(?:internal|local|localdomain|lan|corp|intranet|cluster)\b(?![\w(/-])"
 )
-_LOGIN = re.compile(r"\b(?!git@)[A-Za-z_][\w.-]*@(?=[\w-]+[\w.:-]*\d)")
+_LOGIN = re.compile(r"(?<![\w.-])(?!git@)[A-Za-z_][\w.-]*@(?=[\w-]+[\w.:-]*\d)")
 _V4 = re.compile(r"(?<![\w.<>~!])(?<![^/:]/)(?<![=<>~!]=)(?:\d{1,3}\.){3}\d{1,3}(?!\.?\w|-\w)")
 _V6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:.])")
 _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])")
@@ -80,7 +80,7 @@ class Masks:
         rows = "|".join(map(re.escape, sorted(self._in_rows, key=len, reverse=True)))
         self._row = re.compile(rf"(?<![\w-])({rows})(\d+(?![\w])|\[[\d,-]+\]){behind}") if rows else None
         self._host = _any_of(self._alone, r"(?<![\w-])", rf"{behind}(?![\w-])")
-        self._domain = re.compile(rf"\b[\w-]+(?:\.[\w-]+)*\.(?:{domain})\b") if domain else None
+        self._domain = re.compile(rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{domain})\b") if domain else None
 
     def __call__(self, text: str) -> str:
         """The text without secrets and with stand-ins."""

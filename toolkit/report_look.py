@@ -21,12 +21,13 @@ Watch = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be seen besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot."""
+    """What is to be seen besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot, the package indexes."""
 
     nodes: AskedNodes | None = None
     facts: tuple[Path, ...] = ()
     logs: tuple[str, ...] = ()
     old: Path | None = None
+    network: bool = False
 
 
 def look(run: Session, asked: Asked, watch: Watch) -> Seen:
@@ -37,6 +38,11 @@ def look(run: Session, asked: Asked, watch: Watch) -> Seen:
     seen = Seen(report, facts, version(), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), whose)
     if asked.logs:
         seen = _with_logs(seen, asked.logs)
+    if asked.network:
+        from verl_doctor.toolkit.report_network import try_indexes  # noqa: PLC0415 - nothing else goes to the network
+
+        watch("asking the package indexes")
+        seen = replace(seen, indexes=tuple(try_indexes(run.machine, run.target.prefix)))
     return seen if asked.old is None else _compared(seen, run, asked, watch)
 
 

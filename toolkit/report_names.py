@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from verl_doctor.toolkit.collect import Facts
+from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_network import Network
-from verl_doctor.toolkit.fact_packages import Packages
+from verl_doctor.toolkit.fact_packages import Distribution, Packages
 from verl_doctor.toolkit.fact_system import System
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.fleet_names import expand
@@ -18,6 +21,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.masks import Names, people_in
 from verl_doctor.toolkit.report_seen import Seen
 
+_WORD = re.compile(r"[a-z]+")
 _PEOPLE = ("USER", "LOGNAME", "SUDO_USER", "SLURM_JOB_USER", "USERNAME")
 _HOSTS = ("HOSTNAME", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST", "MASTER_ADDR")
 _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
@@ -48,6 +52,18 @@ def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
     )
 
 
+def _words(seen: Seen, installed: Iterable[Distribution]) -> Iterator[str]:
+    """What the page cannot do without, although somebody may be called so: packages, settings of verl, and words of the rules."""
+    configuration = seen.facts.get(Configuration)
+    keys = () if isinstance(configuration, Unknown) else configuration.origins
+    told = chain(
+        (one.name for one in installed), keys, (result.title for result in seen.report.results), PHASES
+    )
+    for text in told:
+        lower = text.lower()
+        yield from (lower, lower.replace("-", "_"), *_WORD.findall(lower))
+
+
 def _variables(seen: Seen) -> Mapping[str, str]:
     found = seen.facts.get(Variables)
     return {} if isinstance(found, Unknown) else found.values
@@ -65,6 +81,7 @@ def _hosts(seen: Seen, environ: Mapping[str, str]) -> Iterator[str]:
         if isinstance(system, System):
             yield system.node
     yield from (environ.get(name, "") for name in _HOSTS)
+    yield from (one.host for one in seen.indexes or () if not one.is_public)
     folded = [environ.get(name, "") for name in _LISTS]
     folded += [finding.node or "" for _, finding in seen.report.findings()]
     if seen.report.nodes is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.compare_judge import Comparison
 from verl_doctor.toolkit.log_document import Answer
+from verl_doctor.toolkit.report_network import Tried
 from verl_doctor.toolkit.result import Report
 
 
@@ -14,7 +15,7 @@ from verl_doctor.toolkit.result import Report
 class Seen:
     """`facts` are those of one machine: the one that was looked at, or the one that `facts_of` names among several.
 
-    `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is what the logs tell and `compared` what is not as it was where the job worked, None
+    `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is what the logs tell and `compared` what is not as it was where the job worked, `indexes` how the package indexes answered, None
     where nobody asked.
     """
 
@@ -25,3 +26,4 @@ class Seen:
     facts_of: str = ""
     log: Answer | None = None
     compared: Comparison | None = None
+    indexes: tuple[Tried, ...] | None = None

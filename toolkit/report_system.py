@@ -47,6 +47,7 @@ def sections(seen: Seen) -> Iterator[Section]:
         ("CUDA", _cuda),
         ("System", _memory),
         ("GPUs", _gpus),
+        ("Network Test", _network),
     )
     rows = tuple((title, name, value) for title, part in parts for name, value in part(seen))
     of = f" of {seen.facts_of}" if seen.facts_of else ""
@@ -184,6 +185,12 @@ def _type(device: Device) -> str:
 
 def _memory_of(device: Device) -> str:
     return in_bytes(device.memory.total * _MIB) if device.memory else "not known"
+
+
+def _network(seen: Seen) -> _Rows:
+    for one in seen.indexes or ():
+        took = f"DNS: {one.resolving:.4f} sec, LOAD: {one.loading:.4f} sec"
+        yield f"Timing for {one.host}", f"{took}; {one.trouble}" if one.trouble else took
 
 
 def _all_packages(seen: Seen) -> Iterator[Fold]:

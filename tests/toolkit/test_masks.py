@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trying import cases
 
 from verl_doctor.toolkit.masks import Masks, Names, people_in
 
+PIECES = (
+    " ",
+    "/",
+    "@",
+    ":",
+    "=",
+    "-",
+    ".",
+    "annette",
+    "gpu-a100-",
+    "10.",
+    "::",
+    "/home/",
+    "~",
+    "\n",
+    "x",
+    "7",
+    "[",
+    "]",
+    ",",
+)
 NAMES = Names(
     folders=frozenset({"/data/home/annette"}),
     people=frozenset({"annette", "li", "torch"}),
@@ -99,3 +125,21 @@ def test_users_are_found_by_their_home_folders() -> None:
 def test_names_of_one_letter_never_fall_on_words() -> None:
     masks = Masks(Names(people=frozenset({"a"}), hosts=frozenset({"n"})))
     assert masks("a node has n GPUs") == "a node has n GPUs"
+
+
+@settings(max_examples=cases(200), deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text(max_size=20))
+def test_a_name_never_stands_where_it_was_a_word(around: str, more: str) -> None:
+    shown = Masks(NAMES)(
+        f"{around} annette {more} gpu-a100-012 /data/home/annette/{around} 10.1.2.3 {around}"
+    )
+    words = shown.split()
+    assert not {"annette", "gpu-a100-012", "10.1.2.3"} & set(words)
+    assert "/data/home/annette/" not in shown
+
+
+@pytest.mark.parametrize("piece", ["a.", "/a", "a1.", "1.", ":", "a@", "-", "/home", "0:", "ip-1-"])
+def test_long_texts_take_no_long_time(piece: str) -> None:
+    begun = time.process_time()
+    Masks(NAMES)(piece * (60_000 // len(piece)))
+    assert time.process_time() - begun < 10  # a pattern that goes back takes minutes

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from index_server import IndexServer, wheel
 from report_seen import Known, seen
 from running import Doctor
 
 from verl_doctor.toolkit import render_html, render_page_markdown, render_page_text, report_view
 from verl_doctor.toolkit.cli_docs import schema_text
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.report_network import try_indexes
 from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.report_view import Made
 
@@ -46,6 +48,7 @@ ITEMS = {
     "CUDA": ("CUDA Runtime", "CUDA Compiler"),
     "System": ("CPU Memory",),
     "GPUs": ("GPU Count",),
+    "Network Test": ("Timing for pypi.org",),
 }
 """What scripts/diagnose.py prints under which heading, the CPUs as lscpu has them; GPUs and variables are not always there."""
 
@@ -78,6 +81,27 @@ def test_all_that_diagnose_prints_is_there() -> None:
     shown = {row[0] for row in rows(made(seen()), "Environment as the workers see it")}
     assert "OMP_NUM_THREADS" in shown
     assert all(name in views(made(seen()))["markdown"] for name in ("| CC |", "| VERL\\_X |"))
+
+
+def test_package_indexes_are_asked_as_pip_would(tmp_path: Path) -> None:
+    with IndexServer([wheel("pip", "24.0", {"pip/x.py": ""})]) as server:
+        environ = {
+            "HOME": str(tmp_path),
+            "PIP_INDEX_URL": f"{server.url}/simple",
+            "PIP_EXTRA_INDEX_URL": "http://127.0.0.1:1/simple",
+        }
+        answered, silent = try_indexes(Machine(environ=environ, cwd=tmp_path, root=tmp_path), tmp_path)
+    assert (answered.host, answered.trouble, answered.is_public) == ("127.0.0.1", "", False)
+    assert "Connection refused" in silent.trouble
+
+
+@pytest.mark.parametrize("name", ["model", "data", "torch", "weights"])
+def test_somebody_who_is_called_as_the_page_speaks_garbles_nothing(name: str) -> None:
+    look = seen(f" /home/{name}/x the {name} model data torch weights")
+    page = report_view.make(
+        look, Machine(environ={"HOME": f"/home/{name}", "USER": name}, cwd=Path("/")), masked=True
+    ).page
+    assert f" ~/x the {name} model data torch weights" in views(Made(page, {}))["text"]
 
 
 def test_what_could_not_be_seen_is_said_with_the_reason() -> None:
@@ -178,6 +202,7 @@ def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop:
         (("--facts", "nowhere.json"), "cannot be read"),
         (("--from", "nowhere.json"), "cannot be read"),
         (("--log", "nowhere.log"), "nowhere.log"),
+        (("--facts", "x", "--network"), "--network tries this machine"),
         (("--facts", "x", "--cluster"), "no node can be asked with it"),
         (("--html", "/no/such/folder/x.html"), "cannot be written"),
         (("--html", ""), "is a variable not set?"),
