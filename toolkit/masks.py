@@ -14,10 +14,37 @@ from dataclasses import dataclass, field
 from verl_doctor.toolkit.secret import without_secrets
 
 _SHORTEST = 3  # letters of a name that is looked for as a word; a shorter one is masked in paths alone
-# Accounts that images come with.
+# Accounts that images come with, and what machines are called that are told by nothing else.
 _NOBODY = frozenset(
-    {"root", "user", "users", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "jovyan", "localhost", "linux"}
-)  # fmt: skip
+    {
+        *(
+            "root",
+            "user",
+            "users",
+            "admin",
+            "nobody",
+            "ubuntu",
+            "debian",
+            "docker",
+            "runner",
+            "jovyan",
+            "linux",
+        ),
+        *(
+            "localhost",
+            "node",
+            "host",
+            "head",
+            "worker",
+            "master",
+            "server",
+            "gpu",
+            "compute",
+            "machine",
+            "cluster",
+        ),
+    }
+)
 _HOME = re.compile(r"(?<![\w.-])((?:/[\w.-]+)*?/(?:home|Users))/([^/\s:;,'\"()\[\]<>|*?$`\\]+)")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 # Names that clouds and clusters give to machines; a dotted name of Python has no number or hyphen before its first dot.

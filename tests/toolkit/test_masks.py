@@ -122,6 +122,13 @@ def test_users_are_found_by_their_home_folders() -> None:
     assert people_in(["in /home/bert/x", "and /Users/carla", "nobody"]) == {"bert", "carla"}
 
 
+def test_a_machine_that_is_called_node_garbles_no_sentence() -> None:
+    assert (
+        Masks(Names(hosts=frozenset({"node", "worker"})))("on each node, the worker")
+        == "on each node, the worker"
+    )
+
+
 def test_names_of_one_letter_never_fall_on_words() -> None:
     masks = Masks(Names(people=frozenset({"a"}), hosts=frozenset({"n"})))
     assert masks("a node has n GPUs") == "a node has n GPUs"
