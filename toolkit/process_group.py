@@ -10,20 +10,20 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-# Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end.
-_MARK = "VERL_DOCTOR_CHILD"
+MARK = "VERL_DOCTOR_CHILD"
+"""Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end."""
+
 _MOST_READ = 16 * 1024 * 1024  # bytes of a child's output; it is killed when it writes more
 _PIECE = 1024 * 1024  # bytes that are read at once
 # Seconds between two looks at a child where the system does not tell of its end.
 _PAUSE = 0.01
 # How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
 _DYING = 2.0
-_STARTED = 22  # the field of /proc/PID/stat, counted in proc(5) from 1
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _GET_CHILD_SUBREAPER = 37
 
@@ -80,12 +80,10 @@ def started(
     *,
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.PIPE,
-    kin: Collection[tuple[int, int]] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A child in `folder` whose output is piped. On the way out it is killed with all that it started, and reaped.
 
-    `kin` are processes that were seen below it, by number and start (`process_table.below`): the caller may add to them while
-    it runs. They are ended too when they have left the group and changed their environment, as titles of Ray's workers do.
+    What leaves its group and changes its environment, as titles of Ray's workers do, stays: `minded` ends that too.
     Raises OSError when it cannot be started.
     """
     token = secrets.token_hex(16)
@@ -93,7 +91,7 @@ def started(
         # No context manager, which would wait without limit.
         process = subprocess.Popen(
             list(argv),
-            env={**environ, _MARK: token},
+            env={**environ, MARK: token},
             cwd=folder,
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -109,7 +107,7 @@ def started(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_DYING)
                 _reap(-process.pid)
-            _end_escaped(token, kin, adopted=adopted)
+            _end_escaped(token, adopted=adopted)
 
 
 class _Stream:
@@ -159,7 +157,7 @@ def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
             selector.register(stream, selectors.EVENT_READ, stream)
         if end is not None:
             selector.register(end, selectors.EVENT_READ)
-        while not _has_ended(pid):
+        while not has_ended(pid):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -189,7 +187,8 @@ def _end_of(pid: int) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
+    """Whether this child has; it is not reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
@@ -240,15 +239,14 @@ def _become_subreaper(value: int) -> bool:
         return False
 
 
-def _end_escaped(token: str, kin: Collection[tuple[int, int]], *, adopted: bool) -> None:
-    """Kill and reap what left the process group, and nothing that neither carries the token nor is known kin.
+def _end_escaped(token: str, *, adopted: bool) -> None:
+    """Kill and reap what left the process group, and nothing that does not carry the token.
 
     When one is killed its own children come to us, so this goes on until none is left.
     """
     deadline = time.monotonic() + _DYING
     while time.monotonic() < deadline:
-        suspects = {*_suspects(adopted=adopted), *(pid for pid, _ in kin)}
-        killed = [pid for pid in suspects if _killed(pid, token, kin)]
+        killed = [pid for pid in _suspects(adopted=adopted) if _killed(pid, token)]
         if not killed:
             return
         for pid in killed:
@@ -270,15 +268,15 @@ def _suspects(*, adopted: bool) -> Iterable[int]:
         return []
 
 
-def _killed(pid: int, token: str, kin: Collection[tuple[int, int]]) -> bool:
-    """Kill this process if its environment, or when it started, proves that it comes from our child."""
+def _killed(pid: int, token: str) -> bool:
+    """Kill this process if its environment proves that it comes from our child."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return False
     try:
         # Opened before it is read: if the number changes hands in between, the signal goes to the dead.
-        if not _carries(pid, token) and not _is_among(pid, kin):
+        if not _carries(pid, token):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
@@ -290,13 +288,7 @@ def _killed(pid: int, token: str, kin: Collection[tuple[int, int]]) -> bool:
 
 
 def _carries(pid: int, token: str) -> bool:
-    return f"{_MARK}={token}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-
-
-def _is_among(pid: int, kin: Collection[tuple[int, int]]) -> bool:
-    """Whether the process that has this number now is one of them, and has not ended."""
-    state, *fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    return state not in (b"Z", b"X") and (pid, int(fields[_STARTED - 4])) in kin
+    return f"{MARK}={token}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
 def _reap(number: int) -> None:

@@ -1,6 +1,6 @@
 """One child of a smoke test: its output goes to a file, it has a time limit, and somebody may read along and end it earlier.
 
-All that it started ends with it: its process group, what carries its mark in the environment, and what was seen below it.
+All that it started ends with it (`minded`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import selectors
-import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 from verl_doctor.toolkit import child_smoke_steps
 from verl_doctor.toolkit.kernel_builds import Builds
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.process_group import started
+from verl_doctor.toolkit.minded import Minded, minded
 from verl_doctor.toolkit.process_table import below
 
 Watch = Callable[[str], "str | None"]
@@ -98,22 +97,13 @@ def run_logged(
     """
     begun = time.monotonic()
     told = log.with_suffix(".told")
-    kin: set[tuple[int, int]] = set()
     why = ""
-    with (
-        log.open("wb") as file,
-        started(argv, {**environ, TOLD: str(told)}, str(folder), stderr=subprocess.STDOUT, kin=kin) as child,
-    ):
+    with log.open("wb") as file, minded(argv, {**environ, TOLD: str(told)}, str(folder)) as child:
         listener = _Listener(child, file.fileno())
-
-        def look_around() -> None:
-            kin.update(below(child.pid, Machine()))
-            look(kin)
-
         try:
             while not why and not listener.has_ended(_BREATH):
                 if listener.is_due():
-                    look_around()
+                    look(below(child.minder.pid, Machine()))
                     at(unfinished(_documents(told)))
                     why = (watch and watch(listener.text)) or ""
                 if listener.flooded:
@@ -121,12 +111,12 @@ def run_logged(
                 elif not why and time.monotonic() - begun > limit:
                     why = f"it did not end within {limit:.0f} s"
         finally:
-            look_around()
+            look(below(child.minder.pid, Machine()))
             listener.take_the_rest()
     seconds = time.monotonic() - begun
     documents = _documents(told)
     told.unlink(missing_ok=True)
-    return Ran(None if why else child.returncode, log, seconds, why, documents)
+    return Ran(None if why else child.code, log, seconds, why, documents)
 
 
 def unfinished(told: Sequence[Mapping[str, Any]]) -> str:
@@ -137,12 +127,10 @@ def unfinished(told: Sequence[Mapping[str, Any]]) -> str:
 
 
 class _Listener:
-    """Writes what a child says to a file, and knows when it has ended. It is not reaped here."""
+    """Writes what a child says to a file, and knows when it has ended."""
 
-    def __init__(self, child: subprocess.Popen[bytes], file: int) -> None:
-        if child.stdout is None:
-            raise ValueError("a child that is listened to needs its output as a pipe")
-        self._child, self._pipe, self._file = child, child.stdout, file
+    def __init__(self, child: Minded, file: int) -> None:
+        self._child, self._pipe, self._file = child, child.output, file
         self._said = bytearray()
         self._next = time.monotonic() + _LOOK
         os.set_blocking(self._pipe.fileno(), False)
@@ -164,16 +152,13 @@ class _Listener:
 
     def has_ended(self, patience: float) -> bool:
         """Wait for words or for its end, no longer than this. A grandchild may hold the pipe for ever, so its end is not waited for."""
-        with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        with selectors.DefaultSelector() as selector:
             if self._open and not self.flooded:
                 selector.register(self._pipe, selectors.EVENT_READ)
-            with contextlib.suppress(AttributeError, OSError):
-                end = os.pidfd_open(self._child.pid)
-                stack.callback(os.close, end)
-                selector.register(end, selectors.EVENT_READ)
+            selector.register(self._child, selectors.EVENT_READ)
             if any(key.fileobj is self._pipe for key, _ in selector.select(patience)):
                 self._take()
-        return os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        return self._child.has_ended()
 
     def take_the_rest(self) -> None:
         """Take what is still in the pipe, and let it go."""

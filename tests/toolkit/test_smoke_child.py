@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,37 @@ env = {"PATH": os.environ["PATH"]}
 hidden = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=env, start_new_session=True)
 print(hidden.pid, flush=True)
 """
+# Children whose parent is gone at once, in sessions and with an environment that nobody knows.
+ESCAPES = """
+import os, shutil, time
+sleep = shutil.which("sleep")
+for number in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(f"{os.getpid()}.pid", "w") as file:
+                file.write("x")
+            os.closerange(0, 3)
+            os.execve(sleep, ["sleep", "60"], {})
+        os._exit(0)
+    os.wait()
+while len([name for name in os.listdir() if name.endswith(".pid")]) < 3:
+    time.sleep(0.01)
+print("all", flush=True)
+"""
 
 
 def run(script: str, folder: Path, **options: object) -> Ran:
     environ = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
     argv = [sys.executable, "-c", script]
     return run_logged(argv, environ, folder, folder / "child.log", **{"limit": 30.0, **options})  # type: ignore[arg-type]
+
+
+def waited(question: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not question() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return question()
 
 
 def alive(pid: int) -> bool:
@@ -88,6 +114,38 @@ def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
     ran = run(HIDES + wait + ending, tmp_path, limit=8.0 if ending else 30.0, look=look)
     assert ran.code == (None if ending else 0)
     assert not alive(int(ran.text.split()[0]))
+
+
+def escaped(folder: Path) -> list[int]:
+    return [int(path.stem) for path in folder.glob("*.pid")]
+
+
+def test_orphans_that_hide_at_once_end_with_it(tmp_path: Path) -> None:
+    ran = run(ESCAPES, tmp_path)
+    assert (ran.code, ran.text) == (0, "all\n")
+    assert [alive(pid) for pid in escaped(tmp_path)] == [False] * 3
+
+
+def test_orphans_that_hide_end_when_the_doctor_is_killed(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from verl_doctor.toolkit.smoke_child import run_logged
+argv = [sys.executable, "-c", {ESCAPES + SLEEP!r}]
+run_logged(argv, dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r}), limit=60)
+"""
+    doctor = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        assert waited(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text() == "all\n")
+    finally:
+        doctor.kill()
+        doctor.wait()
+    assert waited(lambda: not any(map(alive, escaped(tmp_path))))
+
+
+def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="/nowhere/python"):
+        run_logged(["/nowhere/python"], {}, tmp_path, tmp_path / "child.log", limit=5)
 
 
 def test_what_it_tells_is_read_line_by_line_and_half_a_line_is_not(tmp_path: Path) -> None:
