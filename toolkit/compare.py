@@ -39,7 +39,8 @@ class Difference:
 
     `nodes` are those of the new cluster that have it so, as ranges, "" on a single machine. `weight`: a rule finds a fault that
     it did not find before ("breaks"; `codes` are those rules), it may change what the job does ("matters"), or neither
-    ("noise"). `why` is one line on that, and `next` what to do. `facts` names the facts that tell it.
+    ("noise"). `why` is one line on that, and `next` what to do. `facts` names the facts that tell it, `path` the file below its
+    tree that it is about.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Difference:
     next: str = ""
     codes: tuple[str, ...] = ()
     facts: tuple[str, ...] = field(default=(), repr=False)
+    path: str = field(default="", repr=False)
 
 
 def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = ()) -> list[Difference]:
@@ -63,7 +65,10 @@ def between(old: Side, new: Side) -> list[Difference]:
     """The same for two sides."""
     context = _Context(old, new)
     found = [one for reader in READERS for one in _of_reader(reader, context)]
-    found += _patches(old.snapshot, new.snapshot)
+    patches = list(_patches(old.snapshot, new.snapshot))
+    edited = tuple(f"/{one.path}" for one in patches)
+    found = [one for one in found if not (one.kind == "edited file" and one.subject.endswith(edited))]
+    found += patches
     told = {(one.kind, one.subject): one for one in reversed(found)}
     first = [one for one in found if told.get((one.kind, one.subject)) is one or one.nodes]
     return in_order([*first, *_rest(old.snapshot, new.snapshot, first)])
@@ -208,7 +213,7 @@ def _step(reader: Reader, kind: str, name: str, old: str) -> str:
         old = old.removesuffix(" (editable)")
     if kind == "variable":
         # Which folder stood there only the old machine knows, and what was not kept nobody does.
-        old = "" if old.startswith("(") or "<" in old else shlex.quote(old)
+        old = "" if old.startswith("(") or "<" in old or "***" in old else shlex.quote(old)
     said = reader.step.format(name=name, old=old) if old else ""
     return shlex.quote(said) if kind == "configuration" else said
 
@@ -231,7 +236,14 @@ def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
 
 def _patch(patch: Patch, old: str, new: str, why: str, step: str) -> Difference:
     return Difference(
-        "patch", f"{patch.marker} at {patch.place}", old, new, why=why, next=step, facts=("Markers",)
+        "patch",
+        f"{patch.marker} at {patch.place}",
+        old,
+        new,
+        why=why,
+        next=step,
+        facts=("Markers",),
+        path=patch.path,
     )
 
 
@@ -254,6 +266,7 @@ def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
                 why=why,
                 next=step,
                 facts=("Markers",),
+                path=key[0],
             )
 
 

@@ -59,10 +59,24 @@ def cause_of(
         changed = dict(_put_back(one, wanted, old, new))
         if changed and not _still(check, finding, _WithOneBack(new, changed), selection):
             return one
+    if lost := _patch_of(finding, check.code, concerned):
+        return lost
     # What compares nodes reads all of them, and what reads sources reads no entry: only what is named can be told.
     of_nodes = Fleet in wanted
     likely = [one for one in named if of_nodes or (one.kind == "package" and one.subject in LEAD)]
     return likely[0] if len(likely) == 1 else None
+
+
+def _patch_of(finding: Finding, code: str, found: Iterable[Difference]) -> Difference | None:
+    """The patch that stood where a finding is: of several in one file the one that names the rule."""
+    places = [place.path for place in (finding.location, *finding.also) if place]
+    here = [
+        one
+        for one in found
+        if one.kind == "patch" and one.old and any(place.endswith(f"/{one.path}") for place in places)
+    ]
+    naming = [one for one in here if code in one.subject]
+    return naming[0] if naming else here[0] if len(here) == 1 else None
 
 
 def _read(one: Difference, wanted: Iterable[type]) -> bool:

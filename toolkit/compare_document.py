@@ -43,7 +43,7 @@ def document(of: Comparison) -> dict[str, Any]:
 
 def _difference(one: Difference) -> dict[str, Any]:
     said = asdict(one)
-    del said["facts"]
+    del said["facts"], said["path"]
     return {**said, "codes": list(one.codes)}
 
 
@@ -108,9 +108,11 @@ def _shown_of(several: tuple[Difference, ...]) -> int:
 
 
 def _together(several: tuple[Difference, ...]) -> str:
-    """One command for several packages, for pip looks for releases that go together."""
-    steps = [one.next for one in several if one.next.startswith("pip install ")]
-    if len(steps) != len(several) or len(steps) < 2:
+    """One command for several: what is one step anyway, and packages, for pip looks for releases that go together."""
+    steps = [one.next for one in several]
+    if len(several) > 1 and len(set(steps)) == 1:
+        return steps[0]
+    if len(several) < 2 or not all(step.startswith("pip install ") for step in steps):
         return ""
     return " ".join(["pip install", *(step.removeprefix("pip install ") for step in steps)])
 

@@ -70,12 +70,13 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
     before, after = (_judged(one, run) for one in (old, new))
     told = {key_of(result.code, finding) for result, finding in before.findings()}
     still = {key_of(result.code, finding) for result, finding in after.findings()}
+    news = [
+        (result, finding)
+        for result, finding in after.findings()
+        if finding.severity in _SPEAKING and key_of(result.code, finding) not in told
+    ]
     joined = _joined(
-        [
-            (result, finding)
-            for result, finding in after.findings()
-            if finding.severity in _SPEAKING and key_of(result.code, finding) not in told
-        ],
+        sorted(news, key=lambda one: one[1].severity != "error"),
         found,
         sides,
         before,

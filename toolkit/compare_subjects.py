@@ -66,6 +66,15 @@ def _never(_name: str, _old: str, _new: str) -> bool:
     return False
 
 
+def _lost(_name: str, old: str, new: str) -> bool:
+    """What lies at another place was named otherwise, and the rules look whether it is there."""
+    return old == "there" and bool(new)
+
+
+def _edited(_name: str, old: str, _new: str) -> bool:
+    return old != "missing"
+
+
 def _less(_name: str, old: str, new: str) -> bool:
     """More of it than before stops nobody."""
     return _amount(new) < _amount(old)
@@ -366,7 +375,10 @@ READERS: tuple[Reader, ...] = (
     Reader(_verl_tree, "the job runs this code", step=_INSTALL),
     Reader(_vllm_tree, "the rollout runs this code", step=_INSTALL),
     Reader(_packages, "the job imports it", step=_INSTALL),
-    Reader(fleet_subjects.read_edited_files, "somebody edited it by hand", step="carry the edit over: verl-doctor patches export FILE there, apply FILE here"),
+    Reader(
+        fleet_subjects.read_edited_files, "it is not as its package brought it", _edited,
+        step="bring the edit here: verl-doctor patches export FILE there, patches apply FILE here",
+    ),
     Reader(_python, "compiled packages are built for it"),
     Reader(_torch, "other compiled packages must be built for the same"),
     Reader(_found_in, "another copy of verl may be the one that runs"),
@@ -392,7 +404,7 @@ READERS: tuple[Reader, ...] = (
     Reader(_mounts, "what lies there is not the same", _mount_matters),
     Reader(_folders, "speed and safety of what is written there depend on it", both=True),
     Reader(_caches, "speed and safety of what is compiled depend on it", both=True),
-    Reader(fleet_subjects.read_job_files, "the job reads it", _always, asked="a model or data"),
+    Reader(fleet_subjects.read_job_files, "the job reads it", _lost, asked="a model or data"),
     Reader(_ray, "the job joins it"),
     Reader(_job_nodes, "the job is spread over them", asked="a launch script"),
     Reader(_backends, "the rollout can choose among them only", both=True),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.fact_launch import Launch, load_text
 from verl_doctor.toolkit.facts import Absent, collector
+from verl_doctor.toolkit.secret import BLANKED, may_hold_secret, smells_of_secret, without_user
 
 # To the end of the command; a `#` begins a comment only behind a blank.
 _COMMAND = r"(?<![\w/.#-])(?:\S*/)?ray\s+{}\b((?:(?!\s#)[^\n;&|])*)"
@@ -21,7 +22,10 @@ _OPTION = re.compile(r"--([a-z][a-z-]+)(?:=|\s+(?!-))?(\"[^\"\n]*\"|'[^'\n]*'|[^
 
 @dataclass(frozen=True)
 class RayStart:
-    """One `ray start`, or `ray job submit`. `options` are as they are written, by name: "num-cpus": "$SLURM_CPUS_PER_TASK"."""
+    """One `ray start`, or `ray job submit`. `options` are as they are written, by name: "num-cpus": "$SLURM_CPUS_PER_TASK".
+
+    What may be a secret is `***`.
+    """
 
     path: str
     line: int
@@ -57,5 +61,15 @@ def _commands(path: str, command: re.Pattern[str]) -> Iterator[RayStart]:
         start = text.rfind("\n", 0, match.start()) + 1
         if not text[start : match.start()].lstrip().startswith("#"):
             own = re.split(r"\s--\s", match[1])[0]
-            options = {name: value.strip("\"'") for name, value in _OPTION.findall(own)}
+            options = {name: _shown(name, value.strip("\"'")) for name, value in _OPTION.findall(own)}
             yield RayStart(path, text.count("\n", 0, match.start()) + 1, options)
+
+
+def _shown(option: str, value: str) -> str:
+    """A value, unless it may be a secret."""
+    plain = without_user(value)
+    return (
+        "***"
+        if value and (smells_of_secret(option) or may_hold_secret(plain.replace(BLANKED, "://")))
+        else plain
+    )
