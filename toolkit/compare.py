@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Literal, get_args
 
 from verl_doctor.toolkit import compare_subjects
 from verl_doctor.toolkit.compare_sides import HERE, Side, Usual
-from verl_doctor.toolkit.compare_subjects import LEAD, READERS, Reader
+from verl_doctor.toolkit.compare_subjects import LEAD, READERS, SCRIPT, Reader
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_markers import Markers
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders
@@ -125,6 +125,7 @@ class _Context:
                 for name in _some(side)
             )
         )
+        self.one_has_a_script = len({isinstance(side.get(Launch), Unknown) for side in sides}) > 1
         self._decided = frozenset.intersection(
             *(
                 compare_subjects.decided_elsewhere(side.get(Variables), side.get(JobVariables))
@@ -147,6 +148,8 @@ def _some(side: Side) -> list[str]:
 
 def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
     """The subjects of one reader of which a new node says something else than the old one to which it compares."""
+    if reader.asked == SCRIPT and context.one_has_a_script:
+        return
     now = context.new.answers(reader)
     usual = Usual(context.old, context.old.answers(reader))
     by_values: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
@@ -172,8 +175,8 @@ def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
                 _shown(name, new),
                 nodes=fold(node for node in nodes if node != HERE),
                 weight="matters" if matters else "noise",
-                why=reader.why.format(name=name),
-                next=_step(reader, kind, name, old) if matters else "",
+                why=reader.why,
+                next=reader.step(name, old, new) if matters else "",
                 facts=facts,
             )
 
@@ -203,19 +206,6 @@ def _few(by_values: Mapping[tuple[str, str], list[str]]) -> Mapping[tuple[str, s
 
 def _shown(name: str, value: str) -> str:
     return in_bytes(int(value)) if name in _IN_BYTES and value.isdecimal() else value
-
-
-def _step(reader: Reader, kind: str, name: str, old: str) -> str:
-    """What would make it as it was."""
-    if not old:
-        return reader.unset.format(name=name)
-    if kind == "package":
-        old = old.removesuffix(" (editable)")
-    if kind == "variable":
-        # Which folder stood there only the old machine knows, and what was not kept nobody does.
-        old = "" if old.startswith("(") or "<" in old or "***" in old else shlex.quote(old)
-    said = reader.step.format(name=name, old=old) if old else ""
-    return shlex.quote(said) if kind == "configuration" else said
 
 
 def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:

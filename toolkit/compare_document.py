@@ -97,7 +97,7 @@ def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
     for (kind, why), members in groupby(found, key=lambda one: (one.kind, one.why)):
         several = tuple(members)
         most = len(several) if every else _shown_of(several)
-        yield Group(kind, why, several[:most], several[most:], _together(several))
+        yield Group(kind, why, several[:most], several[most:], _together(several[:most]))
 
 
 def _shown_of(several: tuple[Difference, ...]) -> int:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
+from verl_doctor.toolkit import compare_meaning as meaning
 from verl_doctor.toolkit import fleet_subjects
+from verl_doctor.toolkit.compare_meaning import Matters, Step
 from verl_doctor.toolkit.fact_attention import AttentionBackends
 from verl_doctor.toolkit.fact_caches import Caches
 from verl_doctor.toolkit.fact_clock import Clock
@@ -38,71 +40,30 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.fleet_subjects import Answers, Nearly
 from verl_doctor.toolkit.text import in_bytes
 
+_FOLDER = meaning.say("let its variable name a folder on {old}")
+
 LEAD = (
     "verl", "vllm", "torch", "ray", "transformers", "flash-attn", "flashinfer-python", "triton",
     "nvidia-nccl-cu13", "nvidia-nccl-cu12", "sglang", "tensordict", "megatron-core", "transformer-engine",
 )  # fmt: skip
 """The packages that are named first, in this order."""
 
-_EXPORT = "export {name}={old}"
-_INSTALL = "pip install {name}=={old}"
-_WITHHELD = "(set; its value is not kept)"
-# They name a host, a session, a process or an allocation, or describe an image to who reads it.
-_PASSING = re.compile(
-    r"NVIDIA_(?:REQUIRE_|PRODUCT)\w+|\w+_VERSION|HOSTNAME|PWD|OLDPWD|SHLVL|SLURM_\w+|MASTER_(?:ADDR|PORT)|\w*_(?:PORT|PID|JOB_?ID|SESSION_\w+)|PATH|VIRTUAL_ENV|CONDA_\w+|RANK"
-)
-# They say where things lie and what things are called, which is another place and another name on another machine.
-_PLACES = re.compile(r"(?:.*\.)?(?:experiment_name|project_name|\w*(?:path|dir|files?|folder))")
-
-Matters = Callable[[str, str, str], bool]
-"""Whether it matters that a subject of this name was the one and is the other."""
-
-
-def _always(_name: str, _old: str, _new: str) -> bool:
-    return True
-
-
-def _never(_name: str, _old: str, _new: str) -> bool:
-    return False
-
-
-def _lost(_name: str, old: str, new: str) -> bool:
-    """What lies at another place was named otherwise, and the rules look whether it is there."""
-    return old == "there" and bool(new)
-
-
-def _edited(_name: str, old: str, _new: str) -> bool:
-    return old != "missing"
-
-
-def _less(_name: str, old: str, new: str) -> bool:
-    """More of it than before stops nobody."""
-    return _amount(new) < _amount(old)
-
-
-def _amount(text: str) -> float:
-    if text == "unlimited":
-        return float("inf")
-    found = re.match(r"\d+(?:\.\d+)?", text)
-    return float(found[0]) if found else 0.0
-
 
 @dataclass(frozen=True)
 class Reader:
     """A reader of answers, and what a difference in them means where no rule speaks of it.
 
-    `why` is a line for a person in which `{name}` is the subject. `nearly` says that the values are numbers, and which of them
-    count as the same. `step` is what would make it as it was, with `{name}` and `{old}`; `unset` is that where there was no such
-    thing. `asked`: the user has to name what it is about, and where one side was looked at without that, nothing is compared.
+    `why` is a line for a person. `nearly` says that the values are numbers, and which of them count as the same. `step` is what
+    would make it as it was. `asked`: the user has to name what it is about, and where one side was looked at without that,
+    nothing is compared.
     `both`: only what both sides have is compared, for that one has no such thing is said by another reader.
     """
 
     read: Callable[..., Answers]
     why: str
-    matters: Matters = _always
+    matters: Matters = meaning.always
     nearly: Nearly | None = None
-    step: str = ""
-    unset: str = ""
+    step: Step = meaning.nothing
     asked: str = ""
     both: bool = False
 
@@ -229,7 +190,7 @@ def _named(
     if not isinstance(trees, Unknown):
         places[trees.imported.folder] = "<verl>"
     return {
-        **{("variable", name): _WITHHELD for name in withheld},
+        **{("variable", name): meaning.WITHHELD for name in withheld},
         **{("variable", name): _without_places(value, places) for name, value in values.items()},
     }
 
@@ -239,10 +200,6 @@ def _without_places(text: str, places: Mapping[str, str]) -> str:
         if folder not in {"", "/", "/usr", "/usr/local"}:
             text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", name, text)
     return text
-
-
-def _variable_matters(name: str, _old: str, _new: str) -> bool:
-    return not _PASSING.fullmatch(name) and not fleet_subjects.OWN.fullmatch(name)
 
 
 def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
@@ -265,10 +222,6 @@ def _leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object
             yield from _leaves(inner, below)
         else:
             yield below, inner
-
-
-def _setting_matters(name: str, _old: str, _new: str) -> bool:
-    return not _PLACES.fullmatch(name)
 
 
 def _control_group(limits: HostLimits) -> Answers:
@@ -309,14 +262,9 @@ def _mounts(mounts: Mounts) -> Answers:
 
 
 def _file_system(kind: str, *, shared: bool, writable: bool, runnable: bool) -> str:
-    where = "shared with other machines" if shared else "of this machine alone"
-    lacks = ("" if writable else "not writable", "" if runnable else "programs may not be run")
+    where = meaning.SHARED if shared else "of this machine alone"
+    lacks = ("" if writable else meaning.NOT_WRITABLE, "" if runnable else "programs may not be run")
     return ", ".join(filter(None, (kind, where, *lacks)))
-
-
-def _mount_matters(_name: str, old: str, new: str) -> bool:
-    """Data and models lie on what is shared, or will lie on it; a new disk stops nobody."""
-    return "shared with" in old or (bool(old) and "not writable" in new)
 
 
 def _ray(clusters: RayClusters) -> Answers:
@@ -358,11 +306,7 @@ def _details(system: System) -> Answers:
 
 
 def _clock(clock: Clock) -> Answers:
-    return {("clock", "clock"): "synchronised" if clock.synchronised else "not synchronised"}
-
-
-def _clock_matters(_name: str, _old: str, new: str) -> bool:
-    return new != "synchronised"
+    return {("clock", "clock"): meaning.IN_STEP if clock.synchronised else "not synchronised"}
 
 
 def _network(network: Network) -> Answers:
@@ -371,48 +315,68 @@ def _network(network: Network) -> Answers:
     return {**route, ("network", "interfaces"): ", ".join(sorted(f"{one.name} ({one.kind})" for one in up))}
 
 
+SCRIPT = "a launch script"
+
 READERS: tuple[Reader, ...] = (
-    Reader(_verl_tree, "the job runs this code", step=_INSTALL),
-    Reader(_vllm_tree, "the rollout runs this code", step=_INSTALL),
-    Reader(_packages, "the job imports it", step=_INSTALL),
+    Reader(_verl_tree, "the job runs this code", step=meaning.install),
+    Reader(_vllm_tree, "the rollout runs this code", step=meaning.install),
+    Reader(_packages, "the job imports it", step=meaning.install),
     Reader(
-        fleet_subjects.read_edited_files, "it is not as its package brought it", _edited,
-        step="bring the edit here: verl-doctor patches export FILE there, patches apply FILE here",
+        fleet_subjects.read_edited_files, "it is not as its package brought it", meaning.edited,
+        step=meaning.say("verl-doctor patches export FILE there, patches apply FILE here"),
     ),
-    Reader(_python, "compiled packages are built for it"),
-    Reader(_torch, "other compiled packages must be built for the same"),
-    Reader(_found_in, "another copy of verl may be the one that runs"),
-    Reader(_gpus, "batch sizes and parallelism are made for the GPUs"),
-    Reader(_driver, "it decides which CUDA runs here", step="ask for a driver of {old} or later", both=True),
+    Reader(_python, "compiled packages are built for it", step=meaning.say("an environment with {name} {old}")),
+    Reader(_torch, "other compiled packages must be built for the same", step=meaning.say("the {name} {old}")),
+    Reader(
+        _found_in, "another copy of verl may be the one that runs",
+        step=meaning.say("see which one is imported: verl-doctor check --select PKG"),
+    ),
+    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.say("let the launch script be judged: verl-doctor check run.sh")),
+    Reader(_driver, "it decides which CUDA runs here", step=meaning.say("ask for {old} or later"), both=True),
     Reader(_libcuda, "processes load this one", both=True),
-    Reader(_gpu_settings, "speed and memory depend on it", both=True),
-    Reader(_toolkit, "kernels are compiled with it when the job starts", both=True),
-    Reader(_job_variables, "the job's processes have it", _variable_matters, step=_EXPORT, unset="unset {name}"),
-    Reader(_variables, "the job's processes have it", _variable_matters, step=_EXPORT, unset="unset {name}"),
+    Reader(_gpu_settings, "speed and memory depend on it", step=meaning.say("ask for {old} as it was"), both=True),
+    Reader(_toolkit, "kernels are compiled with it when the job starts", step=meaning.say("an image with {name} {old}"), both=True),
+    Reader(_job_variables, "the job's processes have it", meaning.variable, step=meaning.export, asked=SCRIPT),
+    Reader(_variables, "the job's processes have it", meaning.variable, step=meaning.export),
+    Reader(_configuration, "the launch script composes to it", meaning.setting, step=meaning.override, asked=SCRIPT),
+    Reader(fleet_subjects.read_limits, "less than the job had before", meaning.less, step=meaning.ulimit),
     Reader(
-        _configuration, "the launch script composes to it", _setting_matters,
-        step="{name}={old}", asked="a launch script",
+        _control_group, "the container gives less than the job had before", meaning.less,
+        step=meaning.say("ask the scheduler for as much as before"),
     ),
-    Reader(fleet_subjects.read_limits, "less than the job had before", _less),
-    Reader(_control_group, "the container gives less than the job had before", _less),
-    Reader(fleet_subjects.read_cpus, "fewer than the job had before", _less),
-    Reader(fleet_subjects.read_memory, "less than the job had before", _less, fleet_subjects.BYTES),
     Reader(
-        fleet_subjects.read_shared_memory, "less than the job had before", _less, fleet_subjects.BYTES,
-        step="docker run --shm-size, or a larger /dev/shm",
+        fleet_subjects.read_cpus, "fewer than the job had before", meaning.less,
+        step=meaning.say("ask the scheduler for {old}"),
     ),
-    Reader(_mounts, "what lies there is not the same", _mount_matters),
-    Reader(_folders, "speed and safety of what is written there depend on it", both=True),
-    Reader(_caches, "speed and safety of what is compiled depend on it", both=True),
-    Reader(fleet_subjects.read_job_files, "the job reads it", _lost, asked="a model or data"),
-    Reader(_ray, "the job joins it"),
-    Reader(_job_nodes, "the job is spread over them", asked="a launch script"),
+    Reader(
+        fleet_subjects.read_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
+        meaning.say("ask the scheduler for as much as before"),
+    ),
+    Reader(
+        fleet_subjects.read_shared_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
+        meaning.shm_size,
+    ),
+    Reader(
+        _mounts, "what lies there is not the same", meaning.mount,
+        step=meaning.say("mount it here too, or name another folder in the launch script"),
+    ),
+    Reader(_folders, "speed and safety of what is written there depend on it", step=_FOLDER, both=True),
+    Reader(_caches, "speed and safety of what is compiled depend on it", step=_FOLDER, both=True),
+    Reader(
+        fleet_subjects.read_job_files, "the job reads it", meaning.lost,
+        step=meaning.say("copy {name} here"), asked="a model or data",
+    ),
+    Reader(_ray, "the job joins it", step=meaning.say("a cluster with {name} {old}")),
+    Reader(_job_nodes, "the job is spread over them", asked=SCRIPT),
     Reader(_backends, "the rollout can choose among them only", both=True),
     Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
-    Reader(_network, "NCCL and gloo choose among them by name"),
-    Reader(_clock, "logs and time-outs of several nodes are compared by it", _clock_matters),
+    Reader(
+        _network, "NCCL and gloo choose among them by name",
+        step=meaning.say("let NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one that is here"),
+    ),
+    Reader(_clock, "logs and time-outs of several nodes are compared by it", meaning.clock),
     Reader(_system, "drivers and containers depend on it"),
-    Reader(_details, "", _never),
+    Reader(_details, "", meaning.never),
 )  # fmt: skip
 
-__all__ = ["LEAD", "READERS", "Reader", "read_by_nobody", "required"]
+__all__ = ["LEAD", "READERS", "SCRIPT", "Reader", "read_by_nobody", "required"]

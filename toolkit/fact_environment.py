@@ -106,10 +106,15 @@ def variables(machine: Machine) -> Variables:
 
 def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> Variables:
     """Of the environment of any process what may be shown: the variables on the list, and those named in `also`."""
-    wanted = sorted(name for name in environ if name in _NAMES or name in also or name.startswith(_PREFIXES))
+    wanted = sorted(name for name in environ if is_listed(name) or name in also)
     shown = {name: without_user(environ[name]) for name in wanted if not smells_of_secret(name)}
     values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if is_harmless(name, value)}
     return Variables(values, tuple(name for name in wanted if name not in values))
+
+
+def is_listed(name: str) -> bool:
+    """Whether a variable of this name may matter to a job, as far as its name tells."""
+    return name in _NAMES or name.startswith(_PREFIXES)
 
 
 def is_harmless(name: str, value: str) -> bool:

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.compare import Difference
 from verl_doctor.toolkit.compare_judge import Comparison
 from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.render_environment import shortened
-from verl_doctor.toolkit.text import counted, harmless, wrapped
+from verl_doctor.toolkit.text import counted, harmless, listed, wrapped
 
 _STYLES: Final = {
     "equal": "bold green",
@@ -21,6 +21,7 @@ _STYLES: Final = {
     "could_not_compare": "bold magenta",
 }
 _LONGEST = 60  # characters of a value; JSON and Markdown have it whole
+_NAMED = 8  # subjects that are named without their values
 _WIDEST = 40  # columns of a subject before its values
 
 
@@ -72,11 +73,13 @@ def _group(group: words.Group, of: Comparison, width: int | None) -> Iterator[Te
         yield from _lines(line, width, "  ", "      ")
         if one.next and not group.do:
             yield from _lines(f"do  {one.next}", width, "      ", "          ", "dim")
-    if group.left:
-        names = ", ".join(one.subject for one in group.left)
-        yield from _lines(f"and {len(group.left)} more: {names}", width, "  ", "      ", "dim")
     if group.do:
         yield from _lines(f"do  {group.do}", width, "      ", "          ", "dim")
+    if group.left:
+        names = listed([one.subject for one in group.left], _NAMED)
+        yield from _lines(
+            f"and {len(group.left)} more, which --all shows: {names}", width, "  ", "      ", "dim"
+        )
 
 
 def _rest(of: Comparison, width: int | None, *, every: bool) -> Iterator[Text]:
