@@ -31,7 +31,14 @@ def summary(timeline: Timeline) -> str:
 
 def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
     """Yield the lines of the chart and what stands below it."""
-    columns = min(max(width or _WIDTH, 60), 120)
+    yield from chart(timeline, width)
+    for said in below(timeline):
+        yield from wrapped(f"  {harmless(said)}", _columns(width), hanging="    ")
+
+
+def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
+    """Yield the lines of the chart alone."""
+    columns = _columns(width)
     rows = kinds(timeline)
     yield from wrapped(headline(timeline), columns, hanging="  ")
     room = max(columns - _NAME - 4, 30)
@@ -48,8 +55,10 @@ def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
         f"{PHASES[phase].letter} {PHASES[phase].title}" for phase in PHASES if phase in used
     )
     yield from wrapped(f"  {'; '.join(letters)}", columns, hanging="  ")
-    for said in below(timeline):
-        yield from wrapped(f"  {harmless(said)}", columns, hanging="    ")
+
+
+def _columns(width: int | None) -> int:
+    return min(max(width or _WIDTH, 60), 120)
 
 
 def markdown_lines(timeline: Timeline) -> Iterator[str]:

@@ -22,6 +22,8 @@ from verl_doctor.toolkit.page import (
 from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.text import counted
 
+_HEADING = 160  # characters of an error in a heading; all of it stands below
+
 
 def sections(seen: Seen) -> Iterator[Section]:
     """The cause or that there is none, with the lines that tell, and what else was told."""
@@ -48,13 +50,12 @@ def sections(seen: Seen) -> Iterator[Section]:
 
 
 def _card(one: Told, mark: Mark) -> Card:
-    title = (
-        f"{one.signature.code}: {one.signature.title}".removeprefix(": ")
-        if one.signature
-        else shown(one.words)
-    )
+    known, words = one.signature, shown(one.words)
+    title = words if len(words) <= _HEADING else f"{words[:_HEADING]}..."
+    if known is not None:
+        title = f"{known.code}: {known.title}".removeprefix(": ")
     rows = [("at", _place(one)), ("process", shown(one.process))]
-    rows += [("do", one.signature.remedy)] if one.signature else []
+    rows += [("do", known.remedy)] if known is not None else []
     lines = Listing(tuple(shown(line) for line in one.lines))
     return Card(title, (Values(tuple(row for row in rows if row[1])), lines), mark)
 

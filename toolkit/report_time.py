@@ -32,7 +32,7 @@ def _start(seen: Seen) -> Iterator[Section]:
     timeline = None if seen.log is None else seen.log.timeline
     if timeline is None or not timeline.is_worth_showing:
         return
-    chart = tuple(render_timeline.text_lines(timeline, _COLUMNS))
+    chart = tuple(render_timeline.chart(timeline, _COLUMNS))
     rows = tuple(render_timeline.table(timeline))
     yield Section(
         "Where start-up time went",
