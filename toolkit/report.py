@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit import (
+    log_document,
     report_differences,
     report_environment,
     report_findings,
@@ -12,7 +13,7 @@ from verl_doctor.toolkit import (
     report_unchecked,
     report_verdict,
 )
-from verl_doctor.toolkit.page import Page, Section
+from verl_doctor.toolkit.page import Mark, Page, Section
 from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.result_words import headline
 
@@ -35,12 +36,23 @@ FULL = "Nothing is masked but what looks like a secret: this page names users, h
 
 def page_of(seen: Seen, *, masked: bool) -> Page:
     """The page, verdict first. It says whether it is `masked`, and is not masked here."""
-    word, sentence = headline(seen.report)
+    word, mark, sentence = _verdict(seen)
     sections: tuple[Section, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
-    return Page(
-        word=word,
-        mark=report_verdict.MARKS[seen.report.verdict],
-        sentence=sentence,
-        sections=sections,
-        about=(f"Made by verl-doctor {seen.version} at {seen.taken}.", MASKED if masked else FULL),
-    )
+    made = f"Made by verl-doctor {seen.version} at {seen.taken}."
+    return Page(word, mark, sentence, sections, about=(made, MASKED if masked else FULL))
+
+
+def _verdict(seen: Seen) -> tuple[str, Mark, str]:
+    """What was found here, and why the run failed where logs were given: a machine that is well does not make a failed run one that is."""
+    word, sentence = headline(seen.report)
+    mark = report_verdict.MARKS[seen.report.verdict]
+    if seen.log is None or not seen.log.exit_code:
+        return word, mark, sentence
+    told, why = log_document.headline(seen.log)
+    if mark in {Mark.GOOD, Mark.DOUBTFUL}:
+        return (
+            told,
+            Mark.BAD if seen.log.reading.causes else Mark.BROKEN,
+            f"{why}; this machine: {word}, {sentence}",
+        )
+    return word, mark, f"{sentence}; the logs: {told}, {why}"

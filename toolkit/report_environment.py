@@ -22,6 +22,7 @@ from verl_doctor.toolkit.text import counted
 # What scripts/diagnose.py of verl prints of the environment.
 _PREFIXES = ("VERL_", "OMP_", "KMP_")
 _NAMES = ("CC", "CXX")
+_LONG = 400  # characters of a value
 _AS_THE_DRIVER = "the same"
 _HEAD = ("variable", "driver", "its workers", "decided by")
 
@@ -58,8 +59,12 @@ def _table(rows: list[Effective], found: EffectiveEnvironment) -> Iterator[Block
 
 def _row(row: Effective, found: EffectiveEnvironment) -> tuple[str, ...]:
     at = decided_at(row, found)
-    worker = _AS_THE_DRIVER if row.worker == row.driver and row.driver.is_set else cell(row.worker)
-    return row.name, cell(row.driver), worker, row.decided_by + (f" ({at})" if at else "")
+    worker = _AS_THE_DRIVER if row.worker == row.driver and row.driver.is_set else _brief(cell(row.worker))
+    return row.name, _brief(cell(row.driver)), worker, row.decided_by + (f" ({at})" if at else "")
+
+
+def _brief(value: str) -> str:
+    return value if len(value) <= _LONG else f"{value[:_LONG]}... ({len(value):,} characters)"
 
 
 def _others(found: EffectiveEnvironment, shown: Iterable[Effective]) -> Iterator[Block]:
@@ -70,7 +75,10 @@ def _others(found: EffectiveEnvironment, shown: Iterable[Effective]) -> Iterator
 
 def _of_the_shell(shell: Variables, named: set[str]) -> Iterator[Block]:
     rest = {name: value for name, value in shell.values.items() if name not in named}
-    rows = [*rest.items(), *((name, "*** (may be a secret)") for name in shell.withheld if name not in named)]
+    rows = [
+        *((name, _brief(value)) for name, value in rest.items()),
+        *((name, "*** (may be a secret)") for name in shell.withheld if name not in named),
+    ]
     if rows:
         title = f"{counted(len(rows), 'variable')} of this shell"
         yield Fold(title, (Table(("variable", "value"), tuple(sorted(rows))),))

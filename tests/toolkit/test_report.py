@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -14,7 +15,9 @@ from running import Doctor
 
 from verl_doctor.toolkit import render_html, render_page_markdown, render_page_text, report_view
 from verl_doctor.toolkit.cli_docs import schema_text
+from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.page import Mark
 from verl_doctor.toolkit.report_network import try_indexes
 from verl_doctor.toolkit.report_seen import Seen
 from verl_doctor.toolkit.report_view import Made
@@ -146,6 +149,22 @@ def test_the_verdict_comes_first_then_the_next_steps_then_the_cause_then_the_evi
         "System",
         "What could not be checked",
     ]
+
+
+def test_a_run_that_failed_on_a_machine_that_is_well_is_not_called_well() -> None:
+    look = seen()
+    well = replace(look, report=replace(look.report, results=look.report.results[1:2], nodes=None))
+    page = made(well).page
+    assert (page.word, page.mark) == ("FIRST CAUSE", Mark.BAD)
+    assert page.sentence == "CUDA102: libcuda is a stub; this machine: OK, nothing wrong found by 1 rule"
+    assert made(replace(well, log=None)).page.word == "OK"
+    assert made(look).page.word == "FAIL"
+    assert made(look).page.sentence.endswith("; the logs: FIRST CAUSE, CUDA102: libcuda is a stub")
+
+
+def test_a_long_value_is_cut_and_says_so() -> None:
+    look = replace(seen(), facts=Known(Variables({"PATH": "x" * 5000})))
+    assert "x... (5,000 characters)" in views(made(look))["markdown"]
 
 
 def test_the_document_fits_its_schema() -> None:
