@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -48,6 +49,11 @@ from verl_doctor.toolkit.text import harmless, listed
     "--save-facts", type=FILE_TO_WRITE, metavar="FILE", help="Save the facts of this machine as JSON."
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
+@click.option(
+    "--each",
+    is_flag=True,
+    help="Judge each file as a job of its own; say what is about the files alone, a line for each finding.",
+)
 def check(
     *,
     options: Options,
@@ -57,6 +63,7 @@ def check(
     facts: tuple[Path, ...],
     save_facts: Path | None,
     strict: bool,
+    each: bool,
 ) -> int:
     """Judge this environment. Changes nothing.
 
@@ -67,6 +74,12 @@ def check(
         raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
     if nodes is not None and facts:
         raise UsageError("--facts judges what was seen elsewhere: no node can be asked with it")
+    if each:
+        if nodes is not None or facts or save_facts is not None or not options.launch:
+            raise UsageError(
+                "--each judges launch files on this machine: name some, and no facts and no nodes"
+            )
+        return _check_each(options, rules, view, strict=strict)
     with nothing_on_stdout(), Progress() as progress:
         run = _session(options, rules, view, facts)
         if several:
@@ -161,6 +174,30 @@ def fix(
             report = repair.show(run, collection, report, job)
     code = max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
     render.show(report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code)
+    return code
+
+
+def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> int:
+    from verl_doctor.toolkit import check_each  # noqa: PLC0415 - a plain check does without
+
+    with nothing_on_stdout(), Progress() as progress:
+        common = replace(options, launch=())
+        run = open_session(common, select=rules.select, ignore=rules.ignore, deep=rules.deep)
+        report = check_each.judged(run, common, options.launch, progress.say)
+    code = report.exit_code(strict=strict)
+    if view.form != "text":
+        render.show(
+            report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code
+        )
+        return code
+    said = "".join(f"{line}\n" for line in check_each.lines(report, run.machine.cwd))
+    if view.output is None:
+        print(said, end="")
+    else:
+        output.write(view.output, said)
+    for result in report.results if report.verdict == "could_not_check" or view.verbose else ():
+        if result.status in {"error", "skipped"}:
+            print(harmless(f"{result.code} could not be judged: {result.reason}"), file=sys.stderr)
     return code
 
 
