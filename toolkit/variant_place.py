@@ -15,7 +15,9 @@ from verl_doctor.toolkit.variant_value import as_written, in_shell
 
 _QUOTES = "'\""
 _OVERRIDE = re.compile(r"[\"']?(\+{0,2}[A-Za-z_][\w.]*)=")
-_ARGUMENTS = re.compile(r"[\"']?\$(?:[@*]|\{[@*][^}]*\})[\"']?")  # "$@": what the script is called with
+_ARGUMENTS = re.compile(
+    r"[\"']?\$(?:[@*]|\{[@*][^}]*\}|\{1\+[\"']?\$@[\"']?\})[\"']?"
+)  # "$@" and ${1+"$@"}: what the script is called with
 _STRING = re.compile(r"(['\"]).*\s.*=.*\1", re.DOTALL)  # may hold a command with overrides
 
 
