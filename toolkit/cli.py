@@ -45,6 +45,46 @@ _ELSEWHERE = {
     **dict.fromkeys(("rules", "explain", "plugins", "schema", "completion", "demo"), "cli_docs"),
 }
 
+_SECTIONS = {
+    "The four that matter first": {
+        "check": "what here would stop or slow a verl job",
+        "fix": "the repairs as a diff; --apply carries them out",
+        "undo": "take the last repair back, byte for byte",
+        "logs": "why a run failed: its first cause",
+    },
+    "Before a job": {
+        "smoke": "try what the job will do; the first rung that breaks",
+        "warmup": "its files into memory before it starts",
+        "script": "a DEBUG or FAST_LOAD variant of its launch script",
+        "tiny": "tiny data and a tiny random model, for trials",
+        "guard": "stop a job that would not find what was agreed",
+    },
+    "While it runs, and after": {
+        "actors": "who lives on which GPU; which ranks are alive",
+        "watch": "what will run out first, and when",
+        "clean": "what dead jobs have left behind; --apply removes it",
+        "report": "a page to paste into an issue of verl",
+    },
+    "Moving to another cluster": {
+        "snapshot": "all facts of a cluster that works, to keep",
+        "compare": "what differs from it, what matters first",
+        "checklist": "how far the move has come, step by step",
+        "sites": "this cluster's own paths",
+        "patches": "patched lines: listed, verified, carried on",
+    },
+    "Looking things up": {
+        "explain": "one rule, or a topic: card, debugging, variables",
+        "rules": "all rules: what each finds, and its fix",
+        "environment": "what the workers will see of each variable",
+        "matrix": "which vLLM releases this verl runs on",
+        "demo": "check, fix and undo on a miniature, in seconds",
+        "plugins": "what other distributions add",
+        "schema": "the JSON schema of what a command prints",
+        "completion": "the completion script of a shell",
+    },
+}
+"""The commands as --help lists them."""
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. What goes wrong is said in one sentence on stderr; a traceback needs -v."""
@@ -89,32 +129,15 @@ def _stop(sentence: str, code: int) -> NoReturn:
 
 
 @click.group(
-    cls=Group, elsewhere=_ELSEWHERE, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Group,
+    elsewhere=_ELSEWHERE,
+    sections=_SECTIONS,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="verl-doctor", message="verl-doctor %(version)s")
 def cli() -> None:
     """Judge a verl environment before the job starts, repair it, and take repairs back.
 
-    \b
-    verl-doctor check         what here would stop or slow a verl job
-    verl-doctor fix           the repairs as a diff; --apply carries them out
-    verl-doctor undo          take the last repair back
-    verl-doctor environment   what the workers will see of each variable
-    verl-doctor matrix        which vLLM releases this verl runs on
-    verl-doctor actors        who lives on which GPU; which ranks are alive
-    verl-doctor clean         what dead jobs have left behind; --apply removes it
-    verl-doctor logs FILE     why a run failed, from its logs
-    verl-doctor snapshot FILE all facts of a cluster that works, to keep
-    verl-doctor compare OLD   what differs from it, what matters first
-    verl-doctor script        a DEBUG or FAST_LOAD variant of a launch script
-    verl-doctor report        a page to paste into an issue of verl
-    verl-doctor smoke         try what the job will do; the first rung that breaks
-    verl-doctor watch         what will run out first while a job runs, and when
-    verl-doctor tiny DIR      tiny data and a tiny random model, for trials
-    verl-doctor warmup        a job's files into memory before it starts
-    verl-doctor checklist     how far a move to another cluster has come
-    verl-doctor guard         stop a job that would not find what was agreed
-    verl-doctor demo          all of that on a miniature, in seconds
-
-    The environment that is active is examined; --python examines another one.
-    """  # noqa: D301 - click's mark for lines that stay as they are
+    The environment that is active is examined; --python examines another one. A COMMAND tells more with --help.
+    """

@@ -10,12 +10,14 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from verl_doctor.toolkit import config, documentation, registry
+from verl_doctor.toolkit import config, documentation, registry, topics
+from verl_doctor.toolkit.cli_options import target_options
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.render import console_for
 from verl_doctor.toolkit.streams import nothing_on_stdout
-from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
+from verl_doctor.toolkit.topics import TOPICS
 
 _DOCUMENTS = (
     "report",
@@ -67,13 +69,41 @@ def rules(form: str) -> None:
         console_for(sys.stdout).print(shown)
 
 
-@click.command()
-@click.argument("code")
-def explain(code: str) -> None:
-    """Explain one rule: why it matters and how to fix it.
+@click.command(epilog=f"Topics: {'; '.join(f'{name}: {told}' for name, told in TOPICS.items())}.")
+@click.argument("subject", metavar="[CODE | TOPIC]", default="card")
+@target_options
+def explain(subject: str, options: Options) -> None:
+    """Explain one rule, or a topic: why it matters and how to fix it.
 
-    CODE may also be that of a fault which only logs tell.
+    CODE may also be that of a fault which only logs tell. Without one the card of the commonest errors is shown. The topic `variables` is
+    about what is installed.
     """
+    topic = subject.lower()
+    if topic == "variables":
+        page = _variables(options)
+    else:
+        page = topics.page(topic) if topic in TOPICS else _rule(subject)
+    if sys.stdout.isatty():
+        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
+
+        console_for(sys.stdout).print(Markdown(page))
+    else:
+        print(page, end="")
+
+
+def _variables(options: Options) -> str:
+    """The page of the variables, for what is installed."""
+    from verl_doctor.toolkit.session import open_session  # noqa: PLC0415 - only this page looks at an environment
+    from verl_doctor.toolkit.variable_table import variable_table  # noqa: PLC0415
+
+    with nothing_on_stdout():
+        session = open_session(options)
+        lines = list(variable_table(session.target, session.look()))
+    return "\n".join(["# Variables, and who reads them here", "", *lines, ""])
+
+
+def _rule(code: str) -> str:
+    """The page of a rule, or of what only logs tell. Raises UsageError."""
     known = _known()
     check = known.check(code.upper())
     page = (
@@ -85,13 +115,8 @@ def explain(code: str) -> None:
         family = code.upper().rstrip("0123456789")
         near = [other for other, *_ in documentation.rows(known) if other.rstrip("0123456789") == family]
         hint = f"this family has {', '.join(near)}" if near else "verl-doctor rules lists all"
-        raise UsageError(f"no rule is called {code}; {hint}")
-    if sys.stdout.isatty():
-        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
-
-        console_for(sys.stdout).print(Markdown(page))
-    else:
-        print(page, end="")
+        raise UsageError(f"no rule is called {code}; {hint}, and there are the topics {', '.join(TOPICS)}")
+    return page
 
 
 @click.command()

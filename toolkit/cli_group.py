@@ -12,15 +12,29 @@ EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could
 
 
 class Group(click.Group):
-    """`elsewhere` names the module of each command that is not loaded yet."""
+    """`elsewhere` names the module of each command that is not loaded yet, `sections` the commands of each part of the help, in order."""
 
-    def __init__(self, *arguments: Any, elsewhere: Mapping[str, str], **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        elsewhere: Mapping[str, str],
+        sections: Mapping[str, Mapping[str, str]],
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
         self._elsewhere = elsewhere
+        self._sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name all, loaded or not."""
         return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the parts of the help. Nothing is loaded for it."""
+        width = max(len(name) for commands in self._sections.values() for name in commands)
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), told) for name, told in commands.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Find a command, and load it when it was not asked for before."""

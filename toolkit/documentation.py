@@ -1,7 +1,7 @@
 """The rules as documentation: one text, in the rule's own file, from which every table and page is made.
 
-`python -m verl_doctor.toolkit.documentation README.md` writes the table into the README; with `--check` it only says
-whether the table is stale (exit code 1).
+`python -m verl_doctor.toolkit.documentation README.md` writes the table of the rules and the card of the commonest errors into the README; with `--check`
+it only says whether they are stale (exit code 1).
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from verl_doctor.toolkit import registry
+from verl_doctor.toolkit import quick_card, registry
 from verl_doctor.toolkit.registry import Registry
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.signature import Limit, Signature, of_code, of_logs_alone
 
-_START, _END = "<!-- rules: generated, do not edit -->", "<!-- end of rules -->"
+_PARTS = (
+    "card",
+    "rules",
+)  # of a page, each between "<!-- NAME: generated, do not edit -->" and "<!-- end of NAME -->"
 _COSTS = {
     "instant": "instant: reads files and asks the interpreter",
     "live": "live: tries something out in a child process, takes seconds, needs --deep",
@@ -120,25 +123,26 @@ def _text(part: str | Limit) -> str:
     return f"{part.before}({'more' if part.is_above else 'less'} than {part.bound:g}){part.after}"
 
 
-def with_table(text: str, known: Registry) -> str:
-    """A page with the table between its two marks made anew. Raises ValueError when the marks are not there."""
-    before, start, rest = text.partition(_START)
-    _, end, after = rest.partition(_END)
-    if not start or not end:
-        raise ValueError(f"the page needs the marks {_START} and {_END}")
-    return "\n".join([before + start, *table(known), end + after])
+def with_parts(text: str, known: Registry) -> str:
+    """A page with each generated part made anew between its two marks. Raises ValueError when the marks are not there."""
+    for name, lines in zip(_PARTS, (quick_card.card(), table(known)), strict=True):
+        start, end = f"<!-- {name}: generated, do not edit -->", f"<!-- end of {name} -->"
+        before, begun, rest = text.partition(start)
+        _, ended, after = rest.partition(end)
+        if not begun or not ended:
+            raise ValueError(f"the page needs the marks {start} and {end}")
+        text = "\n".join([before + start, *lines, end + after])
+    return text
 
 
 def main(arguments: list[str]) -> int:
-    """Write the table into a page, or check it."""
+    """Write the generated parts into a page, or check them."""
     page = Path(arguments[0])
     old = page.read_text(encoding="utf-8")
-    new = with_table(old, registry.load())
+    new = with_parts(old, registry.load())
     if "--check" in arguments:
         if old != new:
-            print(
-                f"{page}: the table of rules is stale; run python -m {__spec__.name} {page}", file=sys.stderr
-            )
+            print(f"{page}: a generated part is stale; run python -m {__spec__.name} {page}", file=sys.stderr)
         return int(old != new)
     page.write_text(new, encoding="utf-8")
     return 0

