@@ -67,12 +67,15 @@ def _codes() -> frozenset[str]:
 
 
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
+    """The step's own witnesses are heard first, then the rules; rules alone that do not apply here leave it unknown."""
     key: str = entry["key"]
-    said = [_by_rules(entry["judged_by"], look, entry["do"])] if "judged_by" in entry else []
-    if key in _WITNESSES:
-        said += _WITNESSES[key](look)
-    elif said and said[0].state is None:
-        said = [Said("unknown", said[0].evidence, said[0].do)]
+    said = _WITNESSES[key](look) if key in _WITNESSES else []
+    if "judged_by" in entry:
+        rules = _by_rules(entry["judged_by"], look, entry["do"])
+        if rules.state is not None:
+            said.append(rules)
+        elif not said:
+            said = [replace(rules, state="unknown")]
     return step(key, entry["title"], said)
 
 

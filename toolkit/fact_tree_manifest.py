@@ -76,8 +76,9 @@ def _bare(top: Path, markers: Markers | Unknown, ours: str) -> Bare:
 
     def bare(path: str, content: bytes) -> bytes | None:
         if path in marked:
-            text = content.decode("utf-8", "surrogateescape")
-            return restored(text, marked[path], ours).text.encode("utf-8", "surrogateescape")
+            text = restored(content.decode("utf-8", "surrogateescape"), marked[path], ours).text
+            whole = text if content.endswith(b"\n") else text.rstrip("\r\n")
+            return whole.encode("utf-8", "surrogateescape")
         if path.endswith(".py"):
             return names_of_paths(content)
         return without_our_table(content) if path == "pyproject.toml" else None

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _TRAILING = re.compile(r"#\s*(?P<word>[A-Za-z][\w.-]{0,30})(?P<code>:\s*[A-Z]{2,5}[0-9]{3})?\s*$")
-_KEPT_LINE = re.compile(r"^\s*#.*[=(),:].*\s#\s*(?P<word>[A-Za-z][\w.-]{0,30})\s*$")
+_KEPT_LINE = re.compile(
+    r"^\s*#(?:.*[=(),:].*|\s*(?:import|from|return|raise|yield|del|assert|pass|break|continue)\b.*)\s#\s*(?P<word>[A-Za-z][\w.-]{0,30})\s*$"
+)
 # How far the line that replaces another may be from it: what is replaced is often an argument list.
 _BESIDE = 8
 # Trailing words that speak to tools, or say what they say in many trees.

@@ -90,3 +90,11 @@ def test_what_released_sources_say_is_no_marker(text: str) -> None:
 )
 def test_a_kept_line_and_what_replaces_it_make_a_marker(text: str) -> None:
     assert foreign_words(text, OURS) == {"Uky"}
+
+
+@pytest.mark.parametrize(
+    "kept", ["import json", "from a import b", "return x", "raise error", "pass", "x = 1"]
+)
+def test_a_kept_statement_needs_no_signs(kept: str) -> None:
+    assert foreign_words(f"# {kept}  # Uky\nimport ujson  # Uky\n", OURS) == {"Uky"}
+    assert foreign_words(f"# {kept}  # Uky\nimport ujson\n", OURS) == frozenset()
