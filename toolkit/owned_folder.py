@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_LOCK = "owned"
+LOCK = "owned"
 _NOT_YET = "not-owned-yet"
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -26,7 +26,7 @@ def owned(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # It has its name from when it is locked: nobody finds it without an owner before.
-        (folder / _NOT_YET).rename(folder / _LOCK)
+        (folder / _NOT_YET).rename(folder / LOCK)
         yield
 
 
@@ -37,7 +37,7 @@ def abandoned(place: Path, prefix: str) -> Iterator[Path]:
     except OSError:
         return
     for name in names:
-        with contextlib.suppress(OSError), _file_in(place / name, _LOCK, os.O_RDWR) as lock:
+        with contextlib.suppress(OSError), _file_in(place / name, LOCK, os.O_RDWR) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_nlink:  # else whoever had the lock before has removed it all
                 yield place / name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,11 +21,12 @@ from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.progress import Progress
+from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.smoke_environ import smoke_environ
 from verl_doctor.toolkit.smoke_folder import NOTE, private_folder
-from verl_doctor.toolkit.smoke_logs import keep_those_of_ray, new_folder, remove_empty
+from verl_doctor.toolkit.smoke_logs import keep, log_folder
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 from verl_doctor.toolkit.smoke_traces import Traces
 from verl_doctor.toolkit.target import UsageError
@@ -76,8 +77,7 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
     _demand_that_the_tree_counts(run, wish)
     device, chosen_by = _device(run.machine, facts, wish)
     own = _own_model(facts, run, device)
-    logs = new_folder()
-    with private_folder(run.machine) as folder:
+    with _places(run.machine, progress) as (folder, logs):
         begun = time.monotonic()
         stage = Stage(
             machine=run.machine,
@@ -97,13 +97,26 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
             look=Traces(folder / NOTE, run.machine).look,
         )
         rungs = tuple(_told(_rungs(stage, wish, interpreter, progress.say), progress))
-    remove_empty(logs)
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
     proven.keep_climb(run, facts, climbed)
     progress.say("what check says")
     codes = ("SMOKE",) if climbed.broken is None else ()
     again = run.narrowed(codes) if codes else run
     return climbed, again.check(run.look({SmokeRun: climbed}), progress.say)
+
+
+@contextlib.contextmanager
+def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]:
+    """A private folder and one for the logs. Raises UsageError when there is room for neither."""
+    with contextlib.ExitStack() as stack:
+        try:
+            logs = stack.enter_context(log_folder(progress.done))
+            folder = stack.enter_context(private_folder(machine))
+        except OSError as error:
+            raise UsageError(
+                f"{said_by(error)}: smoke needs a folder for temporary files; name one that can be written with TMPDIR"
+            ) from None
+        yield folder, logs
 
 
 def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
@@ -146,7 +159,7 @@ def _rungs(
         except KeyboardInterrupt:
             yield from _stopped(wish, rung, time.monotonic() - begun)
             return
-        kept = _keep(here, outcome, keep=wish.keep)
+        kept = keep(here, outcome, always=wish.keep)
         done = SmokeRung(
             rung.number,
             rung.name,
@@ -209,21 +222,6 @@ def _with_a_model(stage: Stage, interpreter: Interpreter) -> Stage | Outcome:
         train=stage.train or made.train,
         validation=stage.validation or made.validation,
     )
-
-
-def _keep(stage: Stage, outcome: Outcome, *, keep: bool) -> str:
-    """Keep the logs of a rung that failed, or of all; else remove them. The path of the one that counts, "" when none is kept."""
-    if outcome.status == "failed":
-        keep_those_of_ray(stage.folder, stage.logs)
-    elif not keep:
-        shutil.rmtree(stage.logs, ignore_errors=True)
-        return ""
-    log = outcome.log
-    if log is not None and log.is_relative_to(stage.folder):  # one of Ray's, which goes with the folder
-        log = stage.logs / "ray" / log.name
-    if log is not None:
-        return str(log)
-    return str(stage.logs) if os.path.isdir(stage.logs) else ""
 
 
 def _device(machine: Machine, facts: Collection, wish: Wish) -> tuple[Device, str]:
