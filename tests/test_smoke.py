@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -78,6 +79,12 @@ def test_text_fits_its_columns_and_names_cause_log_and_what_check_says() -> None
     assert "\\x1b[31mno room" in text
     assert "     | OSError: no room" in text
     assert "     log: /state/ray.log" in text
+    far = replace(
+        BROKEN,
+        log="/home/somebody/.local/state/verl-doctor/smoke/2026-11-22T02-19-49-vm-u07/rung-2/tensor.log",
+    )
+    lines = [str(line) for line in render_smoke.text_lines(SmokeRun("cpu", "--cpu", (far,)), REPORT, 80)]
+    assert f"       {far.log}" in lines, "a path stands alone in its line where it does not fit"
     assert "verl-doctor check says: HOST108 the path is too long" in text
     assert "another cluster" not in text
     assert lines[-1] == "Next: verl-doctor explain SMOKE106"
@@ -145,7 +152,7 @@ def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: 
     assert "OSError: no room" in Path(told["rungs"][2]["log"]).read_text()
     assert [one["code"] for one in told["findings"]] == ["SMOKE106"]
     kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
-    assert [path.name for folder in kept.iterdir() for path in folder.iterdir()] == ["rung-3"]
+    assert [path.name for path in kept.glob("*/rung-*")] == ["rung-3"]
 
 
 @pytest.mark.slow
@@ -154,7 +161,7 @@ def test_logs_of_what_holds_are_kept_only_when_asked_for(tmp_path: Path) -> None
     assert smoke(tmp_path, "--up-to", "2").returncode == 0
     assert list(kept.iterdir()) == []
     assert smoke(tmp_path, "--up-to", "2", "--keep").returncode == 0
-    assert {path.name for folder in kept.iterdir() for path in folder.iterdir()} == {"rung-1", "rung-2"}
+    assert {path.name for path in kept.glob("*/rung-*")} == {"rung-1", "rung-2"}
 
 
 @pytest.mark.slow

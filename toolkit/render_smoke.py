@@ -50,7 +50,7 @@ def _rung_lines(rung: SmokeRung, width: int | None) -> Iterator[str]:
     if rung.remedy:
         yield from wrapped(harmless(f"try: {rung.remedy}"), width, indent=_INDENT, hanging=_INDENT + "  ")
     if rung.log:
-        yield harmless(f"{_INDENT}log: {rung.log}")
+        yield from wrapped(harmless(f"log: {rung.log}"), width, indent=_INDENT, hanging=_INDENT + "  ")
 
 
 def markdown_lines(run: SmokeRun, report: Report) -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from verl_doctor.toolkit.text import counted, in_bytes, wrapped
@@ -30,7 +31,7 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
             f"random {shape.title}, {shape.parameters / 1e6:.1f} million parameters",
         )
     ]
-    climb = ["verl-doctor", "smoke", *arguments, "--model", str(made.model), "--data", str(made.train)]
+    climb = [*arguments, "--model", str(made.model), "--data", str(made.train)]
     of_rows = counted(made.rows, "row")
     named += [(path.name, path, f"{of_rows} for {_purpose(path)}") for path in tables]
     return [
@@ -40,7 +41,7 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
         *wrapped("Use it with these overrides of main_ppo:", width),
         *_continued([shlex.quote(word) for word in overrides(made)]),
         *wrapped("or climb the smoke test with it:", width),
-        f"  {shlex.join(climb)}",
+        *_command("verl-doctor smoke", climb, width),
     ]
 
 
@@ -65,6 +66,16 @@ def _hydra_value(text: str) -> str:
         return text
     # In quotes a backslash means itself, except before a quote.
     return '"' + re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", text)) + '"'
+
+
+def _command(program: str, options: list[str], width: int | None) -> Iterator[str]:
+    """A command in one line where it fits, else with each option in its own."""
+    whole = f"  {program} {shlex.join(options)}"
+    if width is None or len(whole) <= width:
+        yield whole
+        return
+    begins = [*(index for index, word in enumerate(options) if word.startswith("--")), len(options)]
+    yield from _continued([program, *(shlex.join(options[at:end]) for at, end in pairwise(begins))])
 
 
 def _continued(words: list[str]) -> Iterator[str]:

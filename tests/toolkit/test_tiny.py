@@ -401,7 +401,12 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
     tool = f'actor_rollout_ref.rollout.multi_turn.function_tool_path="{tmp_path}/a b/tools.py"'
     assert f"  '{tool}'" in lines
     assert (tmp_path / "a b" / "tools.py").is_file()
-    assert shlex.split(lines[-1]) == [
+    climb = lines[lines.index("or climb the smoke test with it:") + 1 :]
+    assert climb[:2] == ["  verl-doctor smoke \\", "  --python /env \\"], "it is longer than a line"
+    assert render_tiny.lines(made, None, ["--python", "/env"])[-1].startswith(
+        "  verl-doctor smoke --python /env "
+    )
+    assert shlex.split("\n".join(climb)) == [
         "verl-doctor", "smoke", "--python", "/env", "--model", f"{tmp_path}/a b/model", "--data", f"{tmp_path}/a b/train.parquet",
     ]  # fmt: skip
 
