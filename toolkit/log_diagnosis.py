@@ -7,7 +7,9 @@ A complaint that the run survived is no cause: training went on behind it, or it
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -21,6 +23,7 @@ from verl_doctor.toolkit.first_cause import (
     last_word,
     loud_errors,
 )
+from verl_doctor.toolkit.log_clock import Clock
 from verl_doctor.toolkit.log_excerpt import may_tell
 from verl_doctor.toolkit.log_lines import Line
 from verl_doctor.toolkit.python_errors import OVERRIDES, Raised, bare_errors
@@ -30,6 +33,7 @@ _FRAME = '  File "'
 _NEAR = 200  # lines before an unknown error in which its own process may have told why
 _END = 100  # lines at the end of a log, which count whatever is in them
 _LONGEST = 400
+_AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
 # verl's metrics of a step, servers that are up, and the words of programs for a loss that they can bear.
 _STEP = re.compile(
     r"\bstep:\d+ - .*:|Final validation metrics|Application startup complete|Uvicorn running on"
@@ -50,6 +54,8 @@ class Told:
     lines: tuple[str, ...]
     signature: Signature | None = None
     times: int = 1
+    when: float = math.inf
+    """On the scale of `log_clock`, as far as lines before it tell."""
 
     @property
     def kind(self) -> Kind | Literal["unknown"]:
@@ -74,10 +80,17 @@ class Reading:
     total: int = 0
 
     @property
-    def _rank(self) -> int:
+    def rank(self) -> int:
+        """Which of several logs of a run is to be believed: a fault that needs no other cause is 0, a consequence 3."""
         if self.causes:
-            return 0 if self.causes[0].is_strong else 2
+            return 0 if any(one.is_strong for one in self.causes) else 2
         return 1 if self.error is not None and not _only_follows(self.error) else 3
+
+    @property
+    def began(self) -> float:
+        """When it was said for the first time, infinite when nothing tells."""
+        first = self.causes[0] if self.causes else self.error
+        return math.inf if first is None else first.when
 
 
 def read(lines: Sequence[Line], source: str) -> Reading:
@@ -94,11 +107,15 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     hints = _distinct(one for one in told if one.kind in {"hint", "note"} or one in borne)
     before = [] if first is None else [one for one in hints if _leads_to(one, first)]
     named = _distinct((*before[:1], *([first] if first else [])))
-    rest = _distinct(one for one in candidates if one.kind in {"cause", "weak"})
+    rest = _distinct(
+        sorted(
+            (one for one in candidates if one.kind in {"cause", "weak"}), key=lambda one: not one.is_strong
+        )
+    )
     also = tuple(one for one in rest if not any(_code(one) == _code(other) for other in named))
     return Reading(
-        named,
-        error,
+        tuple(_dated(one, lines) for one in named),
+        None if error is None else _dated(error, lines),
         also,
         _distinct(one for one in told if one.kind == "consequence"),
         tuple(one for one in hints if one not in named),
@@ -257,20 +274,34 @@ def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
     return tuple(found.values())
 
 
+def _dated(one: Told, lines: Sequence[Line]) -> Told:
+    """The same with the time that its line says, or the nearest before it."""
+    at = bisect_right(lines, one.number, key=lambda line: line.number)
+    near = (Clock().read(line.written) for line in reversed(lines[max(at - _NEAR, 0) : at]))
+    return replace(one, when=next((time for time in near if time is not None), math.inf))
+
+
 def together(readings: Mapping[str, Reading]) -> Reading:
-    """Judge several logs of one run: named causes before errors that nobody knows, and those before consequences."""
-    ordered = sorted(readings.values(), key=lambda one: one._rank)  # noqa: SLF001 - of this module
+    """Judge several logs of one run: named causes before errors that nobody knows, and those before consequences, each by their time.
+
+    A fault of the job's own that one log tells is not explained by what another one tells of a later time.
+    """
+    ordered = sorted(readings.values(), key=lambda one: (one.rank, one.began))
     if not ordered:
         return Reading()
-    first = ordered[0]
-    causes = _distinct(one for reading in ordered for one in reading.causes) if first.causes else ()
-    strong = tuple(one for one in causes if one.is_strong) or causes
+    own = [one for one in ordered if one.error is not None and one.error.kind == "job"]
+    if own and ordered[0].causes and min(one.began for one in own) + _AT_ONCE < ordered[0].began < math.inf:
+        ordered = [*own, *(one for one in ordered if one not in own)]
+    first = ordered[0].causes
+    causes = _distinct(one for reading in ordered for one in reading.causes) if first else ()
+    are_strong = any(one.is_strong for one in first)
+    named = tuple(one for one in causes if not are_strong or one.is_strong or one in first)
     also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
     errors = [one.error for one in ordered if one.error is not None]
     return Reading(
-        strong,
-        None if strong else next(iter(errors), None),
-        tuple(one for one in also if _code(one) not in {_code(other) for other in strong}),
+        named,
+        None if named else next(iter(errors), None),
+        tuple(one for one in also if _code(one) not in {_code(other) for other in named}),
         _distinct(one for reading in ordered for one in reading.consequences),
         _distinct(one for reading in ordered for one in reading.hints),
         sum(one.total for one in ordered),

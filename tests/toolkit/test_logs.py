@@ -103,6 +103,25 @@ def test_packed_logs_folders_and_several_ranks_are_read_together(here: Doctor, t
     assert len(found["target"]["files"]) == 3
 
 
+def _at(clock: str, said: str) -> str:
+    return f"2026-11-20 {clock},000 INFO worker.py:1 -- fine\n{said}"
+
+
+def test_of_several_logs_the_earliest_tells_the_first_cause(here: Doctor, tmp_path: Path) -> None:
+    files = _at("10:00:09", traceback("OSError: [Errno 24] Too many open files"))
+    disk = _at("10:00:01", traceback("OSError: [Errno 28] No space left on device"))
+    logs = [written(tmp_path, "a.log", files), written(tmp_path, "b.log", disk)]
+    found = json.loads(here("logs", *logs, "--format", "json", cwd=tmp_path).stdout)
+    assert [one["code"] for one in found["results"]] == ["HOST106", "HOST103"]
+    own = written(tmp_path, "c.log", _at("09:59:59", traceback("KeyError: 'answer'", place="/home/u/r.py")))
+    found = json.loads(here("logs", *logs, own, "--format", "json", cwd=tmp_path).stdout)
+    assert (found["verdict"], found["first_error"]["words"]) == ("not_determined", "KeyError: 'answer'")
+    assert [one["code"] for one in found["also"]] == ["HOST106", "HOST103"]
+    late = written(tmp_path, "c.log", _at("10:30:00", traceback("KeyError: 'answer'", place="/home/u/r.py")))
+    found = json.loads(here("logs", *logs, late, "--format", "json", cwd=tmp_path).stdout)
+    assert [one["code"] for one in found["results"]] == ["HOST106", "HOST103"]
+
+
 def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(LCUDA.encode())))
     assert "CUDA105" in here("logs", "-", cwd=tmp_path).stdout
