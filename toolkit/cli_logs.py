@@ -65,7 +65,8 @@ def logs(
         raise UsageError(
             "options that name the job or its environment say where --verify looks: give that too, or leave them out"
         )
-    answer = log_reading.diagnose(sources_of(named))
+    notes: list[str] = []
+    answer = log_reading.diagnose(sources_of(named, notes.append), notes)
     if not answer.files:
         raise UsageError("; ".join(answer.notes) or "there is nothing to read")
     if verify or answer.reading.causes:

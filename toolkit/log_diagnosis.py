@@ -227,13 +227,17 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
     """What is said outside of tracebacks."""
     raised = {each.line.number for one in loud for each in one.chain}
     framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
+    warned: dict[str, bool] = {}  # whether a warning of it goes on
     for at, line in enumerate(lines):
         is_frame = line.text.startswith(_FRAME)
         is_code = framed.get(line.process, False) and line.text.startswith("    ")
         framed[line.process] = is_frame or is_code
+        is_warning = warned.get(line.process, False)
+        warned[line.process] = line.level == "WARNING" and line.text.endswith(":")
         if (
             is_frame
             or is_code
+            or is_warning
             or line.number in raised
             or not (at >= len(lines) - _END or may_tell(line.text))
             or line.text.startswith(OVERRIDES)

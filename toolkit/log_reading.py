@@ -14,11 +14,11 @@ from verl_doctor.toolkit.log_timeline_reader import TimelineReader, timeline
 from verl_doctor.toolkit.text import counted
 
 
-def diagnose(sources: Sequence[Source]) -> Answer:
-    """Read all of them, one after the other. What cannot be read is noted and passed over."""
+def diagnose(sources: Sequence[Source], noted: Sequence[str] = ()) -> Answer:
+    """Read all of them, one after the other. What cannot be read is noted behind what was `noted` before, and passed over."""
     started = time.perf_counter()
     readings: dict[str, Reading] = {}
-    notes: list[str] = []
+    notes = list(noted)
     size = 0
     readers: list[TimelineReader] = []
     for source in sources:

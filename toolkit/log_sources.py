@@ -10,9 +10,10 @@ import gzip
 import io
 import os
 import shutil
+import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -25,7 +26,8 @@ _LOGS = (".log", ".out", ".err", ".txt", ".gz", ".zst")
 _SAMPLE = 8192  # bytes from which it is told what a file is
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_MOST = 5000  # files of a folder
+_MOST = 5000  # files of a folder that are read
+_SEEN = 100_000  # files of a folder from which those are chosen
 
 Read = Callable[[int], bytes]
 
@@ -42,19 +44,21 @@ class UnreadableError(Exception):
     """A log that cannot be read, and why in words."""
 
 
-def sources_of(named: Iterable[str]) -> list[Source]:
-    """The logs that were named, of folders those in them at any depth. Raises UsageError."""
+def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: None) -> list[Source]:
+    """The logs that were named, of folders those in them at any depth. `note` is told what is left out. Raises UsageError."""
     found: dict[str, Source] = {}
     for name in named:
         if name == STDIN:
             found.setdefault(STDIN, Source("stdin", None))
         elif os.path.isdir(name):
-            inside = list(_in_folder(Path(name)))
+            inside = _in_folder(Path(name))
             if not inside:
                 raise UsageError(
                     f"{name}: no log in this folder (files ending in {', '.join(_LOGS)}); name the files themselves"
                 )
-            for path in inside:
+            if len(inside) > _MOST:
+                note(f"{name} holds {len(inside):,} logs; the {len(inside) - _MOST:,} smallest were not read")
+            for path in _telling(inside):
                 found.setdefault(os.path.realpath(path), Source(str(path), path))
         elif not os.path.exists(name):
             raise UsageError(
@@ -65,15 +69,27 @@ def sources_of(named: Iterable[str]) -> list[Source]:
     return list(found.values())
 
 
-def _in_folder(folder: Path) -> Iterator[Path]:
-    """Its logs, the driver's and the workers' before those of Ray itself. Folders behind links are not entered."""
-    found = []
+def _in_folder(folder: Path) -> dict[Path, int]:
+    """Its logs with their sizes. Folders behind links are not entered, pipes not waited for."""
+    found: dict[Path, int] = {}
     for place, folders, files in os.walk(folder):
         folders.sort()
-        found += [Path(place, name) for name in sorted(files) if name.endswith(_LOGS) or ".log." in name]
-        if len(found) >= _MOST:
+        for name in sorted(files):
+            if name.endswith(_LOGS) or ".log." in name:
+                path = Path(place, name)
+                with contextlib.suppress(OSError):
+                    known = path.stat()
+                    if stat.S_ISREG(known.st_mode):
+                        found[path] = known.st_size
+        if len(found) >= _SEEN:
             break
-    return iter(sorted(found[:_MOST], key=_importance))
+    return found
+
+
+def _telling(logs: Mapping[Path, int]) -> list[Path]:
+    """As many as are read, Ray's own before the largest of its workers': in the order in which they tell most."""
+    largest = sorted(logs, key=lambda path: (path.name.startswith("worker-"), -logs[path]))
+    return sorted(largest[:_MOST], key=lambda path: (_importance(path), path))
 
 
 def _importance(path: Path) -> int:
@@ -176,7 +192,10 @@ def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> R
             "it is packed with zstd, and nothing here unpacks that; install zstd, or pipe it in unpacked"
         )
     child = subprocess.Popen(
-        ["zstd", "-dcq", "--", str(source.path)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ["zstd", "-dcq", "--", str(source.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     stack.callback(child.wait)
     stack.callback(child.kill)
@@ -184,4 +203,11 @@ def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> R
     if out is None:  # it is a pipe, as was asked
         raise UnreadableError("zstd gives no output")
     stack.callback(out.close)
-    return out.read
+
+    def unpacked(size: int) -> bytes:
+        chunk = out.read(size)
+        if not chunk and child.wait() != 0:
+            raise EOFError("zstd could not unpack it to its end")
+        return chunk
+
+    return unpacked

@@ -191,3 +191,8 @@ def test_a_hint_is_the_first_cause_of_what_comes_of_it() -> None:
     slow = "Loading safetensors checkpoint shards:  25% Completed | 1/4 [07:21<22:03, 441.10s/it]\n"
     assert named(judged(slow + traceback("KeyboardInterrupt"))) == ("LOAD114",)
     assert named(judged(slow + traceback("KeyError: 'answer'"))) == ()
+
+
+def test_a_warning_that_goes_on_in_the_next_line_is_one_still() -> None:
+    warned = f"{RAY}/venv/vllm/connections.py:8: RuntimeWarning: Failed to read commit hash:\n{RAY}No module named 'vllm._version'\n"
+    assert named(judged(warned + traceback("JudgeError: no"))) == ()

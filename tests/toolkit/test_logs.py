@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
+import shutil
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +16,7 @@ import pytest
 from log_builder import DRIVER_SAW_IT, NOISE, RAY, spoken, told_by, traceback
 from running import Doctor
 
-from verl_doctor.toolkit import log_excerpt
+from verl_doctor.toolkit import log_excerpt, log_sources
 from verl_doctor.toolkit.cli_docs import schema_text
 from verl_doctor.toolkit.log_diagnosis import read
 from verl_doctor.toolkit.log_excerpt import excerpt
@@ -159,6 +162,45 @@ def test_utf16_of_powershell_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, "run.log", LCUDA.encode("utf-16"))
     with opened(Source("run.log", path)) as content:
         assert any("-lcuda" in line.text for line in excerpt(content).lines)
+
+
+def test_of_a_folder_only_files_are_read_and_links_in_a_circle_end(here: Doctor, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    written(logs, "run.log", LCUDA)
+    os.mkfifo(logs / "pipe.log")
+    (logs / "round.log").symlink_to("round.log")
+    (logs / "again").symlink_to(logs)
+    assert [Path(one.name).name for one in sources_of([str(logs)])] == ["run.log"]
+    assert "CUDA105" in here("logs", "logs", cwd=tmp_path).stdout
+    assert "there is no such file" in here("logs", "logs/round.log", cwd=tmp_path).stderr
+
+
+def test_of_very_many_logs_those_of_ray_and_the_largest_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_sources, "_MOST", 2)
+    for name, text in (("worker-1.err", "a"), ("worker-2.err", "abc"), ("raylet.out", "")):
+        written(tmp_path, name, text)
+    notes: list[str] = []
+    assert [Path(one.name).name for one in sources_of([str(tmp_path)], notes.append)] == [
+        "worker-2.err",
+        "raylet.out",
+    ]
+    assert notes == [f"{tmp_path} holds 3 logs; the 1 smallest were not read"]
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no program zstd here")
+def test_of_a_log_that_zstd_cannot_unpack_to_its_end_what_there_is_counts(tmp_path: Path) -> None:
+    noise = "".join(f"{random.Random(at).random()}\n" for at in range(20_000))
+    packed = subprocess.run(
+        ["zstd", "-cq"], input=(LCUDA + noise).encode(), capture_output=True, check=True
+    ).stdout
+    with opened(
+        Source("run.log.zst", written(tmp_path, "run.log.zst", packed[: len(packed) // 2]))
+    ) as content:
+        found = excerpt(content)
+    assert found.cut_off
+    assert any("-lcuda" in line.text for line in found.lines)
 
 
 def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
