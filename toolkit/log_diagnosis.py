@@ -24,7 +24,7 @@ from verl_doctor.toolkit.first_cause import (
     loud_errors,
 )
 from verl_doctor.toolkit.log_clock import Clock
-from verl_doctor.toolkit.log_excerpt import may_tell
+from verl_doctor.toolkit.log_excerpt import GOES_ON, may_tell
 from verl_doctor.toolkit.log_lines import Line
 from verl_doctor.toolkit.python_errors import OVERRIDES, Raised, bare_errors
 from verl_doctor.toolkit.signature import Kind, Signature, which
@@ -228,7 +228,9 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
     raised = {each.line.number for one in loud for each in one.chain}
     framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
     warned: dict[str, bool] = {}  # whether a warning of it goes on
+    complained = -GOES_ON  # the last line with one of the words
     for at, line in enumerate(lines):
+        complained = line.number if may_tell(line.text) else complained
         is_frame = line.text.startswith(_FRAME)
         is_code = framed.get(line.process, False) and line.text.startswith("    ")
         framed[line.process] = is_frame or is_code
@@ -239,7 +241,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             or is_code
             or is_warning
             or line.number in raised
-            or not (at >= len(lines) - _END or may_tell(line.text))
+            or not (at >= len(lines) - _END or line.number - complained <= GOES_ON)
             or line.text.startswith(OVERRIDES)
         ):
             continue

@@ -26,6 +26,9 @@ WORDS = (
 )  # fmt: skip
 """Nearly every complaint has one of these in it; each costs half a second for a gigabyte."""
 
+GOES_ON = 2
+"""Lines behind a complaint into which its message may go on."""
+
 _OPENERS = (b"Traceback (most recent", b"ray::", b"Error executing job", b"terminate called", b'File "')
 _WINDOW = 40  # lines behind an opener, or behind a frame
 _OFTEN = 3  # times that a complaint is kept
@@ -160,7 +163,15 @@ class _Reader:
         end = block.index(b"\n", at)
         line = block[at:end]
         self._keep(number, line)
-        self._window = _WINDOW if any(word in line for word in _OPENERS) else self._window - 1
+        self._window -= 1
+        if any(word in line for word in _OPENERS):
+            self._window = _WINDOW
+        elif (
+            self._window < GOES_ON
+            and self._is_new(line, _OFTEN)
+            and any(word in line for word in self._words)
+        ):
+            self._window = GOES_ON
         return end + 1
 
     def _meet(self, block: bytes, at: int, number: int) -> int:
@@ -170,7 +181,7 @@ class _Reader:
         opens = any(word in line for word in _OPENERS)
         if self._is_new(block[at : at + _SAMPLE] if opens else line, _TRACEBACKS if opens else _OFTEN):
             self._keep(number, line)
-            self._window = _WINDOW if opens else 0
+            self._window = max(self._window, _WINDOW if opens else GOES_ON)
         return end + 1
 
     def _is_new(self, said: bytes, most: int) -> bool:

@@ -299,6 +299,18 @@ def test_a_traceback_is_kept_whole_between_what_others_say() -> None:
     assert [text for _, text in said("x\n" * 50_000 + mixed + "\n" + "x\n" * 50_000) if "_build" in text]
 
 
+def test_a_complaint_that_goes_on_in_the_next_lines_is_kept_with_them() -> None:
+    padding = "step:1 fine\n" * 50_000
+    kept = [
+        text
+        for _, text in said(
+            f"{padding}it failed:\nx.so: undefined symbol: _Z3abc\nLast error:\na\nb\nc\n{padding}"
+        )
+    ]
+    assert {"x.so: undefined symbol: _Z3abc", "a", "b"} <= set(kept)
+    assert "c" not in kept
+
+
 def test_what_is_said_ten_thousand_times_hides_nothing_and_is_not_kept() -> None:
     chatter = "".join(f"request {at} failed, error {at % 7}\n" for at in range(10_000))
     kept = said(chatter + "OSError: [Errno 24] Too many open files\n" + chatter)
