@@ -88,9 +88,10 @@ def logs(
 def _draw(answer: Answer, file: Path) -> None:
     """The picture, and on stderr whether there was one before, or that there is nothing to draw."""
     from verl_doctor.toolkit import log_timeline_svg, output  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.render_timeline import NOTHING  # noqa: PLC0415
 
     if not answer.timeline.workers:
-        click.echo(f"{file} was not written: no line tells how long anything took", err=True)
+        click.echo(f"{file} was not written: {NOTHING[0].lower()}{NOTHING[1:]}", err=True)
         return
     was_there = os.path.exists(file)
     output.write(file, log_timeline_svg.picture(answer.timeline))

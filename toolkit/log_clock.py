@@ -13,7 +13,7 @@ _YEAR = 365 * _DAY
 _MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 # Of vLLM (11-21 12:00:00), Python and Ray (2026-11-21 12:00:00,123), Docker (2026-11-21T12:00:00.123456789Z), glog (W1121 12:00:00.123).
 _DATED = re.compile(
-    r"(?<![\d:.])(?:\d{4}[-/])?(\d\d)[-/]?(\d\d)[T _]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?![\d:])"
+    r"(?<![\d:.])(?:\d{4}[-/])?(\d\d)[-/]?(\d\d)[T _]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?!\d|:\d)"
 )
 _SYSLOG = re.compile(r"\[?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ")
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -51,6 +51,11 @@ class Clock:
             return None, line
         self._last = seconds
         return seconds, line[match.end() :]
+
+    def without(self, line: str) -> str:
+        """Remove seconds since the start, if this log has them, from a line that was read before."""
+        match = _ELAPSED.match(line) if self._counts else None
+        return line if match is None else line[match.end() :]
 
     def read(self, labels: str, rest: str = "") -> float | None:
         """Read what stands before the words of a line (`labels`) or at their beginning (`rest`). None where there is no time."""

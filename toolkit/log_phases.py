@@ -151,8 +151,8 @@ _TIMING = re.compile(
 RESTART = b"ray init kwargs: "
 """Begins the start of a verl, which prints it since 0.5; in a log to which a job is appended there are several."""
 
-_BAR = re.compile(r"(?P<percent>\d{1,3})%.{0,200}?\[(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d\d)[<,]")
-_COUNT = re.compile(r"\[(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d\d), ")
+_BAR = re.compile(r"\[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)[<,]")
+_PERCENT = re.compile(r"\b(\d{1,3})%")
 _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 
 
@@ -191,11 +191,19 @@ def tellings(text: str) -> list[Telling]:
     ][:1]
     for kind, table in (("begin", BEGINS), ("end", ENDS), ("break", BREAKS)):
         found += [Telling(phase, kind) for phase, pattern in _patterns(table) if pattern.search(text)][:1]
-    bar = next((phase for phase, label in BARS if label in text), None)
-    if bar is not None and (match := _BAR.search(text) or _COUNT.search(text)):
-        seconds = int(match["h"] or 0) * 3600 + int(match["m"]) * 60 + int(match["s"])
-        found.append(Telling(bar, "bar", seconds, match.groupdict().get("percent", "100") == "100"))
-    return found
+    return [*found, *_bars(text)]
+
+
+def _bars(text: str) -> list[Telling]:
+    """What a progress bar says; one that does not know how much there is has no percent, and is done when it is printed."""
+    phase, label = next(((phase, label) for phase, label in BARS if label in text), ("", ""))
+    shown = text[text.index(label) :] if phase else ""
+    if not (match := _BAR.search(shown)):
+        return []
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    percent = _PERCENT.search(shown, 0, match.start())
+    is_whole = percent is None or percent[1] == "100"
+    return [Telling(phase, "bar", hours * 3600 + minutes * 60 + seconds, is_whole)]
 
 
 def parts_of_step(line: bytes) -> dict[str, float]:

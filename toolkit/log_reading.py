@@ -10,7 +10,8 @@ from verl_doctor.toolkit.log_diagnosis import Reading, read, together
 from verl_doctor.toolkit.log_document import Answer
 from verl_doctor.toolkit.log_excerpt import excerpt
 from verl_doctor.toolkit.log_sources import Source, UnreadableError, opened
-from verl_doctor.toolkit.log_timeline_reader import TimelineReader, timeline
+from verl_doctor.toolkit.log_timeline_join import timeline
+from verl_doctor.toolkit.log_timeline_reader import TimelineReader
 from verl_doctor.toolkit.text import counted
 
 

@@ -6,20 +6,15 @@ silence that a line ends. What no line tells is not guessed: such a phase has no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from verl_doctor.toolkit.log_phases import PHASES
+from verl_doctor.toolkit.log_speakers import kind_of
 
 How = Literal["told", "between", "silence"]
 """A line tells the seconds; two lines of the log are so far apart; or it lies between the last word of others and the process's own first."""
-
-_RANKS = re.compile(r"(?:[_-](?:[A-Z]{2,4})?\d{1,5})+$")
-
-DRIVER = "driver"
-"""The process whose lines bear no name: the one that was started by hand."""
 
 _COVERED = 0.5  # part of a silence that other phases must fill for it to be no silence
 _WORTH = 1.0  # seconds in all, below which nobody asks where they went
@@ -54,12 +49,6 @@ class Span:
     def end(self) -> float | None:
         """When it was over."""
         return None if self.start is None or self.seconds is None else self.start + self.seconds
-
-
-def kind_of(name: str) -> str:
-    """What a process is: "EngineCore" of "EngineCore_DP0 pid=12", "VllmWorker" of "VllmWorker-0 pid=12"."""
-    word = name.partition(" ")[0]
-    return _RANKS.sub("", word) or word
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ from verl_doctor.toolkit.log_document import shown
 from verl_doctor.toolkit.log_phases import PHASES
 from verl_doctor.toolkit.log_timeline import Span, Timeline, Worker
 from verl_doctor.toolkit.markdown_text import escaped
-from verl_doctor.toolkit.text import harmless, wrapped
+from verl_doctor.toolkit.text import harmless, listed, wrapped
 
+NOTHING = "No line in these logs tells how long anything took while the job started"
 TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
 _ROWS = 12
+_MOMENTS = 5  # that are named
 _NAME = 20  # columns
 _WIDTH = 80  # of a pipe, in which a chart cannot be as wide as it likes
 _SHORT = 0.05  # seconds below which a phase is not worth a word
@@ -40,6 +42,9 @@ def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
     """Yield the lines of the chart alone."""
     columns = _columns(width)
     rows = kinds(timeline)
+    if not timeline.workers:
+        yield NOTHING
+        return
     yield from wrapped(headline(timeline), columns, hanging="  ")
     room = max(columns - _NAME - 4, 30)
     bar = room * 5 // 9
@@ -117,6 +122,16 @@ def below(timeline: Timeline) -> Iterator[str]:
             + (f" ({totals[phase] / whole:.0%})" if whole else "")
             for phase in large
         )
+    if moments := [f"{one.what} at {seconds_of(one.at)}" for one in timeline.moments if one.at is not None]:
+        yield ", ".join(moments[:_MOMENTS])
+    unknown = dict.fromkeys(
+        f"{PHASES[span.phase].title} ({shown(worker.kind)})"
+        for worker in timeline.workers
+        for span in worker.spans
+        if span.seconds is None
+    )
+    if unknown:
+        yield f"not told how long: {listed(unknown, _MOMENTS)}"
     for worker in timeline.workers:
         yield from (_step(one) for one in worker.spans if one.parts)
     for phase in large:

@@ -10,10 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from running import Doctor
 
-from verl_doctor.toolkit import log_timeline_svg, render_timeline
+from verl_doctor.toolkit import log_timeline_reader, log_timeline_svg, render_timeline
 from verl_doctor.toolkit.log_phases import PHASES
 from verl_doctor.toolkit.log_timeline import Timeline
-from verl_doctor.toolkit.log_timeline_reader import TimelineReader, timeline
+from verl_doctor.toolkit.log_timeline_join import timeline
+from verl_doctor.toolkit.log_timeline_reader import TimelineReader
 
 ENGINE = """\
 (MainProcess pid=7) INFO 11-21 19:29:42 [api_utils.py:273] non-default args: {'model': 'm'}
@@ -168,6 +169,11 @@ def test_processes_that_start_in_one_stretch_without_times_share_it_unknown() ->
     log = stamped(0, "a") + "(TaskRunner pid=2) begins\n(WorkerDict pid=3) begins\n" + stamped(60, "b")
     line = told(log)
     assert phases(line, "TaskRunner") == phases(line, "WorkerDict") == [("start", None, None)]
+    said = " ".join(render_timeline.below(line))
+    assert (
+        "not told how long: process starts, imports (TaskRunner), process starts, imports (WorkerDict)"
+        in said
+    )
 
 
 def test_the_seconds_since_the_start_that_somebody_put_before_each_line() -> None:
@@ -261,6 +267,7 @@ def test_the_chart_fits_a_terminal(here: Doctor, tmp_path: Path) -> None:
     assert done.returncode == 0
     chart = done.stdout.partition("Where start-up time went")[2]
     assert max(map(len, chart.splitlines())) <= 80
+    assert "Ray is up at 4.5 s" in chart
     assert "first step, 70.2 s: gen 50.5 s, update_actor 9.5 s, what verl does not time 10.2 s" in " ".join(
         chart.split()
     )
@@ -287,6 +294,7 @@ def test_a_picture_is_written_and_what_it_replaces_is_said(here: Doctor, tmp_pat
     titles = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert any("EngineCore pid=9: model loads, 12.2 s (run.log:7)" in one for one in titles)
     (tmp_path / "run.log").write_text("nothing\n")
+    assert render_timeline.NOTHING in here("logs", "run.log", "--timeline", cwd=tmp_path).stdout
     assert "was not written" in here("logs", "run.log", "--svg", "none.svg", cwd=tmp_path).stderr
     assert not (tmp_path / "none.svg").exists()
 
@@ -322,13 +330,11 @@ def test_whatever_a_log_holds_times_are_sound(seed: int) -> None:
     ET.fromstring(log_timeline_svg.picture(line))
 
 
-def test_memory_is_bounded() -> None:
-    reader = TimelineReader("big.log")
-    lines = (
-        f"(W pid={at}) INFO 11-21 10:{at // 60 % 60:02d}:{at % 60:02d} [a.py:1] Loading weights took 1.0 seconds\n"
-        for at in range(6000)
-    )
-    reader.take(1, "".join(lines).encode())
-    line = timeline([reader])
-    assert len(line.workers) <= 2000
-    assert sum(len(one.spans) for one in line.workers) <= 4200
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, most in (("_PROCESSES", 20), ("_SPANS", 30), ("_LINES", 100)):
+        monkeypatch.setattr(log_timeline_reader, name, most)
+    lines = (stamped(2 * at, "Loading weights took 1.0 seconds", f"(W{at} pid={at}) ") for at in range(200))
+    line = told("".join(lines))
+    assert len(line.workers) <= 20
+    assert sum(len(one.spans) for one in line.workers) <= 30
+    assert "so long" in line.notes[0]

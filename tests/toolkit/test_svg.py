@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from verl_doctor.toolkit import svg
+from verl_doctor.toolkit.svg_bars import Bar, bars
 
 _SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</title><script>alert(1)</script>\"' onload=x \x00\x1b[31m\u202e\ud800 & ]]> <!--"
@@ -49,3 +50,12 @@ def test_words_have_the_colour_of_the_page_and_boxes_one_that_a_page_may_set() -
     assert "--vd-3" in drawn
     assert "prefers-color-scheme:dark" in drawn
     assert "url(" not in drawn
+
+
+def test_bars_are_as_long_as_what_they_say() -> None:
+    drawn = ET.fromstring(bars("load", "How long", [Bar("cold", 420), Bar("warm", 4.2, 3)]))
+    boxes = [float(one.get("width") or 0) for one in drawn.iter(f"{_SVG}rect")]
+    assert boxes[0] == pytest.approx(100 * boxes[1], rel=0.01)
+    said = [one.text for one in drawn.iter(f"{_SVG}text")]
+    assert said == ["How long", "cold", "7 minutes", "warm", "4.2 s"]
+    ET.fromstring(bars("none", "Nothing", []))
