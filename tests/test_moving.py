@@ -267,6 +267,39 @@ def test_without_an_old_cluster_it_says_what_to_run_there(
     assert max(map(len, done.stdout.splitlines())) > 80, "a pipe gets whole lines"
 
 
+SSH = """#!/bin/sh
+[ "$5" = gone ] && exit 255
+[ "$5" = n3 ] && export HERE=/nowhere
+exec sh -c "$6"
+"""
+
+
+def test_paths_are_looked_at_on_every_node(
+    here: Doctor, copy: Path, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(SSH)
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{ENVIRON['PATH']}")
+    monkeypatch.setenv("HERE", str(tmp_path))
+    (copy / "verl-doctor.toml").write_text('[sites]\nmodel = "$HERE/verl_x"\n')
+
+    def sites(hosts: str) -> dict[str, Any]:
+        done = here("checklist", "--python", environment, "--nodes", hosts, "--format", "json", cwd=copy)
+        return next(step for step in json.loads(done.stdout)["steps"] if step["key"] == "sites")
+
+    everywhere = sites("n[1-2]")
+    assert everywhere["state"] == "done", everywhere
+    assert "looked at on 2 nodes" in everywhere["evidence"]
+    lacking = sites("n[1-3]")
+    assert lacking["state"] == "failed", lacking
+    assert "SITE102 model: there is no /nowhere/verl_x on this machine (n3)" in lacking["evidence"]
+    unheard = sites("n1,gone")
+    assert unheard["state"] == "unknown", unheard
+    assert any(sentence.startswith("no answer from gone") for sentence in unheard["evidence"])
+
+
 def test_what_is_no_snapshot_is_refused(here: Doctor, copy: Path, environment: Path, tmp_path: Path) -> None:
     (tmp_path / "no.json").write_text("{}")
     for old, said in ((tmp_path / "no.json", "is no"), (tmp_path / "none.json", "cannot be read")):

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from verl_doctor.toolkit.checklist import STATES, State, Step, verdict
-from verl_doctor.toolkit.markdown_text import escaped
+from verl_doctor.toolkit.markdown_text import code, escaped
 from verl_doctor.toolkit.text import counted, harmless, wrapped
 
 SCHEMA_VERSION = 1
@@ -61,13 +61,7 @@ def markdown_lines(these: List) -> Iterator[str]:
         for sentence in one.evidence:
             yield f"  - {escaped(sentence)}"
         if one.do:
-            yield f"  - next: {_code(one.do)}"
-
-
-def _code(command: str) -> str:
-    """A command as Markdown shows it, also one with backticks of its own."""
-    plain = harmless(command)
-    return f"`` {plain} ``" if "`" in plain else f"`{plain}`"
+            yield f"  - next: {code(one.do)}"
 
 
 def document(these: List) -> dict[str, Any]:

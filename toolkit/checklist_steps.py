@@ -26,11 +26,12 @@ _NAMED = 4  # findings of one rule
 
 @dataclass(frozen=True)
 class Look:
-    """All that steps are judged by: this run and what it saw, the old cluster's snapshot, and a log of the DEBUG run."""
+    """All that steps are judged by: this run and what it saw, what other nodes say, the old cluster's snapshot, and a log of the DEBUG run."""
 
     run: Session
     facts: Collection
     report: Report
+    nodes: Report | None = None
     old: Snapshot | None = None
     log: Path | None = None
 
@@ -63,33 +64,43 @@ def _entries() -> list[dict[str, Any]]:
 
 def _codes() -> frozenset[str]:
     """The rules that steps are judged by."""
-    return frozenset(code for entry in _entries() for code in entry.get("judged_by", ()))
+    return frozenset(
+        code for entry in _entries() for key in ("judged_by", "on_nodes") for code in entry.get(key, ())
+    )
 
 
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
     """The step's own witnesses are heard first, then the rules; rules alone that do not apply here leave it unknown."""
     key: str = entry["key"]
     said = _WITNESSES[key](look) if key in _WITNESSES else []
-    if "judged_by" in entry:
-        rules = _by_rules(entry["judged_by"], look, entry["do"])
-        if rules.state is not None:
-            said.append(rules)
-        elif not said:
-            said = [replace(rules, state="unknown")]
-    return step(key, entry["title"], said)
+    rules = [_by_rules(entry.get("judged_by", ()), look.report, f"{entry.get('do', '')}{look.arguments}")]
+    if look.nodes is not None and "on_nodes" in entry:
+        rules.append(_by_rules(entry["on_nodes"], look.nodes, f"{entry['do']}{look.arguments}"))
+        rules += _unheard(look.nodes)
+    said += [one for one in rules if one.state is not None]
+    return step(key, entry["title"], said or [replace(rules[0], state="unknown")])
 
 
-def _by_rules(codes: Sequence[str], look: Look, do: str) -> Said:
+def _unheard(report: Report) -> list[Said]:
+    """The nodes that did not answer: nothing is known of them."""
+    lost = report.nodes.missing if report.nodes else ()
+    told = tuple(
+        f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
+    )
+    return [Said("unknown", told)] if told else []
+
+
+def _by_rules(codes: Sequence[str], report: Report, do: str) -> Said:
     """What rules say; those that do not apply here, or that the user ignores with a reason, judge nothing."""
-    results = [result for result in look.report.results if result.code in codes]
+    results = [result for result in report.results if result.code in codes]
     bad = [result for result in results if result.status in ("fail", "warn")]
     if bad:
         state: State = "failed" if any(result.status == "fail" for result in bad) else "open"
-        return Said(state, tuple(_sentences(bad)), f"{do}{look.arguments}")
+        return Said(state, tuple(_sentences(bad)), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
         reasons = tuple(dict.fromkeys(f"{one.code} could not be judged: {one.reason}" for one in lost))
-        return Said("unknown", reasons, f"{do}{look.arguments}")
+        return Said("unknown", reasons, do)
     passed = [result.code for result in results if result.status == "pass"]
     if passed:
         return Said("done", (f"{listed(passed, 8)} passed",))
@@ -114,7 +125,7 @@ def _sites_said(look: Look) -> list[Said]:
         do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
         return [Said("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
     told = tuple(_told(place) for place in places.places if place.state == "there")
-    asked = look.report.nodes
+    asked = None if look.nodes is None else look.nodes.nodes
     where = (
         f"looked at on {counted(asked.answered, 'node')}"
         if asked
@@ -131,7 +142,7 @@ def _paths_file(folder: Path) -> str:
 def _told(place: SitePlace) -> str:
     content = place.content
     mount = f" on {content.mount}" if content and content.mount else ""
-    shared = "shared with other machines" if place.shared else "only on this node"
+    shared = "which nodes share" if place.shared else "only on this node"
     free = f", {in_bytes(place.free)} free" if place.free is not None else ""
     return f"{place.name} = {place.path}: there{mount}, {shared}{free}"
 

@@ -12,7 +12,6 @@ import click
 from verl_doctor.toolkit import checklist as model
 from verl_doctor.toolkit import checklist_document, snapshot
 from verl_doctor.toolkit.cli_options import PATH, answer_options, job_options, node_options, target_options
-from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.node_request import AskedNodes
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.result import Report
@@ -65,9 +64,10 @@ def checklist(
         if run_them:
             _climb(run, progress)
         facts = run.look()
-        report = _report(run, facts, nodes, progress)
+        report = run.check(facts, progress.say)
+        others = None if nodes is None else _asked(nodes, run, progress)
         progress.say("judging the steps")
-        done = steps(Look(run, facts, report, before, log))
+        done = steps(Look(run, facts, report, others, before, log))
     these = checklist_document.List(done, report.target, "" if before is None else _said(before))
     view = as_view(
         lambda: checklist_document.document(these),
@@ -82,12 +82,11 @@ def _read(old: Path, run: Session) -> Snapshot:
     return snapshot.read(Path(os.path.normpath(run.machine.cwd / old)), run.registry.collectors)
 
 
-def _report(run: Session, facts: Collection, nodes: AskedNodes | None, progress: Progress) -> Report:
-    if nodes is None:
-        return run.check(facts, progress.say)
+def _asked(nodes: AskedNodes, run: Session, progress: Progress) -> Report:
+    """What all nodes say, judged with a fresh look at this machine."""
     from verl_doctor.toolkit import cluster_check  # noqa: PLC0415 - a checklist of one machine does without
 
-    return cluster_check.report(nodes, run, facts, progress.say)
+    return cluster_check.report(nodes, run, run.look(), progress.say)
 
 
 def _climb(run: Session, progress: Progress) -> None:

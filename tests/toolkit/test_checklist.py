@@ -60,7 +60,8 @@ def test_the_exit_code_is_that_of_the_worst_step(states: tuple[State, ...], code
 
 def test_every_rule_that_a_step_names_is_there() -> None:
     text = (importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml").read_text("utf-8")
-    named = {code for entry in toml.loads(text)["step"] for code in entry.get("judged_by", ())}
+    entries = toml.loads(text)["step"]
+    named = {code for entry in entries for key in ("judged_by", "on_nodes") for code in entry.get(key, ())}
     assert named <= {check.code for check in registry.load().checks}
 
 

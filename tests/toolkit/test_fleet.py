@@ -250,6 +250,32 @@ def test_the_order_of_the_answers_does_not_matter() -> None:
     assert len(set(reports)) == 1
 
 
+def test_a_path_of_the_cluster_that_one_node_lacks_is_named() -> None:
+    def places(state: str, files: int = 12) -> Edit:
+        content = {
+            "path": "/models/qwen",
+            "what": "site",
+            "state": state,
+            "files": files,
+            "names": str(files),
+            "mount": "nfs4",
+        }
+        place = {"name": "model", "path": "/models/qwen", "shared": True, "content": content}
+        return all_have("SitePlaces", {"places": [place], "named_in": "/home/me/verl-doctor.toml"})
+
+    answers = [node(name, places("there")) for name in numbered(5)]
+    answers += [node("node7", places("missing")), node("node8", places("there", files=9))]
+    told = {
+        (code, nodes): message
+        for code, message, nodes in said(judged(answers))
+        if code in ("SITE102", "HOST131")
+    }
+    assert "there is no /models/qwen" in told["SITE102", "node7"]
+    assert "node7 has /models/qwen missing, the other 6 have /models/qwen there" in told["HOST131", "node7"]
+    assert "9 files" in told["HOST131", "node8"]
+    assert len(told) == 3
+
+
 def test_two_against_two_is_no_majority() -> None:
     answers = [*HEALTHY[:2], *(node(f"node{n}", with_version("vllm", "0.10.2")) for n in (7, 8))]
     report = judged(answers)

@@ -19,10 +19,13 @@ from verl_doctor.toolkit.fact_job_files import job_files
 from verl_doctor.toolkit.fact_network import Network
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.fact_tree_manifest import TreeManifest
 from verl_doctor.toolkit.facts import Broken, Unknown
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.node_parcel import Parcel, node_collectors, parcel_for, place_parcel, repair_parcel
 from verl_doctor.toolkit.ray_state import RayNode
 from verl_doctor.toolkit.session import open_session
+from verl_doctor.toolkit.sites import Site
 from verl_doctor.toolkit.target import Options
 
 
@@ -35,7 +38,7 @@ def parcel() -> Parcel:
 def test_what_is_asked_says_something_about_a_node() -> None:
     asked = {collector.fact for collector in node_collectors(registry.load())}
     assert {Clock, Network, Packages} <= asked
-    assert not asked & {VllmUses, RayClusters}  # whole source trees, and the cluster's store
+    assert not asked & {VllmUses, RayClusters, TreeManifest}  # whole source trees, and the cluster's store
 
 
 def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> None:
@@ -61,6 +64,18 @@ def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> N
     assert entries["Interpreter"]["is"]["executable"] == str(bare / "bin" / "python")
     assert entries["Network"] == {"unknown": "No module named 'psutil' on that node"}
     assert [name for name, entry in entries.items() if "broken" in entry] == []
+
+
+def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> None:
+    session = open_session(Options(python=Path(sys.executable)))
+    sites = (Site("model", str(tmp_path)), Site("data", "/path/to/data"))
+    named = replace(session, config=replace(session.config, sites=sites, path="verl-doctor.toml"))
+    request = parcel_for(named, named.look()).request
+    facts = node_program.entries({**request, "facts": ["SitePlaces"]}, Machine(cwd=tmp_path))
+    places = json.loads(node_program.unpacked(facts["SitePlaces"]))["is"]["places"]
+    assert [(one["name"], one["set"], one["content"] and one["content"]["state"]) for one in places] == [
+        ("model", True, "there"), ("data", False, None),
+    ]  # fmt: skip
 
 
 def test_who_repairs_on_a_node_has_all_rules_and_fixes_and_their_data() -> None:
