@@ -118,7 +118,7 @@ def guard(
     for term in terms if verbose else ():
         _tell(f"{term.status.replace('_', ' ')}: {term}")
     if verdict != "ok":
-        _tell(_why(terms, verdict, when_unsure) + "".join(f"; {sentence}" for sentence in refused))
+        _tell(_why(terms, verdict, when_unsure, refused))
     code = 0 if verdict == "could_not_check" and when_unsure == "go" else _CODES[verdict]
     if code == 0 and program:
         _become(program, command)
@@ -127,12 +127,12 @@ def guard(
 
 def _brought_back(opened: Gate, wait: float) -> list[str]:
     """Bring lost repairs back, or wait for the process of this node that does; say what could not be."""
-    from verl_doctor.toolkit import guard_repair  # noqa: PLC0415 - a gate that only judges does without the change engine
-
     try:
         lost = opened.lost()
         if not lost:
             return []
+        from verl_doctor.toolkit import guard_repair  # noqa: PLC0415 - most gates do without the change engine
+
         if guard_repair.is_first_of_node(opened.here.machine.environ):
             return guard_repair.bring_back(lost, opened.tree, opened.target)
         guard_repair.wait_for(lambda: not opened.lost(), wait)
@@ -141,8 +141,8 @@ def _brought_back(opened: Gate, wait: float) -> list[str]:
     return []
 
 
-def _why(terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str) -> str:
-    """The one line: what is wrong first, how much else, and the next step."""
+def _why(terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str, refused: Sequence[str]) -> str:
+    """The one line: what is wrong first, how much else, and the next step, or why it could not be taken."""
     wrong = [term for term in terms if term.status == ("fail" if verdict == "failures" else "skipped")]
     if not wrong:
         where = f"no {NAME} in {Path.cwd()} or above it"
@@ -151,8 +151,10 @@ def _why(terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str) -> str:
     if verdict == "could_not_check":
         goes = "the job goes on all the same" if when_unsure == "go" else "stopped"
         return f"{goes}, this could not be judged: {wrong[0]}{more}"
-    step = f"; {wrong[0].next_step}" if wrong[0].next_step else ""
-    return f"stopped: {wrong[0]}{more}{step}; or, if this is meant: {gate.AGREE_ANEW}"
+    step = "; ".join(refused) or wrong[0].next_step
+    return "; ".join(
+        filter(None, (f"stopped: {wrong[0]}{more}", step, f"or, if this is meant: {gate.AGREE_ANEW}"))
+    )
 
 
 def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:

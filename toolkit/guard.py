@@ -129,8 +129,7 @@ def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
     installed: dict[str, str] = {}
     closed = ""
     for folder in _path(agreement, here):
-        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
-            closed = closed or f"user {os.geteuid()} may not look into {folder}"
+        closed = closed or _closed(folder / "x")
         installed = {**versions_in(str(folder), {*agreement.packages, *VLLM_NAMES}), **installed}
     for name, wanted in agreement.packages.items():
         named = (name, *VLLM_NAMES) if name == "vllm" else (name,)
@@ -142,6 +141,18 @@ def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
         else:
             step = f"install {name}{wanted}" if wanted else f"install {name}"
             yield Term(name, "fail", wanted, version or "not installed", next_step=step)
+
+
+def _closed(path: Path) -> str:
+    """Why this user cannot tell whether something lies there; "" when he can."""
+    may_list = not os.path.isdir(path.parent) or os.access(path.parent, os.R_OK | os.X_OK)
+    try:
+        os.stat(path)  # noqa: PTH116 - of os.path, which says no instead, this is the one that tells the two apart
+    except PermissionError:
+        may_list = False
+    except OSError:
+        pass
+    return "" if may_list else f"user {os.geteuid()} may not look into {path.parent}"
 
 
 def is_within(version: str, specifier: str) -> bool:
@@ -171,7 +182,9 @@ def _tree(agreement: Agreement, here: Here) -> Iterator[Term]:
         return
     agreed = here.bases.path(agreement.verl)
     first = here.verl or next(_verls(agreement, here), agreed)
-    if not os.path.isfile(agreed / "__init__.py"):
+    if closed := _closed(agreed / "__init__.py"):
+        yield Term("verl's folder", "skipped", str(agreed), reason=closed)
+    elif not os.path.isfile(agreed / "__init__.py"):
         yield Term("verl's folder", "fail", str(agreed), next_step="install verl there")
     elif not first.samefile(agreed):
         step = "start the job in another folder, or take this one off PYTHONPATH"

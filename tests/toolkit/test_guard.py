@@ -46,7 +46,9 @@ def env(tmp_path: Path) -> Path:
     site.mkdir(parents=True)
     (prefix / "bin").mkdir()
     (prefix / "bin" / "python").symlink_to(sys.executable)
-    (prefix / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).parent}\n", "utf-8")
+    (prefix / "pyvenv.cfg").write_text(
+        f"home = {Path(sys.executable).parent}\ninclude-system-site-packages = false\n", "utf-8"
+    )
     files = {"verl/__init__.py": b"", "verl/trainer/__init__.py": b"", "verl/workers/__init__.py": b""}
     install(site, "verl", "0.6.1", files={**files, WORKER: PATCHED})
     install(site, "vllm", "0.11.0")
@@ -220,6 +222,15 @@ def test_a_path_that_does_not_answer_is_not_waited_for(env: Path, project: Path,
     assert (term.status, guard.verdict([term])) == ("skipped", "could_not_check")
 
 
+def test_what_may_not_be_seen_is_not_called_gone(env: Path, project: Path, monkeypatch) -> None:
+    """Another user's environment; root may look everywhere, so that it is the question which is answered otherwise."""
+    monkeypatch.setattr(guard.os, "access", lambda *_: False)
+    agreed = Agreement(
+        site_packages=(SITE,), packages={"ray": "==2.49.0"}, verl=Place("environment", f"{SITE.path}/verl")
+    )
+    assert states(judged(agreed, here_in(env, project), ())) == {"ray": "skipped", "verl's folder": "skipped"}
+
+
 def test_an_image_is_judged_by_what_it_holds(env: Path, project: Path) -> None:
     agreed = Agreement(
         site_packages=(SITE,),
@@ -344,6 +355,29 @@ def test_what_cannot_be_brought_back_is_said(here: Doctor, env: Path, agreed: Pa
     said = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
     assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
     assert "the code that it replaces is not in start there" in said.stderr
+
+
+def test_where_nothing_may_be_written_the_job_is_stopped_with_the_reason(
+    here: Doctor, env: Path, agreed: Path
+) -> None:
+    """As in an image: here by a file where the journal's folder would be."""
+    (env / ".verl-doctor").write_text("", "utf-8")
+    assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
+    worker(env).write_bytes(UNPATCHED)
+    said = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
+    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
+    assert "nothing was changed" in said.stderr
+    assert worker(env).read_bytes() == UNPATCHED
+
+
+def test_many_who_repair_at_once_make_one_change(env: Path, agreed: Path) -> None:
+    """The first ranks of several nodes on a shared disk."""
+    worker(env).write_bytes(UNPATCHED)
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "guard", "--python", env, "--apply"]
+    environ = {**os.environ, "NCCL_DEBUG": "WARN", "SLURM_LOCALID": "0"}
+    ranks = [subprocess.Popen(command, cwd=agreed, env=environ) for _ in range(4)]
+    assert [rank.wait() for rank in ranks] == [0] * 4
+    assert sorted(path.name for path in (env / ".verl-doctor").glob("0*")) == ["0001-applied"]
 
 
 def test_a_rank_that_does_not_repair_waits_for_the_one_that_does(
