@@ -23,7 +23,7 @@ from verl_doctor.toolkit.fleet_subjects import Answers, Nearly
 from verl_doctor.toolkit.json_changes import changes
 from verl_doctor.toolkit.patchset import Patch
 from verl_doctor.toolkit.snapshot import Snapshot
-from verl_doctor.toolkit.text import in_bytes, listed
+from verl_doctor.toolkit.text import counted, in_bytes, listed
 
 Weight = Literal["breaks", "matters", "noise"]
 
@@ -66,12 +66,15 @@ def between(old: Side, new: Side) -> list[Difference]:
     context = _Context(old, new)
     found = [one for reader in READERS for one in _of_reader(reader, context)]
     patches = list(_patches(old.snapshot, new.snapshot))
-    edited = tuple(f"/{one.path}" for one in patches)
-    found = [one for one in found if not (one.kind == "edited file" and one.subject.endswith(edited))]
-    found += patches
-    told = {(one.kind, one.subject): one for one in reversed(found)}
-    first = [one for one in found if told.get((one.kind, one.subject)) is one or one.nodes]
-    return in_order([*first, *_rest(old.snapshot, new.snapshot, first)])
+    patched = tuple(f"/{one.path}" for one in patches)
+    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    first = []
+    for one in found:
+        # What a reader tells a later one may see less well; and a file that lost a patch is said to have lost it.
+        by = told.setdefault((one.kind, one.subject), one.facts)
+        if by == one.facts and not (one.kind == "edited file" and one.subject.endswith(patched)):
+            first.append(one)
+    return in_order([*first, *patches, *_rest(old.snapshot, new.snapshot, [*found, *patches])])
 
 
 def in_order(found: Iterable[Difference]) -> list[Difference]:
@@ -261,7 +264,7 @@ def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
 
 
 def _lines(number: int) -> str:
-    return f"{number} marked lines" if number else ""
+    return counted(number, "marked line") if number else ""
 
 
 def _by_file(markers: Markers) -> dict[tuple[str, str], int]:

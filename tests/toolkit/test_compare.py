@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from machine_facts import machine
 
 from verl_doctor.toolkit.compare import differences
 from verl_doctor.toolkit.fact_environment import Variables
+from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
+from verl_doctor.toolkit.patchset import Patch
 from verl_doctor.toolkit.snapshot import Snapshot
-
-
-@pytest.mark.parametrize("name", ["h200-with-job", "head-node-of-two", "laptop", "closed-container"])
-def test_a_machine_does_not_differ_from_itself(name: str) -> None:
-    assert differences(Snapshot(machine(name)), Snapshot(machine(name))) == []
 
 
 def test_a_variable_that_is_lost_is_told() -> None:
@@ -23,3 +21,50 @@ def test_a_variable_that_is_lost_is_told() -> None:
     old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_IB_HCA": "mlx5_0"})}
     (lost,) = differences(Snapshot(old), Snapshot(facts))
     assert (lost.kind, lost.subject, lost.old, lost.new) == ("variable", "NCCL_IB_HCA", "mlx5_0", "")
+
+
+def test_what_the_job_decides_counts_and_the_shell_does_not() -> None:
+    """verl sets NCCL_DEBUG for its workers, whatever the shell says."""
+    facts = machine("h200-with-job")
+    variables = facts[Variables]
+    old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_DEBUG": "INFO"})}
+    (shell,) = differences(Snapshot(old), Snapshot(facts))
+    assert (shell.subject, shell.weight) == ("NCCL_DEBUG", "noise")
+
+
+def test_folders_of_the_environment_are_not_a_difference() -> None:
+    facts = machine("laptop")
+    moved = replace(facts[Interpreter], prefix="/data/ann/env")
+
+    def seen(prefix: str) -> dict[type, object]:
+        values = {"LD_LIBRARY_PATH": f"{prefix}/lib:/usr/lib"}
+        return {
+            **facts,
+            Interpreter: replace(moved, prefix=prefix),
+            Variables: Variables(values),
+            JobVariables: JobVariables(values),
+        }
+
+    found = differences(Snapshot(seen("/data/ann/env")), Snapshot(seen("/scratch/bob/venv")))
+    assert {one.kind for one in found} == {"fact"}
+
+
+PATCH = Patch("workers/a.py", "f", ("abc",), (), "old()", "new()", "Uky", 7)
+
+
+def test_a_patch_that_is_missing_says_how_it_comes_back() -> None:
+    facts = machine("laptop")
+    old = Snapshot(facts, patches=(PATCH,), path="old.json")
+    (lost,) = differences(old, Snapshot(facts, patches=()))
+    assert (lost.kind, lost.subject) == ("patch", "Uky at workers/a.py:7 in f")
+    assert (lost.old, lost.new) == ("in place", "missing")
+    assert lost.next == "verl-doctor patches apply old.json --apply"
+    assert differences(old, Snapshot(facts, patches=(replace(PATCH, line=99),))) == []
+
+
+def test_of_facts_files_marked_lines_are_counted() -> None:
+    facts = machine("laptop")
+    lines = tuple(MarkedLine("/env/verl/a.py", number, "Uky") for number in (3, 4))
+    old, new = (Snapshot({**facts, Markers: Markers("/env/verl", marked)}) for marked in (lines, lines[:1]))
+    (lost,) = differences(old, new)
+    assert (lost.subject, lost.old, lost.new) == ("Uky in a.py", "2 marked lines", "1 marked line")
