@@ -62,15 +62,16 @@ class Stopwatch:
     def answers(self) -> Iterator[NodeAnswer]:
         for number in range(self._count):
             begun, cpu = time.perf_counter(), time.process_time()
-            made = _made(number)
-            sent = json.dumps({"facts": {name: _packed(text) for name, text in made.facts.items()}})
+            answer = made(number)
+            sent = json.dumps({"facts": {name: _packed(text) for name, text in answer.facts.items()}})
             self.bytes += len(sent)
             self.seconds += time.perf_counter() - begun
             self.cpu += time.process_time() - cpu
-            yield made if made.missing else replace(made, facts=node_reader.read(sent)[0])
+            yield answer if answer.missing else replace(answer, facts=node_reader.read(sent)[0])
 
 
-def _made(number: int) -> NodeAnswer:
+def made(number: int) -> NodeAnswer:
+    """One node: a head, a dead one, one that differs, or one of the many."""
     name = f"node{number:05}"
     if number == 0:
         return node("head", machine="head-node-of-two")
