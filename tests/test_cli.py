@@ -14,7 +14,7 @@ import pytest
 from running import Doctor, doctor
 
 from verl_doctor.toolkit import registry
-from verl_doctor.toolkit.cli import cli
+from verl_doctor.toolkit.cli import cli, main
 
 ROOT = Path(__file__).parent
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -190,3 +190,18 @@ def test_the_demonstration_shows_the_loop_and_leaves_nothing_behind(tmp_path: Pa
     for word in ("FAIL", "# verl-doctor: VLLM101", "repaired", "undone"):
         assert word in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_being_stopped_in_the_body_of_a_class_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before Python 3.12 what __set_name__ raises comes as RuntimeError: SIGTERM while modules are loaded."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise RuntimeError("Error calling __set_name__ on 'x'") from KeyboardInterrupt()
+
+    monkeypatch.setattr(cli, "main", stopped)
+    with pytest.raises(SystemExit) as ended:
+        main(["check"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("verl-doctor: stopped;")

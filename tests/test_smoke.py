@@ -156,6 +156,18 @@ def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [["--script", "empty.sh"], ["--", "rm", "-rf", "x"]])
+def test_a_script_that_starts_no_verl_is_said_to_have_no_part(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "empty.sh").write_text("echo hello\n")
+    (tmp_path / "x").touch()
+    done = smoke(tmp_path, "--rung", "2", *words)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert f"{words[-1]}: no command that starts verl was found in it" in said
+    assert (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
 def test_logs_of_what_holds_are_kept_only_when_asked_for(tmp_path: Path) -> None:
     kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
     assert smoke(tmp_path, "--up-to", "2").returncode == 0

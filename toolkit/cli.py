@@ -22,6 +22,8 @@ from verl_doctor.toolkit.text import harmless
 # The machine's fault, not ours.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
 
+_STOPPED = "stopped; verl-doctor undo --list shows whether anything was changed"
+
 _ELSEWHERE = {
     **dict.fromkeys(("check", "fix"), "cli_check"),
     "checklist": "cli_checklist",
@@ -105,11 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except CouldNotAsk as error:
         _stop(str(error), 3)
     except (click.Abort, KeyboardInterrupt):
-        _stop("stopped; verl-doctor undo --list shows whether anything was changed", 130)
+        _stop(_STOPPED, 130)
     except BrokenPipeError:
         give_up_stdout()
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - a defect of the doctor must not look like a finding
+        if isinstance(error.__cause__, KeyboardInterrupt):  # in the body of a class, before Python 3.12
+            _stop(_STOPPED, 130)
         if {"-v", "--verbose"} & set(given):
             traceback.print_exc()
         if isinstance(error, OSError) and error.errno in _FULL:

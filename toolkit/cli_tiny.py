@@ -85,7 +85,7 @@ def tiny(
     chosen = shape or ("qwen2.5-vl" if kind == "image" else "qwen2")
     if kind == "image" and not SHAPES[chosen]().sees:
         raise UsageError(f"--kind image: {chosen} takes no images; leave --model-shape out")
-    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM), Progress() as progress:
+    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
         progress.say(f"writing {folder}")
         run = open_session(Options(python=python, verl=verl))
         made = _make(run, folder, chosen, kind, rows)

@@ -20,6 +20,10 @@ _PATIENCE = 15.0  # seconds; the minder's own is less
 _PAUSE = 0.01
 
 
+class NotStarted(OSError):  # noqa: N818 - an answer, not a defect
+    """A program cannot be started; `filename` is what was to be."""
+
+
 class Minded:
     """A program that runs. `minder` is the process above all that belongs to it, `output` the pipe that it writes into."""
 
@@ -49,7 +53,7 @@ class Minded:
 def minded(argv: Sequence[str], environ: Mapping[str, str], folder: str) -> Iterator[Minded]:
     """A program in `folder`; what it writes, on both ways, goes into one pipe. On the way out it is killed with all that it started.
 
-    Raises OSError when it cannot be started.
+    Raises NotStarted when it cannot be, another OSError when its minder cannot.
     """
     command = [sys.executable, "-I", "-S", "-B", str(child_minder.__file__), MARK]
     ours, theirs = socket.socketpair()
@@ -72,7 +76,7 @@ def _start(talk: socket.socket, order: bytes, program: str) -> None:
     with talk.makefile("rb", buffering=0) as answer:  # no further than the first line
         error = int(answer.readline() or errno.ECHILD)
     if error:
-        raise OSError(error, os.strerror(error), program)
+        raise NotStarted(error, os.strerror(error), program)
 
 
 def _wait_for(pid: int) -> None:

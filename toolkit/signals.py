@@ -12,8 +12,10 @@ from typing import NoReturn
 def taken(
     numbers: Iterable[signal.Signals], tell: Callable[[signal.Signals], None], *, once: bool = False
 ) -> Iterator[None]:
-    """Tell somebody of these signals instead of being ended by them; `once`: of the first one alone."""
-    before = {number: signal.getsignal(number) for number in numbers}
+    """Tell somebody of these signals instead of being ended by them; `once`: of the first one alone. One that is ignored, as SIGHUP behind `nohup`, stays so."""
+    before = {
+        number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
 
     def put_back() -> None:
         for number, handler in before.items():
@@ -33,9 +35,9 @@ def taken(
 
 
 def as_ctrl_c(*numbers: signal.Signals) -> contextlib.AbstractContextManager[None]:
-    """Let these signals do what Ctrl-C does: what runs is ended, and what is unfinished removed. One that is ignored, as SIGHUP behind `nohup`, stays so."""
+    """Let these signals do what Ctrl-C does: what runs is ended, and what is unfinished removed."""
 
     def stop(_: signal.Signals) -> NoReturn:
         raise KeyboardInterrupt
 
-    return taken([number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN], stop)
+    return taken(numbers, stop)

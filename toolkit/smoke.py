@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,11 +16,13 @@ from verl_doctor.toolkit import proven, tiny
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_model import Model
 from verl_doctor.toolkit.fact_smoke_run import Device, SmokeRun, SmokeRung
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.minded import NotStarted
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.result import Report
@@ -97,6 +100,8 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
             look=Traces(folder / NOTE, run.machine).look,
         )
         rungs = tuple(_told(_rungs(stage, wish, interpreter, progress.say), progress))
+    if rungs and (said := _script_without_verl(run, facts)):
+        rungs = (replace(rungs[0], notes=(said, *rungs[0].notes)), *rungs[1:])
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
     proven.keep_climb(run, facts, climbed)
     progress.say("what check says")
@@ -127,6 +132,21 @@ def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
         raise UsageError(
             f"--verl {named}: a job that starts in this folder imports {here}; start in another folder"
         )
+
+
+def _script_without_verl(run: Session, facts: Collection) -> str:
+    """That the user's launch script has no part in the climb, and why; "" when it has, or there is none."""
+    words = [*map(str, run.target.files), *run.target.words]
+    if not words:
+        return ""
+    launch = facts.get(Launch)
+    if isinstance(launch, Unknown):
+        why = launch.reason
+    elif launch.command is None:
+        why = "no command that starts verl was found in it (python -m verl... or a *.py with overrides)"
+    else:
+        return ""
+    return f"climbed without {shlex.join(words)}: {why}"
 
 
 def _told(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
@@ -197,8 +217,10 @@ def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
         stage = made
     try:
         outcome: Outcome = importlib.import_module(f"verl_doctor.toolkit.{rung.module}").climb(stage)
+    except NotStarted as error:
+        return Outcome("failed", f"{error.filename} cannot be started: {error.strerror}", code=_CANNOT)
     except OSError as error:
-        return Outcome("failed", f"a child cannot be started: {error}", code=_CANNOT)
+        return Outcome("failed", f"it cannot be tried: {said_by(error)}", code=_CANNOT)
     return outcome
 
 

@@ -118,7 +118,10 @@ def _place() -> str:
 
 
 def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
-    """The running ones that carry the mark, name the folder in their command line, or were noted."""
+    """The running ones that were noted, carry the mark, or name the folder in their command line and have no environment left that would tell.
+
+    One that has an environment without the mark is somebody who looks at the logs.
+    """
     listed = numbers(machine)
     noted = {*noted_processes(folder / NOTE)}
     found = []
@@ -127,8 +130,9 @@ def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
         if row is None or not row.mine or row.state in ("Z", "X") or pid == own_number():
             continue
         one = EndProcess(pid, row.ticks)
-        marked = f"{MARK}={folder}" in (machine.read(f"/proc/{pid}/environ") or "").split("\0")
-        if one in noted or marked or f"{folder}/" in row.command:
+        environ = (machine.read(f"/proc/{pid}/environ") or "").strip("\0 ")
+        named = f"{folder}/" in row.command and not environ
+        if one in noted or named or f"{MARK}={folder}" in environ.split("\0"):
             found.append(one)
     return found
 

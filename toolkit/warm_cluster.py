@@ -62,7 +62,7 @@ def warm_nodes(
             only = [heard[key] for key in cold]
             found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
             with (
-                as_ctrl_c(signal.SIGTERM),
+                as_ctrl_c(signal.SIGTERM, signal.SIGHUP),
                 contextlib.suppress(KeyboardInterrupt),
                 contextlib.closing(way.ask(parcel, only, progress.say, longest, sharing)) as answers,
             ):

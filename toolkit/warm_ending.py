@@ -1,4 +1,4 @@
-"""When a warm-up ends before it is through: Ctrl-C, SIGTERM, or its time is up. What it has done by then is summed up."""
+"""When a warm-up ends before it is through: Ctrl-C, SIGTERM, the end of the terminal, or its time is up. What it has done by then is summed up."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Ending:
         return self._told
 
     def at_signals(self) -> contextlib.AbstractContextManager[None]:
-        """Take the first Ctrl-C or SIGTERM as that wish; the second one is none of ours."""
-        return taken((signal.SIGINT, signal.SIGTERM), self._tell, once=True)
+        """Take the first Ctrl-C, SIGTERM or SIGHUP as that wish; the second one is none of ours."""
+        return taken((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._tell, once=True)
 
     def _tell(self, number: signal.Signals) -> None:
         self._told = f"{number.name} ended it"

@@ -56,3 +56,12 @@ def test_a_signal_that_nohup_ignores_stays_ignored(heard: list[str]) -> None:
         send(signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     assert heard == []
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_signal_that_was_ignored_is_not_told(ignored: bool, heard: list[str]) -> None:
+    if ignored:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with taken(USED, lambda number: heard.append(number.name)):
+        send(signal.SIGHUP)
+    assert heard == ([] if ignored else ["SIGHUP"])

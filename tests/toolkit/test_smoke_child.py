@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit import smoke_child
+from verl_doctor.toolkit.minded import NotStarted
 from verl_doctor.toolkit.smoke_child import Ran, run_logged
 
 SLEEP = "import time; time.sleep(60)"
@@ -144,7 +145,7 @@ run_logged(argv, dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path /
 
 
 def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="/nowhere/python"):
+    with pytest.raises(NotStarted, match="/nowhere/python"):
         run_logged(["/nowhere/python"], {}, tmp_path, tmp_path / "child.log", limit=5)
 
 

@@ -116,15 +116,20 @@ def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() 
         environ = {**os.environ, MARK: str(folder)}
         child = subprocess.Popen(["sleep", "60"], env=environ, start_new_session=True)
         other = subprocess.Popen(["sleep", "60"], start_new_session=True)
-        named = subprocess.Popen(["bash", "-c", f"sleep 60; : {folder}/ray/session"], start_new_session=True)
+        bash = ["bash", "-c", f"sleep 60; : {folder}/ray/session"]
+        named = subprocess.Popen(bash, env={}, start_new_session=True)
+        (folder / "log").touch()
+        reader = subprocess.Popen(["tail", "-f", f"{folder}/log"], stderr=subprocess.DEVNULL)
     try:
         assert child.wait(10) == named.wait(10) == -signal.SIGTERM
         assert other.poll() is None
+        assert reader.poll() is None, "somebody who reads along"
         assert not folder.exists()
         assert len(str(folder)) < 40, "the sockets of Ray lie 68 characters below it, and have room for 107"
     finally:
-        other.kill()
-        other.wait()
+        for one in (other, reader):
+            one.kill()
+            one.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])

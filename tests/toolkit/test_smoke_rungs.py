@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from environments import interpreter
 from smoke_miniatures import RAY, TORCH, UTIL, VLLM, packages, stage
 
-from verl_doctor.toolkit import rung_devices, rung_imports, rung_ray, rung_vllm
+from verl_doctor.toolkit import rung_devices, rung_imports, rung_ray, rung_vllm, smoke
 from verl_doctor.toolkit.fact_data_files import DataFile, DataFiles
 from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.minded import NotStarted
 from verl_doctor.toolkit.rung_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_folder import long_as
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
@@ -221,3 +223,22 @@ def test_without_nvml_what_sleep_gives_back_is_not_told(tmp_path: Path) -> None:
     outcome = rung_vllm.climb(stage(tmp_path, site, device="cuda"))
     assert outcome.status == "passed"
     assert outcome.notes == ("how much memory sleep gives back: NVML does not tell it here",)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (NotStarted(2, "No such file", "python9"), "python9 cannot be started: No such file"),
+        (FileNotFoundError(2, "No such file", "dm/x.bin"), "it cannot be tried: dm/x.bin: No such file"),
+    ],
+)
+def test_a_file_that_is_not_there_is_no_child_that_cannot_be_started(
+    error: OSError, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def climb(_: Stage) -> Outcome:
+        raise error
+
+    monkeypatch.setattr(rung_imports, "climb", climb)
+    one: Stage = stage(tmp_path, tmp_path)
+    outcome = smoke._climbed(one, smoke.RUNGS[0], interpreter())
+    assert (outcome.code, outcome.cause) == ("SMOKE112", cause)

@@ -119,7 +119,7 @@ def test_missing_bytecode_is_written_and_undo_takes_it_back(here: Doctor, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_what_was_done_is_summed_up(disk: Path, number: int) -> None:
     """The files are many, so that there is something left to do when the signal comes."""
     for index in range(64):
