@@ -29,9 +29,9 @@ def repo(tmp_path: Path) -> Path:
     (top / "jobs").mkdir()
     for name, text in {
         "good.sh": f"{CALL} data.train_batch_size=8\n",
-        "typo.sh": f"set -e\n{CALL} data.trian_batch_size=8\n",
+        "typo.sh": f"set -e\nverl-doctor guard --lock team.lock --apply -- {CALL} data.trian_batch_size=8\n",
         "windows.sh": f"{CALL} data.train_batch_size=8\r\n",
-        "clean.sh": "rm -rf old\n",
+        "clean.sh": "verl-doctor clean --apply\nverl-doctor guard --lock team.lock || exit\n",
     }.items():
         (top / "jobs" / name).write_text(text, "utf-8", newline="")
     return top

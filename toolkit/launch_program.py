@@ -37,6 +37,7 @@ _WITH_VALUE = {
     "micromamba": ("-n", "--name", "-p", "--prefix"),
     "poetry": (),
     "accelerate": (),
+    "verl-doctor": ("--python", "--verl", "--lock", "--wait", "--when-unsure", "--format"),
     "torchrun": (),
     "srun": _SLURM,
     "sbatch": _SLURM,
@@ -51,6 +52,7 @@ _SUBCOMMAND = {
     "micromamba": "run",
     "poetry": "run",
     "accelerate": "launch",
+    "verl-doctor": "guard",
 }
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"})
 _FLAGS_OF_LAUNCHERS = frozenset(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fuzz.mutate import mutants
 
-from verl_doctor.toolkit import apply, config, factsfile, plan, registry
+from verl_doctor.toolkit import apply, config, factsfile, guard, guard_agreement, guard_files, plan, registry
 from verl_doctor.toolkit.change import Fix, ReplaceFile
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.demo import build
@@ -22,6 +22,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.result import Report, document
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.sites import Site
 from verl_doctor.toolkit.target import Target, UsageError
 
 pytestmark = pytest.mark.slow
@@ -80,6 +81,7 @@ def test_damaged_configurations(tmp_path: Path) -> None:
     samples = [
         b'select = ["VLLM"]\nmarker = "ops"\n[ignore]\nPKG101 = { reason = "x", until = 2026-12-01 }\n[sites]\nmodel = "/m"\n',
         b'[tool.verl-doctor]\nselect = ["VLLM", "PKG"]\n',
+        b'[expected]\npackages = { vllm = ">=0.11,<0.12" }\nvariables = { A = "b" }\ndriver = ">=570"\n',
     ]
     for seed, text in each(samples, 1):
         (tmp_path / "verl-doctor.toml").write_bytes(text)
@@ -87,6 +89,35 @@ def test_damaged_configurations(tmp_path: Path) -> None:
             config.load(tmp_path)
         except UsageError as refused:
             assert str(refused), seed  # noqa: PT017
+
+
+def test_damaged_agreements(tmp_path: Path) -> None:
+    """Each is judged, or refused in a sentence."""
+    site, path = guard_agreement.Place("environment", "lib"), tmp_path / guard_agreement.NAME
+    repaired = guard_agreement.AgreedFile(
+        site, "VLLM101", "0" * 64, marked=("1" * 16,), patches=({"path": "x.py"},)
+    )
+    sample = guard_agreement.Agreement(
+        python="3.11",
+        site_packages=(site,),
+        packages={"verl": "==0.6.1"},
+        verl=guard_agreement.Place("project", "verl"),
+        variables={"A": "b"},
+        driver=">=570",
+        sites=(Site("model", "$HOME/m", free=5),),
+        files=(repaired,),
+    )
+    bases = guard_agreement.Bases(tmp_path, tmp_path)
+    here = guard.Here(Machine(environ={}, cwd=tmp_path, root=tmp_path), tmp_path / "bin" / "python", bases)
+    for seed, text in each([guard_agreement.dump(sample, "0").encode()], 6):
+        path.write_bytes(text)
+        try:
+            agreed = guard_agreement.read(path)
+            terms = guard.judged(agreed, here, [guard_files.found(one, bases) for one in agreed.files])
+        except UsageError as refused:
+            assert str(refused), seed  # noqa: PT017
+        else:
+            json.dumps(guard.document(terms, str(path)))
 
 
 def test_damaged_facts_files(look: Callable[[], tuple[Session, Collection]], tmp_path: Path) -> None:

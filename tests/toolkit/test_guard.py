@@ -287,7 +287,13 @@ def test_an_agreement_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"agreed": {}}', '{"schema_version": 1, "agreed": {"files": [{"place": 3}]}}'],
+    [
+        "",
+        "[]",
+        '{"agreed": {}}',
+        '{"schema_version": 1, "agreed": {"files": [{"place": 3}]}}',
+        '{"schema_version": 1, "agreed": {"verl": {"base": "machine", "path": "/\\u0000"}}}',
+    ],
 )
 def test_a_damaged_agreement_is_one_sentence(here: Doctor, project: Path, text: str) -> None:
     (project / NAME).write_text(text, "utf-8")
