@@ -118,12 +118,16 @@ def nearest(folder: Path) -> Path | None:
 def read(path: Path) -> Agreement:
     """Read an agreement. Raises UsageError when the file is none, or one of another version."""
     agreed = _FILE.read(path)
+    if "\\u0000" in json.dumps(agreed):
+        raise _damaged(path, "a path or a name holds a NUL, which none can")
     try:
-        if "\\u0000" in json.dumps(agreed):
-            raise TypeError("a path or a name holds a NUL, which none can")
         return restored(Agreement, agreed)
     except (TypeError, RecursionError) as error:
-        raise UsageError(f"{path} is damaged: {str(error)[:200]}; write it anew with: {_FILE.make}") from None
+        raise _damaged(path, str(error)[:200]) from None
+
+
+def _damaged(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path} is damaged: {why}; write it anew with: {_FILE.make}")
 
 
 def dump(agreement: Agreement, doctor: str) -> str:
