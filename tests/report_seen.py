@@ -128,7 +128,7 @@ def _facts(said: str, node: str) -> tuple[object, ...]:
                 for name, version in (("pip", "24.0"), ("ray", "2.49.2"), ("sglang", "0.5.5"), ("torch", "2.9.0"), ("vllm", "0.12.0"))
             )
         ),
-        System("Linux", f"6.1.0{said}", f"#1 SMP{said}", node or "box", "x86_64", f"Debian{said}", Processors(f"AMD{said}", "", 64, 32, 2)),
+        System("Linux", f"6.1.0{said}", f"#1 SMP{said}", node or "box", "x86_64", f"Debian{said}", Processors(f"AMD{said}", "", 64, 32, 2), (f"Model name: AMD{said}",)),
         Network(Resolved(node or "box")),
         TorchBuild("/env/torch", "2.9.0", f"12.8{said}"),
         CudaToolkit("/usr/local/cuda", "", f"/usr/local/cuda/bin/nvcc{said}", "12.8"),

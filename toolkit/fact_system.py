@@ -14,6 +14,7 @@ from verl_doctor.toolkit.machine import Machine
 _VALUE = re.compile(r"^(\w+)=[\"']?(.*?)[\"']?$", re.MULTILINE)
 _FIELD = re.compile(r"^([^:\n]+?)\s*:\s*(.*)$", re.MULTILINE)
 _MODEL = ("model name", "Model name", "Processor", "cpu")
+_LIMIT = 3.0  # seconds
 _IMPLEMENTER = "CPU implementer"
 
 
@@ -33,7 +34,10 @@ class Processors:
 
 @dataclass(frozen=True)
 class System:
-    """What uname(2) says, the distribution as /etc/os-release names it ("Debian GNU/Linux 12 (bookworm)"), and the processors."""
+    """What uname(2) says, the distribution as /etc/os-release names it ("Debian GNU/Linux 12 (bookworm)"), and the processors.
+
+    `lscpu` are the lines of that program, none where it is not there.
+    """
 
     name: str
     release: str
@@ -42,11 +46,12 @@ class System:
     machine: str
     distribution: str = ""
     processors: Processors = Processors()
+    lscpu: tuple[str, ...] = ()
 
 
 @collector()
 def system(machine: Machine) -> System:
-    """Ask the kernel, and read what it lists."""
+    """Ask the kernel, read what it lists, and have lscpu(1) read it."""
     told = platform.uname()
     release = dict(_VALUE.findall(machine.read("/etc/os-release") or ""))
     return System(
@@ -57,7 +62,16 @@ def system(machine: Machine) -> System:
         machine=told.machine,
         distribution=release.get("PRETTY_NAME", ""),
         processors=_processors(machine.read("/proc/cpuinfo") or ""),
+        lscpu=_lscpu(machine),
     )
+
+
+def _lscpu(machine: Machine) -> tuple[str, ...]:
+    try:
+        said = machine.run(("lscpu",), timeout=_LIMIT, env={"LC_ALL": "C"})
+    except OSError:
+        return ()
+    return tuple(said.stdout.splitlines()) if said.code == 0 else ()
 
 
 def _processors(listed: str) -> Processors:

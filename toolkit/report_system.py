@@ -51,7 +51,9 @@ def sections(seen: Seen) -> Iterator[Section]:
     )
     rows = tuple((title, name, value) for title, part in parts for name, value in part(seen))
     of = f" of {seen.facts_of}" if seen.facts_of else ""
-    yield Section(f"System{of}", (Table(("", "what", "value"), rows), *_all_packages(seen)), Rank.SYSTEM)
+    yield Section(
+        f"System{of}", (Table(("", "what", "value"), rows), *_lscpu(seen), *_all_packages(seen)), Rank.SYSTEM
+    )
 
 
 def _python(seen: Seen) -> _Rows:
@@ -62,7 +64,8 @@ def _python(seen: Seen) -> _Rows:
     yield "Version", found.version
     yield "Compiler", found.compiler or "not known"
     yield "Build", found.build or "not known"
-    yield "Arch", f"{found.bits}bit, {found.machine}" if found.bits else found.machine
+    kind = "ELF" if found.system == "Linux" else found.system
+    yield "Arch", f"{found.bits}bit, {kind}, {found.machine}" if found.bits else found.machine
     yield "Executable", f"{found.executable} ({found.environment})"
 
 
@@ -96,10 +99,11 @@ def _packages(seen: Seen) -> _Rows:
         return
     for names in _ASKED:
         found = packages.get(*names)
-        yield (found.name, found.version) if found else (names[0], "not found")
+        other = f" ({found.name})" if found and found.name != names[0] else ""
+        yield names[0], found.version + other if found else "not found"
     for name in _TELLING:
-        if other := packages.get(name):
-            yield other.name, other.version
+        if more := packages.get(name):
+            yield more.name, more.version
 
 
 def _platform(seen: Seen) -> _Rows:
@@ -191,6 +195,12 @@ def _network(seen: Seen) -> _Rows:
     for one in seen.indexes or ():
         took = f"DNS: {one.resolving:.4f} sec, LOAD: {one.loading:.4f} sec"
         yield f"Timing for {one.host}", f"{took}; {one.trouble}" if one.trouble else took
+
+
+def _lscpu(seen: Seen) -> Iterator[Fold]:
+    system = seen.facts.get(System)
+    if isinstance(system, System) and system.lscpu:
+        yield Fold("The processors, as lscpu has them", (Listing(system.lscpu),))
 
 
 def _all_packages(seen: Seen) -> Iterator[Fold]:

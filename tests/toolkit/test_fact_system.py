@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from verl_doctor.toolkit.fact_system import Processors, System, system
-from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.machine import Answer, Machine
 
 X86 = """processor	: {0}
 vendor_id	: GenuineIntel
@@ -54,3 +55,19 @@ def test_the_distribution(tmp_path: Path, said: str) -> None:
     told = seen(tmp_path, release=said)
     assert told.distribution == "Debian GNU/Linux 12 (bookworm)"
     assert (told.name, told.release) == (platform.system(), platform.release())
+
+
+def test_what_lscpu_says_is_kept_as_it_is(tmp_path: Path) -> None:
+    def runner(argv: Sequence[str], environ: Mapping[str, str], limit: float) -> Answer:
+        assert (tuple(argv), environ["LC_ALL"]) == (("lscpu",), "C")
+        return Answer(0, "Architecture: x86_64\nCPU(s): 2\n", "", 0.0)
+
+    answer = system.collect(Machine(root=tmp_path, runner=runner))
+    assert answer.lscpu == ("Architecture: x86_64", "CPU(s): 2")
+
+
+def test_a_system_without_lscpu(tmp_path: Path) -> None:
+    def runner(*_: object) -> Answer:
+        raise FileNotFoundError("lscpu")
+
+    assert system.collect(Machine(root=tmp_path, runner=runner)).lscpu == ()
