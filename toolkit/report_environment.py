@@ -43,7 +43,8 @@ def sections(seen: Seen) -> Iterator[Section]:
         blocks += [*_table(rows, found), *_others(found, rows)]
     if isinstance(shell, Variables):
         blocks += _of_the_shell(shell, named)
-    yield Section("Environment as the workers see it", tuple(blocks), Rank.SYSTEM)
+    of = f", on {seen.facts_of}" if seen.facts_of else ""
+    yield Section(f"Environment as the workers see it{of}", tuple(blocks), Rank.SYSTEM)
 
 
 def _asked(name: str) -> bool:

@@ -50,7 +50,7 @@ def sections(seen: Seen) -> Iterator[Section]:
         ("Network Test", _network),
     )
     rows = tuple((title, name, value) for title, part in parts for name, value in part(seen))
-    of = f" of {seen.facts_of}" if seen.facts_of else ""
+    of = f", on {seen.facts_of}" if seen.facts_of else ""
     yield Section(
         f"System{of}", (Table(("", "what", "value"), rows), *_lscpu(seen), *_all_packages(seen)), Rank.SYSTEM
     )
