@@ -51,9 +51,12 @@ _EXPECTED = {
 _SPILLED: tuple[tuple[Kind, str], ...] = (
     ("spill folder", r"ray_spilled_objects(?:_(?P<node>[0-9a-f]{16,}))?"),
 )
-# multiprocessing's segments and semaphores (vLLM's queues), verl's weights, NCCL's, torch's and vLLM's own.
+# multiprocessing's segments and semaphores (vLLM's queues), verl's weights, NCCL's, torch's and vLLM's own, the semaphores of joblib's loky, and
+# those of CUDA's driver, whose names have the user and the process in hexadecimal digits (seen with driver 580.159 on an H200).
 _SEGMENTS: tuple[tuple[Kind, str], ...] = (
     ("shared memory", r"psm_[0-9a-f]{8,16}|sem\.mp-[\w-]{8}|verl_weights_[0-9a-f]{8,}|nccl-[A-Za-z0-9]{6}"),
+    ("shared memory", r"sem\.loky-(?P<pid>\d+)-[\w-]+"),
+    ("shared memory", r"cuda\.shm\.[0-9a-f]+\.(?P<hexadecimal>[0-9a-f]+)\.[0-9a-f]+"),
     ("shared memory", r"torch_(?P<pid>\d+)_[\w.-]+|vllm_(?:offload|ec)_[\w.-]+\.mmap|plasma[A-Za-z0-9]{6}"),
 )
 
@@ -149,7 +152,7 @@ def _named(folder: str, entry: str, known: Iterable[tuple[Kind, str]]) -> Iterat
     for kind, pattern in known:
         if match := re.fullmatch(pattern, name, re.ASCII):
             said = match.groupdict()
-            number = (said.get("pid") or "0").lstrip("0")
+            number = (said.get("pid") or str(int(said.get("hexadecimal") or "0", 16))).lstrip("0")
             pid = int(number) if 0 < len(number) < 8 and int(number) < _LARGEST else 0  # else it is a date
             yield Place(kind, folder, entry, name, pid, said.get("node") or "")
             return
