@@ -17,6 +17,10 @@ from evicted import written
 from kept import cannot_run, kept
 from running import Doctor, inside
 
+# pytest rewrites the assertions of hundreds of files, which takes a core ten seconds: it keeps what it has rewritten, also where the
+# user's shell says PYTHONDONTWRITEBYTECODE.
+sys.dont_write_bytecode = False
+
 
 @pytest.fixture(scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -25,14 +29,21 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (top / str(number) for number in itertools.count())
 
 
+@pytest.fixture(scope="session")
+def no_environment() -> Iterator[None]:
+    """No environment that happens to be active, and no cache or Ray of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("XDG_", "VLLM_", "RAY_", "VERL_DOCTOR_", "VIRTUAL_ENV", "CONDA_", "PYTHON")):
+                patch.delenv(name)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def private_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test a home, caches and a Ray folder of its own, and no environment that happens to be active."""
+def private_home(no_environment: None, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a home, caches and a Ray folder of its own."""
     home = next(homes)
     home.mkdir()
-    for name in list(os.environ):
-        if name.startswith(("XDG_", "VLLM_", "RAY_", "VERL_DOCTOR_", "VIRTUAL_ENV", "CONDA_", "PYTHON")):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("RAY_TMPDIR", str(home))
     return home

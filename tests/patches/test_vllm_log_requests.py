@@ -293,6 +293,7 @@ def test_every_form_works_on_every_side_of_the_rename(tmp_path, form):
         for disable in (True, False):
             assert run(after, generation)["start"](disable).logs is not disable, generation
     assert after.count(b"# verl-doctor: VLLM101") >= 2
+    assert _repaired(SourceText(after, "server.py"), [], "# again") == after, "nothing is left to repair"
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -401,12 +402,6 @@ def test_the_edited_source_is_read_again_before_it_is_planned(tmp_path, monkeypa
     plan = Case(tmp_path, CALL.encode()).plan()
     assert isinstance(plan, Refusal)
     assert plan.reason.endswith(f"{SERVER}: line 6 of the edited source would still use disable_log_requests")
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_repaired_file_has_nothing_left_to_repair(tmp_path, form):
-    once = Case(tmp_path, logged(FORMS[form]).encode()).repair()
-    assert _repaired(SourceText(once, "server.py"), [], "# again") == once
 
 
 def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):

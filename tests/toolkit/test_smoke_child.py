@@ -99,7 +99,9 @@ def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: 
     assert ran.log.stat().st_size == 2_000_000
 
 
-@pytest.mark.parametrize("ending", ["", SLEEP], ids=["it ends", "it hangs"])
+@pytest.mark.parametrize(
+    "ending", [pytest.param("", id="it ends"), pytest.param(SLEEP, id="it hangs", marks=pytest.mark.slow)]
+)
 def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
