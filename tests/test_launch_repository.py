@@ -99,6 +99,7 @@ def yaml_of_the_readme(name: str) -> Any:
     return yaml.safe_load(block[1])
 
 
+@pytest.mark.slow
 def test_the_hook_judges_the_files_that_pre_commit_hands_it(repo: Path, on_path: dict[str, str]) -> None:
     """As pre-commit does: the files whose names match behind the entry and its arguments."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
@@ -119,6 +120,7 @@ def test_the_hook_judges_the_files_that_pre_commit_hands_it(repo: Path, on_path:
     ]
 
 
+@pytest.mark.slow
 def test_the_workflow_annotates_and_reports(repo: Path, on_path: dict[str, str]) -> None:
     job = yaml_of_the_readme(".github/workflows/launch-scripts.yml")["jobs"]["check"]
     steps = {step["name"]: step for step in job["steps"] if "name" in step}
