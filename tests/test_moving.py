@@ -267,6 +267,22 @@ def test_without_an_old_cluster_it_says_what_to_run_there(
     assert max(map(len, done.stdout.splitlines())) > 80, "a pipe gets whole lines"
 
 
+def test_patches_in_a_tree_that_is_not_imported_are_said_to_be_there(
+    here: Doctor, copy: Path, environment: Path, snapshot: Path, tmp_path: Path
+) -> None:
+    plain = tmp_path / "plain"
+    variant_verl(plain)
+    job = tmp_path / "job"
+    job.mkdir()
+    done = here(
+        "checklist", "--python", environment, "--from", snapshot, "--format", "json", cwd=job, PYTHONPATH=f"{plain}:{copy}"
+    )  # fmt: skip
+    patches = json.loads(done.stdout)["steps"][1]
+    assert patches["evidence"][0] == f"2 patches of the old tree in {copy}/verl, which is not imported"
+    assert f"imported is {plain}/verl: it comes first on the interpreter's path" in patches["evidence"]
+    assert (patches["state"], patches["do"].split("  #")[0]) == ("failed", f"pip install --no-deps -e {copy}")
+
+
 SSH = """#!/bin/sh
 [ "$5" = gone ] && exit 255
 [ "$5" = n3 ] && export HERE=/nowhere

@@ -9,6 +9,14 @@ from typing import Literal, get_args
 State = Literal["done", "failed", "open", "unknown"]
 Verdict = Literal["done", "failed", "open", "could_not_check"]
 
+WITHOUT = (
+    "on the old cluster: verl-doctor snapshot OLD.json; then here: verl-doctor checklist --from OLD.json"
+)
+"""What comes next where only the old cluster can tell."""
+
+NAMED = 12
+"""Files, patches or differences that a step names; the rest is counted."""
+
 STATES: tuple[State, ...] = get_args(State)
 _WORST: tuple[State, ...] = ("failed", "open", "unknown", "done")
 _VERDICTS: Mapping[State, Verdict] = {

@@ -11,7 +11,9 @@ from typing import Any
 
 from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.checklist import Said, State, Step, step
-from verl_doctor.toolkit.checklist_old import environment_said, patches_said, tree_said
+from verl_doctor.toolkit.checklist_environment import environment_said
+from verl_doctor.toolkit.checklist_patches import patches_said
+from verl_doctor.toolkit.checklist_tree import tree_said
 from verl_doctor.toolkit.checklist_trials import debug_said, quick_said
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.fact_sites import SitePlace, SitePlaces
