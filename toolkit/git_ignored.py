@@ -65,21 +65,47 @@ def _pattern(line: str, folder: str) -> _Pattern | None:
 
 
 def _expression(text: str) -> str:
-    """A pattern of the shell as a regular expression: `**/` is any folders, `*` and `?` stay within one name."""
-    found, at = "", 0
+    """A pattern of the shell as a regular expression: `**` is any folders, `*` and `?` stay within one name."""
+    *folders, last = text.split("/")
+    found = ""
+    for number, name in enumerate(folders):
+        anywhere = "(?:.*/)?"
+        if name != "**":
+            found += f"{_of_name(name, f'f{number}')}/"
+        elif not found.endswith(anywhere):
+            found += anywhere
+    return found + (".+" if last == "**" and folders else _of_name(last, "last"))
+
+
+def _of_name(text: str, prefix: str) -> str:
+    """One name's part of a pattern. All stars but the last take as little as they can and never more, so that nothing is tried twice.
+
+    That is how `fnmatch.translate` does it; atomic groups are there since Python 3.11 alone.
+    """
+    first, *rest = _between_stars(text)
+    found = first
+    for number, part in enumerate(rest[:-1]):
+        group = f"{prefix}_{number}"
+        found += f"(?=(?P<{group}>[^/]*?{part}))(?P={group})"
+    return found + (f"[^/]*{rest[-1]}" if rest else "")
+
+
+def _between_stars(text: str) -> list[str]:
+    """What stands between the stars, as regular expressions."""
+    parts, at = [""], 0
     while at < len(text):
-        if text.startswith("**/", at) and (at == 0 or text[at - 1] == "/"):
-            found, at = f"{found}(?:.*/)?", at + 3
-        elif text.startswith("**", at) and at + 2 == len(text) and at and text[at - 1] == "/":
-            found, at = f"{found}.+", at + 2
-        elif text[at] == "*":
-            found, at = f"{found}[^/]*", at + 1
+        if text[at] == "*":
+            parts.append("")
+            at += 1
         elif text[at] == "?":
-            found, at = f"{found}[^/]", at + 1
+            parts[-1] += "[^/]"
+            at += 1
         elif match := _CLASS_END.match(text, at):
             inner = match[0][1:-1].replace("\\", "\\\\")
-            found, at = f"{found}[{'^' + inner[1:] if inner.startswith('!') else inner}]", match.end()
+            parts[-1] += f"[{'^' + inner[1:] if inner.startswith('!') else inner}]"
+            at = match.end()
         else:
             at += text[at] == "\\" and at + 1 < len(text)
-            found, at = found + re.escape(text[at]), at + 1
-    return found
+            parts[-1] += re.escape(text[at])
+            at += 1
+    return parts

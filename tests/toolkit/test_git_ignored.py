@@ -27,12 +27,15 @@ trailing   \n\
 \\!bang
 c?t
 [z-a]
+m*n*o*p
+**/**/**/q
+*.t*r.*
 """
 FILES = (
     "a.log", "keep.log", "in/a.log", "top.txt", "in/top.txt", "docs/a.html", "docs/in/a.html", "logs/a", "in/logs/b",
     "x/logs", "deep/a.bin", "x/deep/a.bin", "x/deep/y/a.bin", "a/z", "a/b/z", "a/b/c/z", "data/x", "data/y/z",
     "file1.txt", "filex.txt", "filed.dat", "filea.dat", "sp ace", "trailing", "#hash", "!bang", "cat", "caat", "sub/own.tmp",
-    "sub/x/own.tmp", "own.tmp", "sub/only", "sub/x/only",
+    "sub/x/own.tmp", "own.tmp", "sub/only", "sub/x/only", "mnop", "mxnxoxp", "mxnxo", "mnoopp", "q", "a/q", "a/b/q", "x.tar.gz", "x.t.gz", "in/y.tr.", "y.trx",
 )  # fmt: skip
 OF_SUB = "*.tmp\n/only\n"
 
@@ -69,3 +72,10 @@ def is_left_out(name: str, rules: Ignored) -> bool:
         if rules.leaves_out(path, is_folder=depth < len(parts)):
             return True
     return False
+
+
+def test_a_pattern_of_many_stars_takes_no_longer_than_the_name() -> None:
+    rules = Ignored().below("", "*a" * 30 + "\n" + "**/" * 30 + "x\n")
+    assert not rules.leaves_out("a" * 250 + "b", is_folder=False)
+    assert not rules.leaves_out("a/" * 100 + "b", is_folder=False)
+    assert rules.leaves_out("a" * 250, is_folder=False)

@@ -175,6 +175,17 @@ def test_an_entry_survives_its_line(old: Path) -> None:
     assert any(one.path == "verl/a name with  spaces.py" for one in found.entries())
 
 
+def test_names_that_are_no_text_are_names_too(old: Path, new: Path) -> None:
+    for name in ("two\nlines.py", "\udcff.py", " led by a blank.py", "e\u0301.py"):
+        (old / "verl" / name).write_text("x = 1\n")
+    assert len(bad(old, new)) == 1  # folded
+    shutil.rmtree(new)
+    shutil.copytree(old, new, symlinks=True)
+    assert bad(old, new) == []
+    (new / "verl" / "e\u0301.py").rename(new / "verl" / "\u00e9.py")
+    assert bad(old, new) == ["other case: verl/e\u0301.py"]
+
+
 def test_many_files_of_one_folder_are_told_at_once(old: Path, new: Path) -> None:
     for number in range(40):
         for top in (old, new):
