@@ -38,6 +38,7 @@ _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
 _STEP = re.compile(
     r"\bstep:\d+ - .*:|Final validation metrics|Application startup complete|Uvicorn running on"
 )
+_SURE = 2  # steps behind a complaint: lines of several processes come late
 _BORNE = re.compile(
     r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
 )
@@ -100,8 +101,9 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     said = list(_in_lines(lines, loud, source))
     told = sorted((*errors, *said), key=lambda one: one.number)
     fatal = _fatal(loud, errors, lines, source)
-    ended = fatal is not None or any(one.kind == "consequence" for one in told)
-    borne = [] if ended else [one for one in told if _went_on(one, lines)]
+    failed = fatal is not None or any(one.kind == "consequence" for one in told)
+    steps = [line.number for line in lines if _STEP.search(line.text)]
+    borne = [one for one in said if len(steps) - bisect_right(steps, one.number) >= (_SURE if failed else 1)]
     candidates = [one for one in told if one not in borne]
     first, error = _choose(fatal, _began(errors), candidates)
     hints = _distinct(one for one in told if one.kind in {"hint", "note"} or one in borne)
@@ -153,11 +155,6 @@ def _began(errors: Sequence[Told]) -> Told | None:
     """Of the last exceptions of each process the first, those left out that only follow."""
     last = {one.process: one for one in errors if not _only_follows(one)}
     return min(last.values(), key=lambda one: one.number, default=None)
-
-
-def _went_on(one: Told, lines: Sequence[Line]) -> bool:
-    """Whether the job made steps after something was told."""
-    return any(line.number > one.number and _STEP.search(line.text) for line in lines)
 
 
 def _leads_to(hint: Told, fault: Told) -> bool:

@@ -181,6 +181,17 @@ def test_a_fault_of_the_job_in_one_rank_is_not_hidden_by_what_others_say_later()
     later = "n1:1:2 [0] misc/socket.cc:1 NCCL WARN socketStartConnect: Connect to 10.0.0.3<4> failed : No route to host\n"
     assert named(judged(first + later + OTHERS_WAITED)) == ()
     assert named(judged(later + OTHERS_WAITED)) == ("NET105",)
+    broke = "n1:1:2 [0] transport/net_ib.cc:1 NCCL WARN NET/IB : Got completion from peer 10.0.0.3<4> with status=12\n"
+    assert named(judged(first.replace("KeyError: 'answer'", "JudgeError: no") + broke + OTHERS_WAITED)) == ()
+    assert named(judged(broke + OTHERS_WAITED)) == ("NET108",)
+
+
+def test_what_stood_at_the_beginning_of_a_run_that_was_ended_later_is_no_cause() -> None:
+    warned = "(W pid=1) [W1120 10:00:00.0 ProcessGroupGloo.cpp:727] Warning: Unable to resolve hostname. Using the loopback address as fallback.\n"
+    late = "slurmstepd: error: *** STEP 4.0 ON n7 CANCELLED AT 2026-11-20T12:00:00 DUE TO TIME LIMIT ***\n"
+    assert named(judged(warned + late)) == ("NET101",)
+    assert named(judged(warned + STEP * 2 + late)) == ()
+    assert named(judged(f"{NO_NVCC}\n{STEP}{STEP}{DRIVER_SAW_IT}")) == ()
 
 
 def test_a_hint_is_the_first_cause_of_what_comes_of_it() -> None:
