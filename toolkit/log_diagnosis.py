@@ -245,7 +245,9 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
         signature = which(line.text)
         if signature is None or not (is_loud(line) or _is_heard(signature, line)):
             continue
-        if _BORNE.search(line.text) and not signature.warning:
+        if (_BORNE.search(line.text) and not signature.warning) or (
+            signature.raised and "Error: " not in line.text
+        ):
             continue
         words = line.text.strip()
         yield Told(

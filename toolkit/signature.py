@@ -72,7 +72,9 @@ class Signature:
     `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
     proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
     these texts must stand in the last place of the traceback, and none of `unless_frames` may. A hint or a note `leads_to` the faults with
-    these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. `deep` says that only `check --deep` would confirm it. `confirm` are the rules that would, where
+    these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an
+    exception: programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too,
+    `deep` that only `check --deep` would confirm it. `confirm` are the rules that would, where
     they are not the one with its code.
     """
 
@@ -87,6 +89,7 @@ class Signature:
     confirm: tuple[str, ...] = ()
     remedy: str = ""
     warning: bool = False
+    raised: bool = False
     deep: bool = False
     examples: tuple[LogExample, ...] = ()
 

@@ -120,6 +120,32 @@ ORDINARY = {
 }
 
 
+HARMLESS = {
+    "a port over IPv6": "[W socket.cpp:755] [c10d] The client socket has failed to connect to [n1]:34567 (errno: 97 - Address family not supported by protocol).",
+    "NCCL without a plugin": "n1:1:2 [0] NCCL INFO NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or directory",
+    "no peer access": "n1:1:2 [0] NCCL INFO Could not enable P2P between dev 0 and dev 1",
+    "an optional kernel": "Could not load library libibverbs.so.1. Error: libibverbs.so.1: cannot open shared object file",
+    "an optional package": "No module named 'apex'; other kernels are used",
+    "a backend that is passed over": "ERROR 11-20 10:00:00 [fa_utils.py:57] Cannot use FA version 2: only for compute capability >= 8",
+    "Ray's metrics": "(raylet) [2026-11-20 10:00:00,000 E 9 9] (raylet) main.cc:1: Failed to establish connection to the metrics exporter agent.",
+    "Ray's dashboard": "2026-11-20 10:00:00,100 ERROR services.py:1 -- Failed to start the dashboard , return code 1",
+    "a disk with room": "(raylet) file_system_monitor.cc:1: /tmp/ray/s is over 95% full, available space: 82.5 GB; capacity: 1758.7 GB.",
+    "pip": "server 0.8.5 requires client<1.27.0, but you have client 1.36.0 which is incompatible.",
+    "a judge of the user's": 'INFO:httpx:HTTP Request: POST http://10.0.0.2:8000/judge "HTTP/1.1 503 Service Unavailable"',
+}
+
+
+@pytest.mark.parametrize("said", HARMLESS.values(), ids=HARMLESS)
+def test_what_healthy_runs_say_too_is_never_the_cause(said: str) -> None:
+    for behind in (
+        "",
+        DRIVER_SAW_IT,
+        traceback("JudgeError: no", place="/home/u/r.py"),
+        traceback("KeyboardInterrupt"),
+    ):
+        assert named(judged(f"{said}\n{behind}")) == ()
+
+
 @pytest.mark.parametrize("log", ORDINARY.values(), ids=ORDINARY)
 def test_an_ordinary_fault_is_given_no_cause_in_the_environment(log: str) -> None:
     for said in (
