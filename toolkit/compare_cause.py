@@ -6,13 +6,13 @@ When it falls silent, that thing is the cause: this is tried, not guessed from n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, cast
 
 from verl_doctor.toolkit.collect import Facts
 from verl_doctor.toolkit.compare import Difference
+from verl_doctor.toolkit.compare_put_back import put_back, whole_facts
 from verl_doctor.toolkit.compare_subjects import LEAD
 from verl_doctor.toolkit.fact_fleet import Fleet
 from verl_doctor.toolkit.facts import F, Unknown
@@ -56,9 +56,12 @@ def cause_of(
     named = [one for one in concerned if _names(finding, one.subject)]
     others = [one for one in concerned if one not in named and _read(one, wanted)]
     for one in [*named, *others][:_TRIED]:
-        changed = dict(_put_back(one, wanted, old, new))
-        if changed and not _still(check, finding, _WithOneBack(new, changed), selection):
-            return one
+        ways = [put_back(one, wanted, old, new)]
+        if one in named:
+            ways.append(whole_facts(one, wanted, old))
+        for changed in ways:
+            if changed and not _still(check, finding, _WithOneBack(new, changed), selection):
+                return one
     if lost := _patch_of(finding, check.code, concerned):
         return lost
     # What compares nodes reads all of them, and what reads sources reads no entry: only what is named can be told.
@@ -94,67 +97,3 @@ def _names(finding: Finding, subject: str) -> bool:
 def _still(check: Check, finding: Finding, facts: Facts, selection: Selection) -> bool:
     result = judge_one(check, facts, selection, {}, date.today())  # noqa: DTZ011 - ignores end on days of the user's
     return key_of(check.code, finding) in {key_of(check.code, one) for one in result.findings}
-
-
-def _put_back(one: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> Iterator[tuple[type, Any]]:
-    """The facts of a rule with what the subject's name stands for as it was; of a subject without entries, whole facts."""
-    told = [(fact, old.get(fact), new.get(fact)) for fact in wanted]
-    several = [(fact, before, after) for fact, before, after in told if before != after]
-    entries = [
-        (fact, changed)
-        for fact, before, after in several
-        if (changed := _with_entry(after, before, one.subject)) is not after
-    ]
-    yield from entries or [(fact, before) for fact, before, _ in several if fact.__name__ in one.facts]
-
-
-def _with_entry(after: Any, before: Any, name: str) -> Any:
-    """A fact in which the entries of that name are the other one's. The same object when it has none that differ."""
-    if not is_dataclass(after) or isinstance(after, (type, Unknown)) or type(after) is not type(before):
-        return after
-    changed = {}
-    for field in fields(after):
-        new, old = getattr(after, field.name), getattr(before, field.name)
-        put = _entry_back(new, old, name)
-        if put is not new:
-            changed[field.name] = put
-    return replace(after, **changed) if changed else after
-
-
-def _entry_back(new: Any, old: Any, name: str) -> Any:
-    if isinstance(new, Mapping) and isinstance(old, Mapping):
-        return _key_back(new, old, name)
-    if isinstance(new, tuple) and isinstance(old, tuple) and new != old:
-        mine = [one for one in new if _is_called(one, name)]
-        theirs = [one for one in old if _is_called(one, name)]
-        if mine != theirs:
-            return (*(one for one in new if not _is_called(one, name)), *theirs)
-    return new
-
-
-def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A key as it was; `a.b` leads into what lies under `a`."""
-    first, _, rest = name.partition(".")
-    if name in new or name in old:
-        if new.get(name) == old.get(name) and (name in new) == (name in old):
-            return new
-        others = {key: value for key, value in new.items() if key != name}
-        return {**others, name: old[name]} if name in old else others
-    if rest and isinstance(new.get(first), Mapping) and isinstance(old.get(first), Mapping):
-        inner = _key_back(new[first], old[first], rest)
-        return new if inner is new[first] else {**new, first: inner}
-    return new
-
-
-def _is_called(one: Any, name: str) -> bool:
-    """Whether an entry is about what has this name: a text that is it, or a record that begins with it or names it."""
-    if isinstance(one, str):
-        return _same(one, name)
-    if not is_dataclass(one):
-        return False
-    called = (fields(one)[0].name, "name", "package", "key")
-    return any(isinstance(said := getattr(one, field, None), str) and _same(said, name) for field in called)
-
-
-def _same(one: str, name: str) -> bool:
-    return one == name or one.replace("_", "-").lower() == name

@@ -8,7 +8,7 @@ from typing import Literal
 
 from verl_doctor.toolkit import fleet
 from verl_doctor.toolkit.collect import Collection, Facts
-from verl_doctor.toolkit.compare import Difference, between, in_order, not_compared
+from verl_doctor.toolkit.compare import Difference, Weight, between, in_order, not_compared
 from verl_doctor.toolkit.compare_cause import cause_of, key_of
 from verl_doctor.toolkit.compare_sides import HERE, Side
 from verl_doctor.toolkit.config import Config
@@ -71,9 +71,7 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
     told = {key_of(result.code, finding) for result, finding in before.findings()}
     still = {key_of(result.code, finding) for result, finding in after.findings()}
     news = [
-        (result, finding)
-        for result, finding in after.findings()
-        if finding.severity in _SPEAKING and key_of(result.code, finding) not in told
+        (result, finding) for result, finding in after.findings() if key_of(result.code, finding) not in told
     ]
     joined = _joined(
         sorted(news, key=lambda one: one[1].severity != "error"),
@@ -129,16 +127,12 @@ def _joined(
     for result, finding in news:
         check = run.registry.check(result.code)
         node = expand(finding.node)[0] if finding.node else HERE
-        if check and _lacks(check, sides[1].facts(node)):
+        mine = sides[1].facts(node)
+        theirs = _counterpart(sides[0], node, sides[1].kinds.get(node, ""))
+        if check and _lacks(check, mine, theirs):
             continue
-        one = check and cause_of(
-            finding,
-            check,
-            [one for one in found if _is_on(one, node)],
-            _counterpart(sides[0], node, sides[1].kinds.get(node, "")),
-            sides[1].facts(node),
-            selection,
-        )
+        here = [one for one in found if _is_on(one, node)]
+        one = check and cause_of(finding, check, here, theirs, mine, selection)
         if one:
             joined[places[id(one)]] = _breaking(joined[places[id(one)]], result, finding)
         else:
@@ -146,9 +140,12 @@ def _joined(
     return [*joined, *alone]
 
 
-def _lacks(check: Check, facts: Facts) -> bool:
-    """Whether a rule spoke for want of a fact that the file does not hold."""
-    return any(isinstance(facts.get(fact), NotHeld) for fact in facts_of([check]))
+def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
+    """Whether a rule spoke for want of a fact that the new file does not hold, and the old one does."""
+    return any(
+        isinstance(mine.get(fact), NotHeld) and not isinstance(theirs.get(fact), NotHeld)
+        for fact in facts_of([check])
+    )
 
 
 def _is_on(one: Difference, node: str) -> bool:
@@ -168,7 +165,7 @@ def _breaking(one: Difference, result: CheckResult, finding: Finding) -> Differe
     first = one.weight != "breaks"
     return replace(
         one,
-        weight="breaks",
+        weight=one.weight if finding.severity == "info" and one.weight != "noise" else _weight(finding),
         codes=tuple(dict.fromkeys((*one.codes, result.code))),
         why=finding.message if first else one.why,
         next=one.next or _next(result, finding),
@@ -185,11 +182,20 @@ def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) ->
         "passed" if status in _JUDGED else f"{status.replace('_', ' ')}{reason}",
         result.title,
         finding.node or "",
-        "matters" if status in {"skipped", "error"} else "breaks",
+        _weight(finding)
+        if status not in {"skipped", "error"}
+        else "noise"
+        if finding.severity == "info"
+        else "matters",
         finding.message,
         _next(result, finding),
         (result.code,),
     )
+
+
+def _weight(finding: Finding) -> Weight:
+    """A hint breaks nothing."""
+    return "matters" if finding.severity == "info" else "breaks"
 
 
 def _next(result: CheckResult, finding: Finding) -> str:

@@ -125,7 +125,7 @@ def _gpus(gpus: Gpus) -> Answers:
 def _gpu_settings(gpus: Gpus) -> Answers:
     devices = gpus.devices
     found = {
-        ("GPUs", "MIG"): _counts(part.name for one in devices for part in one.mig_devices) or "off",
+        ("GPUs", "MIG"): _counts("on" if one.mig else "off" for one in devices),
         ("GPUs", "NVLink links in use"): _counts(str(one.links_active) for one in devices),
         ("GPUs", "fabric"): _counts(one.fabric.state for one in devices),
         ("GPUs", "power limit"): _counts(f"{one.power_limit} W" for one in devices if one.power_limit),

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from fleets import dead, node, numbered, with_value, with_version
 from machine_facts import at, edited, healthy_node, known, machine
+from test_machines_faults import FAULTS, Fault
 
 from verl_doctor.toolkit.cli_docs import schema_text
 from verl_doctor.toolkit.compare_document import document
@@ -203,3 +204,44 @@ def test_a_finding_on_one_node_is_joined_to_what_differs_there() -> None:
     found = compared(old, fleet(node("node00001"), sick, node("node00003")), run())
     (broken,) = found.of("breaks")
     assert (broken.subject, broken.nodes, broken.codes) == ("open files", "node00002", ("HOST103", "HOST130"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_what_breaks_is_told_with_its_rule(fault: Fault) -> None:
+    """Each fault of the recorded machines; back again it is gone."""
+    healthy, sick = fault.node(), edited(fault.node(), fault.edits)
+    found = between(healthy, sick)
+    told, *_ = [one for one in found.differences if fault.code in one.codes]
+    assert told.weight in {"breaks", "matters"}
+    assert found.exit_code == 1
+    assert fault.code in {code for code, _ in between(sick, healthy).gone} or told.weight == "matters"
+
+
+CAUSES = {
+    "HOST101": ("capacity", "CPUs"),
+    "HOST103": ("limit", "open files"),
+    "HOST105": ("capacity", "/dev/shm"),
+    "HOST109": ("file system", "of Ray's sessions"),
+    "CUDA102": ("driver", "libcuda that is found first"),
+    "CUDA146": ("GPUs", "compute mode"),
+    "NET109": ("limit", "locked memory"),
+}
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_the_cause_of_a_finding_is_told(code: str) -> None:
+    fault = next(fault for fault in FAULTS if fault.code == code)
+    found = between(fault.node(), edited(fault.node(), fault.edits))
+    (told,) = [one for one in found.differences if code in one.codes]
+    assert (told.kind, told.subject) == CAUSES[code]
+
+
+def test_of_two_things_that_differ_the_one_that_breaks_is_told() -> None:
+    """Both are read from one fact."""
+    healthy = healthy_node()
+    few = at("shell.files", Limit(128, 128))
+    cpus = at("shell.allowed", 12)
+    sick = edited(edited(healthy, {HostLimits: few}), {HostLimits: cpus})
+    told = {one.subject: one.weight for one in between(healthy, sick).differences if one.kind != "fact"}
+    assert told == {"open files": "breaks", "CPUs": "matters"}
