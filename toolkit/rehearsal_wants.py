@@ -91,6 +91,7 @@ def sizes(*, own: bool) -> list[Want]:
         ("trainer.resume_mode", "disable"),
         ("algorithm.filter_groups.enable", False),
         ("data.filter_overlong_prompts", False),
+        ("data.truncation", "left"),
         ("data.dataloader_num_workers", 0),
     ]
     one = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,9 @@ def _kernel(stage: Stage) -> Ran:
 
 
 def _told(ran: Ran) -> dict[str, Any]:
+    """The child's answer; nothing where it has none, or was ended in the middle of it."""
     _, found, rest = ran.text.rpartition(_TOKEN)
-    told = json.loads(rest.partition("\n")[0]) if found else {}
+    told = None
+    with contextlib.suppress(ValueError, RecursionError):
+        told = json.loads(rest.partition("\n")[0]) if found else None
     return told if isinstance(told, dict) else {}

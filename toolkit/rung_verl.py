@@ -19,9 +19,9 @@ from verl_doctor.toolkit.rehearsal_waits import waits_in
 from verl_doctor.toolkit.rehearsal_watch import Watcher, plain
 from verl_doctor.toolkit.rehearsal_weights import metrics, weights, weights_said, weights_wrong
 from verl_doctor.toolkit.rehearsal_words import Replaced
-from verl_doctor.toolkit.rung_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_failure import HANGS, remedy_of
+from verl_doctor.toolkit.smoke_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage, Step
 
 _LIMIT = (

@@ -11,13 +11,12 @@ from verl_doctor.toolkit.engine_share import engine_share
 from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_model_files import ModelFiles
-from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.fact_vllm_sampler import VllmSampler
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.launch_values import LaunchValues, launch_values
 from verl_doctor.toolkit.rollout_logprobs import rollout_logprobs
-from verl_doctor.toolkit.rung_ray import gpus_of
 from verl_doctor.toolkit.smoke_child import Ran, script
+from verl_doctor.toolkit.smoke_device import lacks_cpu_vllm
 from verl_doctor.toolkit.smoke_failure import failed, left_out, steps_of
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 from verl_doctor.toolkit.text import in_bytes
@@ -65,14 +64,8 @@ def climb(stage: Stage) -> Outcome:
 
 def _refusal(stage: Stage) -> str:
     """Why vLLM cannot be tried on this device, "" when it can."""
-    if stage.device == "cuda":
-        return ""
-    platform = stage.facts.get(VllmPlatform)
-    if isinstance(platform, Unknown):
-        return f"without a GPU a vLLM for CPUs is needed: {platform.reason}"
-    if platform.name != "cpu":
-        return f"without a GPU a vLLM for CPUs is needed, and this one is for {platform.name} ({platform.told_by})"
-    return ""
+    lacking = lacks_cpu_vllm(stage.facts) if stage.device == "cpu" else ""
+    return f"without a GPU {lacking}" if lacking else ""
 
 
 def _arguments(stage: Stage) -> dict[str, Any]:
@@ -84,7 +77,7 @@ def _arguments(stage: Stage) -> dict[str, Any]:
     if stage.target.files or stage.target.words:
         values = launch_values(stage.facts.get(Launch), stage.facts.get(Configuration))
     sizes = values if stage.own_model else LaunchValues()
-    parallel = min(int(_number(sizes, "tensor_model_parallel_size") or 1), gpus_of(stage))
+    parallel = min(int(_number(sizes, "tensor_model_parallel_size") or 1), stage.gpus)
     share = (
         _number(sizes, "gpu_memory_utilization")
         or engine_share(stage.facts, _weights(stage), parallel)

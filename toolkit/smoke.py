@@ -14,12 +14,9 @@ from pathlib import Path
 
 from verl_doctor.toolkit import proven, tiny
 from verl_doctor.toolkit.collect import Collection
-from verl_doctor.toolkit.fact_gpu_nodes import has_device_nodes
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_model import Model
-from verl_doctor.toolkit.fact_smoke_run import Device, SmokeRun, SmokeRung
-from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.fact_smoke_run import SmokeRun, SmokeRung
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.minded import NotStarted
@@ -27,6 +24,7 @@ from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
+from verl_doctor.toolkit.smoke_device import device_of, own_model
 from verl_doctor.toolkit.smoke_environ import smoke_environ
 from verl_doctor.toolkit.smoke_folder import NOTE, private_folder
 from verl_doctor.toolkit.smoke_logs import keep, log_folder
@@ -78,8 +76,8 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
     if isinstance(interpreter, Unknown):
         raise UsageError(f"{run.target.python} cannot be examined: {interpreter.reason}")
     _demand_that_the_tree_counts(run, wish)
-    device, chosen_by = _device(run.machine, facts, wish)
-    own = _own_model(facts, run, device)
+    device, chosen_by = device_of(run.machine, facts, on_cpu=wish.on_cpu)
+    own = own_model(facts, run.target, device)
     with _places(run.machine, progress) as (folder, logs):
         begun = time.monotonic()
         stage = Stage(
@@ -244,28 +242,3 @@ def _with_a_model(stage: Stage, interpreter: Interpreter) -> Stage | Outcome:
         train=stage.train or made.train,
         validation=stage.validation or made.validation,
     )
-
-
-def _device(machine: Machine, facts: Collection, wish: Wish) -> tuple[Device, str]:
-    """On what to climb, and why."""
-    if wish.on_cpu:
-        return "cpu", "--cpu"
-    if has_device_nodes(machine):
-        return "cuda", "there is an NVIDIA GPU"
-    platform = facts.get(VllmPlatform)
-    why = (
-        platform.reason
-        if isinstance(platform, Unknown)
-        else f"vLLM is for {platform.name} ({platform.told_by})"
-    )
-    return "cpu", f"there is no NVIDIA GPU; {why}"
-
-
-def _own_model(facts: Collection, run: Session, device: Device) -> Path | None:
-    """The user's own model: the one that is named, or with a GPU that of the launch script when it is there."""
-    if run.target.model is not None:
-        return run.target.model
-    if device == "cpu" or not (run.target.files or run.target.words):
-        return None
-    model = facts.get(Model)
-    return Path(model.folder) if isinstance(model, Model) else None

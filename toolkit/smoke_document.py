@@ -20,7 +20,7 @@ _TRAINS = 5  # the rung in which the script says what Ray is to have
 
 
 def exit_code(run: SmokeRun) -> int:
-    """0 all rungs that apply hold, 1 one breaks, 3 none was climbed, or the time was over."""
+    """0 all rungs that apply hold, 1 one breaks, 3 none holds, or one was not reached: the time was over, it was stopped, something is not known."""
     if run.broken is not None:
         return 1
     tried = [rung for rung in run.rungs if rung.status == "passed"]

@@ -1,7 +1,7 @@
-"""The private folder of a smoke test, and clearing up behind it: whatever ends the doctor, nothing of the test stays.
+"""The private folder of a smoke test, and clearing up behind it.
 
 A keeper, which is a process in a session of its own, hears when the doctor has ended, also by SIGKILL, and then clears up in its place. Were the keeper
-killed too, the next test finds the folder without an owner, and does it.
+killed too, or the machine switched off, what the test has left stays until the next one of this user here finds the folder without an owner.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collect import Facts
+from verl_doctor.toolkit.fact_resources import Resources
 from verl_doctor.toolkit.fact_smoke_run import Device, Status, Step
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.kernel_builds import KernelBuilds
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.smoke_child import Ran, Watch, run_logged
@@ -51,7 +53,7 @@ class Stage:
     removed afterwards; its path is short, as the sockets of Ray lie in it. `logs` is a folder that stays when the rung fails.
     `model`, `train` and `validation` are what to climb with: the user's own (`own_model`) or tiny ones; None when there is none.
     `facts` are those of the target, `target` what the user named (`files` and `words` are the launch script and its arguments).
-    `begun` are the seconds of time.monotonic at which the rung began, `budget` how long it may take.
+    `begun` are the seconds of time.monotonic at which the climb began, `budget` how long all its rungs together may take.
     """
 
     machine: Machine
@@ -73,8 +75,15 @@ class Stage:
 
     @property
     def left(self) -> float:
-        """How many seconds are left of the rung's time."""
+        """How many seconds are left of the climb's time."""
         return self.begun + self.budget - time.monotonic()
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the job sees; one where that cannot be told."""
+        resources = self.facts.get(Resources)
+        known = () if isinstance(resources, Unknown) else resources.gpus or ()
+        return len(known) or 1
 
     def run(
         self,
@@ -87,7 +96,7 @@ class Stage:
     ) -> Ran:
         """Run a child as the job would be run, with a home, a temporary folder and a Ray of its own, and nothing that it wrote kept.
 
-        It has `limit` seconds, or what is left of the rung's time. `variables` are set beside the job's own; None takes one away.
+        It has `limit` seconds, or what is left of the climb's time. `variables` are set beside the job's own; None takes one away.
         `watch` is given the text so far about once a second; the reason that it returns ends the child. `name` is that of its log.
         All that it started has ended when this returns. Raises OSError when it cannot be started.
         """

@@ -14,8 +14,9 @@ from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
 from verl_doctor.toolkit.minded import NotStarted
-from verl_doctor.toolkit.rung_ray import with_the_jobs_path
+from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_folder import long_as
+from verl_doctor.toolkit.smoke_ray import with_the_jobs_path
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
 
 RUNGS = {1: rung_imports, 2: rung_devices, 3: rung_ray, 4: rung_vllm}
@@ -156,7 +157,7 @@ def test_a_vllm_for_gpus_is_not_tried_without_one(tmp_path: Path) -> None:
     one.facts.give(VllmPlatform, VllmPlatform("cuda", "torch 2.11.0+cu130"))  # type: ignore[attr-defined]
     outcome = rung_vllm.climb(one)
     assert (outcome.status, outcome.code) == ("not applicable", "")
-    assert "this one is for cuda (torch 2.11.0+cu130)" in outcome.cause
+    assert "a vLLM for processors is needed: it is for cuda (torch 2.11.0+cu130)" in outcome.cause
 
 
 SLEEPS = (
@@ -242,3 +243,15 @@ def test_a_file_that_is_not_there_is_no_child_that_cannot_be_started(
     one: Stage = stage(tmp_path, tmp_path)
     outcome = smoke._climbed(one, smoke.RUNGS[0], interpreter())
     assert (outcome.code, outcome.cause) == ("SMOKE112", cause)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [('verl-doctor kernel {"right": true}\n', {"right": True}), ('verl-doctor kernel {"rig', {}), ("{}", {})],
+)
+def test_half_an_answer_of_a_kernel_that_was_ended_is_none(
+    said: str, told: dict[str, object], tmp_path: Path
+) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text(said)
+    assert rung_devices._told(Ran(None, log, 1.0, "it did not end within 1 s")) == told
