@@ -36,7 +36,7 @@ PHASES = {
         "model loads",
         "m",
         3,
-        helps="loading: verl-doctor warmup --model DIR, and check --deep --select LOAD",
+        helps="loading: verl-doctor warmup --model DIR, and check --deep --select LOAD --model DIR",
     ),
     "download": Phase("weights are downloaded", "m", 3, ("model",), helps="download the model once, beforehand"),
     "weights": Phase("weights are read", "m", 3, ("model",)),
@@ -47,7 +47,7 @@ PHASES = {
         "c",
         4,
         ("engine",),
-        helps="compiling: check --select ENV104,CUDA135,CUDA137 (is its cache kept and used?)",
+        helps="compiling: verl-doctor warmup --engine, and check --select ENV104,CUDA135,CUDA137 (is its cache kept?)",
     ),
     "graph": Phase("a graph is compiled", "c", 4, ("compile", "engine")),
     "profile": Phase("memory is profiled", "e", 2, ("engine",)),
@@ -60,7 +60,7 @@ PHASES = {
     ),
     "tune": Phase("kernels are tuned", "k", 4, ("engine",)),
     "kernels": Phase(
-        "kernels are built", "k", 4, helps="kernels: verl-doctor check --select CUDA13, and warmup --engine"
+        "kernels are built", "k", 4, helps="kernels: verl-doctor warmup --engine, and check --select CUDA13"
     ),
     "validation": Phase("validation before training", "v", 5, helps="trainer.val_before_train=False while debugging"),
     "step": Phase("first step", "s", 6),

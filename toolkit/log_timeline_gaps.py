@@ -51,11 +51,11 @@ class Gaps:
         if last is not None and now.time < last.time - _BACKWARDS:
             self.disagree = True
         if last is not None and now.time > last.time:
-            is_silent = now.time - last.time >= _SILENT
-            self._paused = (last, now.time) if is_silent else self._paused
             yield from self._started(new, now)
-            if is_silent and not new:
+            if now.time - last.time >= _SILENT and not new:
                 self._silent(last, now)
+            if now.time - last.time > _UNNAMED:
+                self._paused = (last, now.time)
         process = self._processes[now.key]
         process.has_vllm = process.has_vllm or bool(_VLLM.search(now.labels))
         if last is None or now.time >= last.time or self.disagree:
@@ -78,7 +78,7 @@ class Gaps:
         kinds = {self._processes[key].kind for key in new}
         for key in new:
             process = self._processes[key]
-            before = self._before(process)
+            before = self._before(process, now)
             if before is None or process.first is None:
                 continue
             if len(kinds) > 1:
@@ -88,14 +88,15 @@ class Gaps:
                 proof = (before.proof, process.first)
                 yield key, Span("start", now.time - before.time, before.time, "silence", proof)
 
-    def _before(self, process: Process) -> At | None:
+    def _before(self, process: Process, now: At) -> At | None:
         """The last word of whoever may have started a process: its parent, or anybody who is not of its kind."""
         parent = self._processes.get(process.parent) if process.parent is not None else None
         said = None if parent is None else self._by_kind.get(parent.kind)
         if said is not None:
             # What a process says before it knows its name is taken for its parent's.
-            is_its_own = self._paused is not None and 0 <= said.time - self._paused[1] <= _UNNAMED
-            return self._paused[0] if self._paused is not None and is_its_own else said
+            if self._paused is not None and said.time >= self._paused[1] >= now.time - _UNNAMED:
+                return self._paused[0]
+            return said
         # Lines without a name are the driver's where it spoke first; else they may be anybody's.
         nobody = "" if next(iter(self._processes)) == NOBODY else DRIVER
         others = [one for kind, one in self._by_kind.items() if kind not in {process.kind, nobody}]

@@ -48,7 +48,7 @@ class Process:
                 yield until(one.phase, one.seconds, time, proof)
             elif one.kind == "begin":
                 self.begun.setdefault(one.phase, (time, proof))
-            elif one.kind == "end" and one.phase not in told:
+            elif one.kind == "end":
                 yield from self.ended(one.phase, time, proof)
             elif one.kind == "bar" and one.seconds is not None:
                 yield from self._moved_on(one.phase, _Bar(one.seconds, time, one.is_whole, proof))

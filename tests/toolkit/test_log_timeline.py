@@ -299,6 +299,69 @@ def test_a_picture_is_written_and_what_it_replaces_is_said(here: Doctor, tmp_pat
     assert not (tmp_path / "none.svg").exists()
 
 
+def test_a_process_began_after_the_last_word_of_the_one_in_whose_output_it_speaks() -> None:
+    log = stamped(9, "a", "(Server pid=2) ") + stamped(20, "b", "(TaskRunner pid=1) ")
+    log += stamped(30, "c", "(Server pid=2) (EngineCore pid=3) ")
+    assert phases(told(log), "EngineCore") == [("start", 21, 0)]
+
+
+def test_what_a_process_says_before_it_knows_its_name_does_not_shorten_its_start() -> None:
+    log = stamped(10, "a", "(Server pid=2) ") + stamped(40, "a warning", "(Server pid=2) ")
+    log += stamped(41, "b", "(Server pid=2) (EngineCore pid=3) ")
+    line = told(log)
+    assert phases(line, "EngineCore") == [("start", 31, 0)]
+    assert phases(line, "Server") == []
+
+
+def test_a_server_imports_vllm_before_the_first_line_in_its_words() -> None:
+    log = "(Server pid=2) INFO:2026-11-21 10:00:00,000:mine\n"
+    log += stamped(36040, "first", "(Server pid=2) ") + stamped(36080, "second", "(Server pid=2) ")
+    assert phases(told(log), "Server") == [("start", 40, 0), ("silence", 40, 40)]
+
+
+def test_lines_without_a_name_are_no_process_that_starts() -> None:
+    log = stamped(0, "a", "(MainProcess pid=2) ") + stamped(50, "b") + stamped(60, "c", "(EngineCore pid=3) ")
+    line = told(log)
+    assert phases(line, "EngineCore") == [("start", 60, 0)]
+    assert phases(line, "driver") == []
+
+
+def test_a_process_that_went_on_to_something_else_is_not_loading_any_more() -> None:
+    log = stamped(0, "Starting to load model m...") + stamped(9, "Loading weights took 8.0 seconds")
+    assert phases(told(log), "driver") == [("weights", 8, 1)]
+
+
+def test_what_an_engine_does_when_it_is_ready_is_no_part_of_its_start() -> None:
+    line = told(ENGINE + stamped(19 * 3600 + 40 * 60, "a request", "(EngineCore pid=9) "))
+    assert line.seconds == 64
+    assert "silence" not in [one.phase for worker in line.workers for one in worker.spans if one.seconds != 2]
+
+
+def test_logs_that_count_from_their_own_beginning_have_no_time_in_common() -> None:
+    line = told(
+        "0.5 a\n9.0 Loading weights took 3.0 seconds\n", "0.5 b\n30.0 Graph capturing finished in 4 secs\n"
+    )
+    assert phases(line, "driver") == [
+        ("silence", 8.5, 0),
+        ("weights", 3, 5.5),
+        ("capture", 4, None),
+        ("silence", 29.5, None),
+    ]
+
+
+def test_that_vllm_was_told_to_say_little_is_said_where_it_is_missed() -> None:
+    quiet = "ray init kwargs: {'runtime_env': {'env_vars': {'VLLM_LOGGING_LEVEL': 'WARN'}}}\n"
+    assert "VLLM_LOGGING_LEVEL=INFO" in told(quiet + GRPO).notes[0]
+    assert told(quiet + GRPO.replace("saved", "Loading weights took 3.0 seconds")).notes == ()
+
+
+def test_what_goes_on_side_by_side_counts_once() -> None:
+    line = told(GRPO)
+    assert (
+        line.together("start") == 35.5
+    )  # the task runner's 15.5 seconds, and 20 in which both workers started
+
+
 PIECES = (
     "INFO 99-99 99:99:99 [a.py:1] x", "INFO 02-29 23:59:60 [a.py:1] x", "2026-11-21 10:00:0", "99999999999.9 x", "-5.5 x", "[::] x",
     "INFO 11-21 10:00:00 [a.py:1] Loading weights took 999999999.999999999 seconds", "(A pid=1) " * 9, "(pid=", "\x00\x1b[31m\xff", "0.1 a",
