@@ -11,7 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit import repair
 from verl_doctor.toolkit.collect import Collection, Facts
 from verl_doctor.toolkit.node_request import AskedNodes
-from verl_doctor.toolkit.report_seen import Seen
+from verl_doctor.toolkit.report_seen import HERE, Seen
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session, version
 from verl_doctor.toolkit.target import UsageError
@@ -59,7 +59,7 @@ def _judged(run: Session, asked: Asked, watch: Watch) -> tuple[Report, Facts, st
         from verl_doctor.toolkit import cluster_check  # noqa: PLC0415 - see above
 
         report = cluster_check.report(asked.nodes, run, collection, watch)
-        return repair.show(run, collection, report), collection, "this machine"
+        return repair.show(run, collection, report), collection, HERE
     report = run.check(collection, watch)
     return (report if asked.facts else repair.show(run, collection, report)), collection, ""
 

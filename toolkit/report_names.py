@@ -19,7 +19,7 @@ from verl_doctor.toolkit.fleet_names import expand
 from verl_doctor.toolkit.log_phases import PHASES
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.masks import Names, people_in
-from verl_doctor.toolkit.report_seen import Seen
+from verl_doctor.toolkit.report_seen import HERE, Seen
 
 _WORD = re.compile(r"[a-z]+")
 _PEOPLE = ("USER", "LOGNAME", "SUDO_USER", "SLURM_JOB_USER", "USERNAME")
@@ -81,6 +81,8 @@ def _hosts(seen: Seen, environ: Mapping[str, str]) -> Iterator[str]:
         if isinstance(system, System):
             yield system.node
     yield from (environ.get(name, "") for name in _HOSTS)
+    if seen.facts_of != HERE:
+        yield seen.facts_of
     yield from (one.host for one in seen.indexes or () if not one.is_public)
     folded = [environ.get(name, "") for name in _LISTS]
     folded += [finding.node or "" for _, finding in seen.report.findings()]

@@ -10,10 +10,12 @@ from verl_doctor.toolkit.log_document import Answer
 from verl_doctor.toolkit.report_network import Tried
 from verl_doctor.toolkit.result import Report
 
+HERE = "this machine"
+
 
 @dataclass(frozen=True)
 class Seen:
-    """`facts` are those of one machine: the one that was looked at, or the one that `facts_of` names among several.
+    """`facts` are those of one machine: the one that was looked at, or the one that `facts_of` names among several, `HERE` or a node.
 
     `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is what the logs tell and `compared` what is not as it was where the job worked, `indexes` how the package indexes answered, None
     where nobody asked.

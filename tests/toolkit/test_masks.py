@@ -129,6 +129,11 @@ def test_a_machine_that_is_called_node_garbles_no_sentence() -> None:
     )
 
 
+def test_its_domain_gives_it_away_all_the_same() -> None:
+    masks = Masks(Names(hosts=frozenset({"node.cluster.uni.example"})))
+    assert masks("on each node: node.cluster.uni.example") == "on each node: host-1"
+
+
 def test_names_of_one_letter_never_fall_on_words() -> None:
     masks = Masks(Names(people=frozenset({"a"}), hosts=frozenset({"n"})))
     assert masks("a node has n GPUs") == "a node has n GPUs"

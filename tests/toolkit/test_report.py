@@ -235,3 +235,27 @@ def test_what_is_of_no_use_is_said_in_a_sentence(
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert re.fullmatch(r"verl-doctor: [^\n]+\n", done.stderr)
+
+
+def test_logs_and_what_worked_go_into_the_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
+    done = here("report", "--facts", laptop, "--log", log, "--from", laptop, "--format", "json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    jsonschema.validate(told, json.loads(schema_text("page")))
+    assert told["log"]["target"]["lines"] == 2
+    assert told["compared"]["verdict"] == "equal"
+    assert {"What the logs say", "What differs from where it worked"} <= {
+        one["title"] for one in told["page"]
+    }
+
+
+def test_several_machines_in_one_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    for name in ("ann-box-1", "ann-box-2", "ann-box-3"):
+        (tmp_path / f"{name}.json").write_bytes(laptop.read_bytes())
+    done = here("report", "--facts", tmp_path, cwd=tmp_path)
+    assert "3 nodes agree" in done.stdout
+    assert "ann-box" not in done.stdout
+    refused = here("report", "--facts", tmp_path, "--from", laptop, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "name one file with --facts" in refused.stderr
