@@ -10,31 +10,29 @@ from verl_doctor.toolkit.checklist import NAMED, WITHOUT, Said
 from verl_doctor.toolkit.checklist_trials import steps_logged
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.compare import Difference
-from verl_doctor.toolkit.compare_judge import compared
+from verl_doctor.toolkit.compare_judge import Comparison
 from verl_doctor.toolkit.session import Session
-from verl_doctor.toolkit.snapshot import Snapshot, taken
 from verl_doctor.toolkit.text import counted
 
 _OF_OTHER_STEPS = frozenset({"patch", "marker", "file", "content"})
 
 
 def environment_said(
-    old: Snapshot | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
+    found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
 ) -> list[Said]:
     """What differs from the old cluster. What may matter is settled by a run in which a step was logged in spite of it.
 
     What rules say that other steps are `judged` by is not said again.
     """
-    if old is None:
+    if found is None:
         return [Said("unknown", ("what was otherwise only the old cluster can tell",), WITHOUT)]
-    found = compared(old, taken(run, facts), run)
     breaks, matters = (
         [one for one in found.of(weight) if not _is_told_elsewhere(one, judged)]
         for weight in ("breaks", "matters")
     )
     noise = len(found.of("noise"))
     rest = (f"{counted(noise, 'difference')} without consequence",) if noise else ()
-    do = f"verl-doctor compare {shlex.quote(old.path)}"
+    do = f"verl-doctor compare {shlex.quote(found.old.path)}"
     if breaks:
         return [Said("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
     lost = tuple(f"not compared: {sentence}" for sentence in found.lost)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.resources
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,18 @@ from verl_doctor.toolkit.checklist_patches import patches_said
 from verl_doctor.toolkit.checklist_tree import tree_said
 from verl_doctor.toolkit.checklist_trials import debug_said, quick_said
 from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.compare_cause import key_of
+from verl_doctor.toolkit.compare_judge import Comparison, compared
 from verl_doctor.toolkit.fact_sites import SitePlace, SitePlaces
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.session import Session
-from verl_doctor.toolkit.snapshot import Snapshot
+from verl_doctor.toolkit.snapshot import Snapshot, taken
 from verl_doctor.toolkit.text import counted, in_bytes, listed
+
+Key = tuple[str, str]
+"""What two findings of one fault have in common (`key_of`)."""
 
 _NAMED = 4  # findings of one rule
 
@@ -36,6 +44,11 @@ class Look:
     nodes: Report | None = None
     old: Snapshot | None = None
     log: Path | None = None
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """This machine beside the old cluster; None without one."""
+        return None if self.old is None else compared(self.old, taken(self.run, self.facts), self.run)
 
     @property
     def arguments(self) -> str:
@@ -75,9 +88,11 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
     """The step's own witnesses are heard first, then the rules; rules alone that do not apply here leave it unknown."""
     key: str = entry["key"]
     said = _WITNESSES[key](look) if key in _WITNESSES else []
-    rules = [_by_rules(entry.get("judged_by", ()), look.report, f"{entry.get('do', '')}{look.arguments}")]
+    before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
+    do = f"{entry.get('do', '')}{look.arguments}"
+    rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before)]
     if look.nodes is not None and "on_nodes" in entry:
-        rules.append(_by_rules(entry["on_nodes"], look.nodes, f"{entry['do']}{look.arguments}"))
+        rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before))
         rules += _unheard(look.nodes)
     said += [one for one in rules if one.state is not None]
     return step(key, entry["title"], said or [replace(rules[0], state="unknown")])
@@ -92,33 +107,37 @@ def _unheard(report: Report) -> list[Said]:
     return [Said("unknown", told)] if told else []
 
 
-def _by_rules(codes: Sequence[str], report: Report, do: str) -> Said:
-    """What rules say; those that do not apply here, or that the user ignores with a reason, judge nothing."""
+def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Said:
+    """What rules say that they did not say `before`; those that do not apply, or that the user ignores with a reason, judge nothing."""
     results = [result for result in report.results if result.code in codes]
-    bad = [result for result in results if result.status in ("fail", "warn")]
-    if bad:
-        state: State = "failed" if any(result.status == "fail" for result in bad) else "open"
-        return Said(state, tuple(_sentences(bad)), do)
+    told = [(one.code, finding) for one in results for finding in one.findings if finding.severity != "info"]
+    new = [(code, finding) for code, finding in told if key_of(code, finding) not in before]
+    as_before = tuple(
+        f"as on the old cluster: {code} {one.message}" for code, one in told if (code, one) not in new
+    )
+    if new:
+        state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
+        return Said(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
         reasons = tuple(dict.fromkeys(f"{one.code} could not be judged: {one.reason}" for one in lost))
-        return Said("unknown", reasons, do)
+        return Said("unknown", (*reasons, *as_before), do)
     passed = [result.code for result in results if result.status == "pass"]
-    if passed:
-        return Said("done", (f"{listed(passed, 8)} passed",))
+    if passed or as_before:
+        return Said("done", (*([f"{listed(passed, 8)} passed"] if passed else []), *as_before))
     return Said(
         None, tuple(dict.fromkeys(one.reason for one in results if one.reason and not one.deliberate))
     )
 
 
-def _sentences(bad: Sequence[CheckResult]) -> Iterator[str]:
-    for result in bad:
-        told = [finding for finding in result.findings if finding.severity != "info"]
-        for finding in told[:_NAMED]:
+def _sentences(told: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+    for code, some in groupby(told, key=lambda pair: pair[0]):
+        findings = [finding for _, finding in some]
+        for finding in findings[:_NAMED]:
             node = f" ({finding.node})" if finding.node else ""
-            yield f"{result.code} {finding.message}{node}"
-        if len(told) > _NAMED:
-            yield f"{result.code}: {counted(len(told) - _NAMED, 'more finding')}"
+            yield f"{code} {finding.message}{node}"
+        if len(findings) > _NAMED:
+            yield f"{code}: {counted(len(findings) - _NAMED, 'more finding')}"
 
 
 def _sites_said(look: Look) -> list[Said]:
@@ -153,7 +172,7 @@ _WITNESSES: Mapping[str, Callable[[Look], list[Said]]] = {
     "tree": lambda look: tree_said(look.old, look.run, look.facts, look.log),
     "patches": lambda look: patches_said(look.old, look.run, look.facts, look.tree_arguments),
     "sites": _sites_said,
-    "environment": lambda look: environment_said(look.old, look.run, look.facts, look.log, _codes()),
+    "environment": lambda look: environment_said(look.comparison, look.run, look.facts, look.log, _codes()),
     "quick": lambda look: quick_said(look.run, look.facts, look.arguments),
     "debug": lambda look: debug_said(look.run, look.facts, look.log, look.arguments),
 }

@@ -33,7 +33,7 @@ _SPEAKING = frozenset({"error", "warning"})
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences, what matters first. `gone` are findings that the old side had and the new one has not.
+    """The differences, what matters first. `gone` are findings that the old side had and the new one has not, `kept` those of both.
 
     `untold` are sentences on what one side tells and the other does not; `lost` says why nothing, or not all, could be read.
     """
@@ -44,6 +44,7 @@ class Comparison:
     gone: tuple[tuple[str, str], ...] = ()
     untold: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    kept: frozenset[tuple[str, str]] = frozenset()
 
     def of(self, weight: str) -> tuple[Difference, ...]:
         """The differences of one weight."""
@@ -92,6 +93,7 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
         tuple(gone.values()),
         (*old.unread, *new.unread, *not_compared(old, new)),
         tuple(_lost(old, new)),
+        frozenset(told & still),
     )
 
 
