@@ -8,9 +8,12 @@ huggingface_hub/constants.py, and CUDA's programming guide for CUDA_CACHE_PATH.
 from __future__ import annotations
 
 import getpass
+import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_packages import Packages
@@ -69,7 +72,7 @@ class CacheFolder:
 class Caches:
     """The caches of the packages that are installed.
 
-    `local` is a folder for this user on that disk of the node which has the most room, "" when none can be written.
+    `local` is a folder for this user alone on that disk of the node which has the most room, "" when none can be written.
     """
 
     folders: tuple[CacheFolder, ...]
@@ -90,8 +93,7 @@ def caches(
     folders = tuple(_described(machine, *one) for one in found)
     if not folders:
         return Absent("no package that keeps a cache is installed in this environment")
-    disk = _most_room(machine)
-    return Caches(folders, f"{disk}/verl-caches-{_user(machine)}" if disk else "")
+    return Caches(folders, _local(machine))
 
 
 def _folders(
@@ -147,14 +149,27 @@ def _described(machine: Machine, holds: str, variable: str, path: str, told_by: 
     )
 
 
-def _most_room(machine: Machine) -> str:
-    """The folder of a disk of this node in which this user may write, and that has the most room."""
+def _local(machine: Machine) -> str:
+    """A folder for this user on the disk of this node that has the most room; "" when there is none in which he may write."""
     rooms = {}
     for path in _LOCAL:
         folder, mount = machine.at(path), file_system_of(machine, path)
         if mount is not None and _is_own_disk(mount) and may_write(folder) and (space := space_of(folder)):
-            rooms[path] = space.free
+            own = f"{path}/verl-caches-{_user(machine)}"
+            if not _is_foreign(machine.at(own)):
+                rooms[own] = space.free
     return max(rooms, key=lambda path: rooms[path], default="")
+
+
+def _is_foreign(folder: Path) -> bool:
+    """Whether something is there that another user has made or may write into: anybody may, and what lies in a cache is run."""
+    try:
+        about = folder.lstat()
+    except OSError:
+        return False
+    return (
+        not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or bool(about.st_mode & stat.S_IWOTH)
+    )
 
 
 def _is_own_disk(mount: FileSystem) -> bool:

@@ -109,6 +109,22 @@ def test_the_disk_of_the_node_is_no_share_no_memory_and_lets_programs_be_loaded(
     assert without.local == ""
 
 
+def test_a_folder_that_somebody_else_may_write_into_is_no_place_for_compiled_code(root: Path) -> None:
+    def local() -> str:
+        found = look(root)
+        assert isinstance(found, Caches)
+        return found.local
+
+    own = root / "scratch/verl-caches-me"
+    own.mkdir(mode=0o755)
+    assert local() == "/scratch/verl-caches-me"
+    own.chmod(0o777)
+    assert local() == ""
+    own.rmdir()
+    own.symlink_to("/home/me")
+    assert local() == ""
+
+
 def test_without_gpus_nothing_is_compiled_and_without_a_home_nothing_is_known(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
