@@ -139,7 +139,7 @@ def test_names_of_one_letter_never_fall_on_words() -> None:
     assert masks("a node has n GPUs") == "a node has n GPUs"
 
 
-@settings(max_examples=cases(200), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text(max_size=20))
 def test_a_name_never_stands_where_it_was_a_word(around: str, more: str) -> None:
     shown = Masks(NAMES)(
@@ -153,5 +153,5 @@ def test_a_name_never_stands_where_it_was_a_word(around: str, more: str) -> None
 @pytest.mark.parametrize("piece", ["a.", "/a", "a1.", "1.", ":", "a@", "-", "/home", "0:", "ip-1-"])
 def test_long_texts_take_no_long_time(piece: str) -> None:
     begun = time.process_time()
-    Masks(NAMES)(piece * (60_000 // len(piece)))
+    Masks(NAMES)(piece * (20_000 // len(piece)))
     assert time.process_time() - begun < 10  # a pattern that goes back takes minutes
