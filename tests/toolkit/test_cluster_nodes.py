@@ -103,6 +103,7 @@ def test_a_driver_that_breaks_says_how(tmp_path: Path) -> None:
     assert [one.missing for one in got] == ["the driver broke: KeyError: 'x'"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_nodes, "_LEAVING", 0.1)
     got = heard(

@@ -45,6 +45,7 @@ def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
     assert time.monotonic() - begun < 30
 
 
+@pytest.mark.slow
 def test_time_is_up() -> None:
     speaks = ["sh", "-c", "echo so far; exec sleep 60"]
     with Machine().speak(speaks, b"", patience=0.5) as dialogue:

@@ -152,6 +152,7 @@ def test_what_has_none_of_tritons_functions(tmp_path: Path) -> None:
     assert "not known" in seen.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("says", "command"), [("", "main.c -shared"), ('[ "$1" = --version ] || exit 0', "cc --version")]
 )

@@ -69,6 +69,7 @@ def test_what_a_child_says_is_in_its_log_in_the_order_in_which_it_said_it(tmp_pa
     assert (ran.code, ran.text, ran.why_ended) == (3, "a\nb\nc\n", "")
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_ended_with_its_reason(tmp_path: Path) -> None:
     argv = ["sh", "-c", "echo begun; sleep 60"]
     ran = run_logged(argv, {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "child.log", limit=2.0)

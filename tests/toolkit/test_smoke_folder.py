@@ -132,6 +132,7 @@ def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() 
             one.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
 def test_the_keeper_clears_up_when_the_doctor_cannot(number: int) -> None:
     with subprocess.Popen(
