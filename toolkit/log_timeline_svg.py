@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from verl_doctor.toolkit import svg
 from verl_doctor.toolkit.log_phases import PHASES
 from verl_doctor.toolkit.log_timeline import Timeline, Worker
-from verl_doctor.toolkit.render_timeline import below, headline, kinds, named, proof_of, told
+from verl_doctor.toolkit.render_timeline import SHORT, below, headline, kinds, named, proof_of, told
 
 _WIDTH = 760
 _LEFT, _RIGHT = 170, 12  # pixels beside the scale
-_TOP, _ROW = 30, 26
+_TOP, _ROW, _BOX = 30, 26, 18
+_PART = 0.35  # of a box's height, for a part of what it stands for
 _LETTER = 6.2  # pixels of a letter, about
 _MOST = 40  # rows
 _NAME = 24  # letters of a name
@@ -21,7 +22,7 @@ _TICKS = 6
 def picture(timeline: Timeline, name: str = "start-up") -> str:
     """Draw the whole. `name` sets it apart from other pictures in a page."""
     rows = kinds(timeline)[:_MOST]
-    drawn = {one.phase for worker, _ in rows for one in worker.spans if one.seconds}
+    drawn = {one.phase for worker, _ in rows for one in worker.spans if (one.seconds or 0) >= SHORT}
     used = [phase for phase in PHASES if phase in drawn]
     legend = list(_legend(used, _TOP + len(rows) * _ROW + 40))
     height = _TOP + len(rows) * _ROW + 40 + 18 * (1 + (len(used) - 1) // 4) + 6
@@ -78,8 +79,9 @@ def _row(worker: Worker, count: int, timeline: Timeline, y: float) -> str:
 
 
 def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
-    """Parts of a phase are drawn lower than it is. Phases without a time stand one behind the other where nothing has one."""
-    outer, at = worker.outer, 0.0
+    """Parts of a phase are drawn lower than it is, and its seconds above them. Phases without a time stand one behind the other where nothing has one."""
+    outer, at, words = worker.outer, 0.0, []
+    middle = 15 if len(outer) == len(worker.spans) else 11
     for span in worker.spans:
         start = span.start
         if start is None and timeline.seconds is None and span in outer:
@@ -89,10 +91,10 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
         x, end = _x(start, timeline), _x(start + span.seconds, timeline)
         is_part = span not in outer
         title = f"{named(worker)}: {PHASES[span.phase].title}, {told(span)} ({proof_of(span)})"
-        height = (_ROW - 8) / 2 if is_part else _ROW - 8
+        height = _BOX * _PART if is_part else _BOX
         yield svg.rect(
             x,
-            y + 3 + (height if is_part else 0),
+            y + 3 + _BOX - height,
             max(end - x, 1),
             height,
             PHASES[span.phase].colour,
@@ -100,7 +102,10 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
             is_open=span.is_open or span.phase == "silence",
         )
         if not is_part and span.phase != "silence" and end - x >= _LETTER * (len(told(span)) + 1):
-            yield svg.text((x + end) / 2, y + 15, told(span), anchor="middle", size=10, on_box=True)
+            words.append(
+                svg.text((x + end) / 2, y + middle, told(span), anchor="middle", size=10, on_box=True)
+            )
+    yield from words
 
 
 def _legend(used: Sequence[str], y: float) -> Iterator[str]:

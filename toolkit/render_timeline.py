@@ -16,7 +16,7 @@ _ROWS = 12
 _MOMENTS = 5  # that are named
 _NAME = 20  # columns
 _WIDTH = 80  # of a pipe, in which a chart cannot be as wide as it likes
-_SHORT = 0.05  # seconds below which a phase is not worth a word
+SHORT = 0.05  # seconds below which a phase is not worth a word
 _MUCH = 0.1  # part of the whole from which a phase is worth a hint
 _LONG = 5.0  # seconds from which it is, where the whole is not known
 
@@ -52,7 +52,7 @@ def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
     for worker, count in rows[:_ROWS]:
         name = harmless(shown(worker.kind)) + (f" x{count}" if count > 1 else "")
         said = _phases(worker, room - bar)
-        used.update(dict.fromkeys(one.phase for one in worker.spans if (one.seconds or 0) >= _SHORT))
+        used.update(dict.fromkeys(one.phase for one in worker.spans if (one.seconds or 0) >= SHORT))
         yield f"  {_short(name, _NAME):<{_NAME}}|{_bar(worker, timeline, bar)}|{said}"
     if len(rows) > _ROWS:
         yield f"  and {len(rows) - _ROWS} more kinds of process"
@@ -100,7 +100,7 @@ def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
     slowest: dict[str, Worker] = {}
     counts: dict[str, int] = {}
     for worker in timeline.workers:
-        if not any(one.seconds and one.seconds >= _SHORT for one in worker.outer):
+        if not any(one.seconds and one.seconds >= SHORT for one in worker.outer):
             continue
         counts[worker.kind] = counts.get(worker.kind, 0) + 1
         if worker.seconds > slowest.setdefault(worker.kind, worker).seconds:
@@ -143,8 +143,8 @@ def below(timeline: Timeline) -> Iterator[str]:
 def _step(span: Span) -> str:
     rest = (span.seconds or 0) - sum(length for _, length in span.parts)
     parts = sorted(span.parts, key=lambda pair: -pair[1])
-    said = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= _SHORT][:6]
-    if rest >= _SHORT:
+    said = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= SHORT][:6]
+    if rest >= SHORT:
         said.append(f"what verl does not time {seconds_of(rest)}")
     return f"first step, {told(span)}: {', '.join(said)}"
 
@@ -203,7 +203,7 @@ def _phases(worker: Worker, columns: int) -> str:
     said = ""
     for letter, length in sorted(sums.items(), key=lambda pair: -pair[1]):
         more = f" {letter} {seconds_of(length)}"
-        if length < _SHORT or len(said) + len(more) > columns:
+        if length < SHORT or len(said) + len(more) > columns:
             break
         said += more
     return said
