@@ -63,7 +63,10 @@ def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str
     make = f"verl-doctor script --debug{arguments}"
     if not os.path.isfile(variant):
         return [Said("open", (f"there is no {variant.name} beside {script.name}",), make)]
-    origin = made_from(variant.read_text("utf-8", "replace"))
+    try:
+        origin, content = made_from(variant.read_text("utf-8", "replace")), script.read_bytes()
+    except OSError as error:
+        return [Said("unknown", (f"{error.filename} cannot be read: {error.strerror}",))]
     if origin is None:
         return [
             Said(
@@ -72,7 +75,7 @@ def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str
                 _again(variant, make),
             )
         ]
-    if digest_of(script.read_bytes()) != origin:
+    if digest_of(content) != origin:
         return [
             Said(
                 "open",

@@ -30,6 +30,7 @@ _DOCUMENTS = (
     "warmup",
     "smoke",
     "checklist",
+    "sites",
     "guard",
     "snapshot",
     "compare",

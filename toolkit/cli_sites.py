@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from verl_doctor.toolkit import apply, safe_write
-from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
+from verl_doctor.toolkit.change import NewFile, ReplaceFile
 from verl_doctor.toolkit.cli_options import PATH
 from verl_doctor.toolkit.config import Config, load
 from verl_doctor.toolkit.difference import unified
@@ -21,6 +24,7 @@ from verl_doctor.toolkit.target import Options, UsageError, discover, journal_ho
 from verl_doctor.toolkit.text import counted, harmless
 
 _OWN = "verl-doctor.toml"
+_IN_PYPROJECT = ("tool", "verl-doctor")
 
 
 @click.group()
@@ -33,7 +37,15 @@ def sites() -> None:
 )
 @click.argument("file", type=PATH, metavar="FILE")
 @click.option("--apply", "apply_them", is_flag=True, help="Write the configuration; undo takes that back.")
-def import_sites(*, file: Path, apply_them: bool) -> int:
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How to say it.",
+)
+def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
     """Take the paths of a file such as paths.py into the configuration.
 
     FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff; --apply writes it.
@@ -42,23 +54,54 @@ def import_sites(*, file: Path, apply_them: bool) -> int:
     machine = Machine()
     found = settings_in(machine.cwd / file)
     config = load(machine.cwd)
-    place = Path(config.path) if config.path else machine.cwd / _OWN
+    named = Path(config.path or machine.cwd / _OWN)
+    place = Path(os.path.realpath(named))
     taken = dict(_taken(found, config))
     if not any(one.path is not None for one in found):
         raise UsageError(f'{file} holds no paths; it should hold lines such as MODEL = "/models/qwen"')
-    change = _change(place, taken) if taken else None
+    change = _change(place, taken, () if named.name == _OWN else _IN_PYPROJECT) if taken else None
     if change is not None and apply_them:
         _write(change, machine)
-    elif change is not None:
-        before = change.before if isinstance(change, ReplaceFile) else b""
-        after = change.after if isinstance(change, ReplaceFile) else change.content
-        rows = unified(before, after, (f"a{place}", f"b{place}"))
-        print(harmless("".join(rows), keep="\n\t"), end="")
-    left = [sentence for one in found if (sentence := _left(one, config))]
-    for sentence in left:
-        print(harmless(f"{file}:{sentence}"), file=sys.stderr)
-    _summary(place, change, len(taken), apply_them=apply_them)
+    if form == "json":
+        print(json.dumps(_document(place, taken, found, config, change, applied=apply_them), indent=2))
+    else:
+        print(harmless("" if apply_them else _diff(change), keep="\n\t"), end="")
+        for one in found:
+            if why := _left(one, config):
+                print(harmless(f"{file}:{one.line}: {one.name} {why}"), file=sys.stderr)
+        _summary(place, change, len(taken), apply_them=apply_them)
     return int(any(_is_to_do(one, config) for one in found))
+
+
+def _document(
+    place: Path,
+    taken: Mapping[str, str],
+    found: Iterable[Setting],
+    config: Config,
+    change: ReplaceFile | NewFile | None,
+    *,
+    applied: bool,
+) -> dict[str, Any]:
+    """The answer in JSON types. `data/sites.schema.json` describes it."""
+    return {
+        "schema_version": 1,
+        "path": str(place),
+        "applied": applied and change is not None,
+        "sites": dict(taken),
+        "left": [
+            {"name": one.name, "line": one.line, "why": why} for one in found if (why := _left(one, config))
+        ],
+        "diff": _diff(change),
+    }
+
+
+def _diff(change: ReplaceFile | NewFile | None) -> str:
+    if change is None:
+        return ""
+    before, after = (
+        (change.before, change.after) if isinstance(change, ReplaceFile) else (b"", change.content)
+    )
+    return "".join(unified(before, after, (f"a{change.path}", f"b{change.path}")))
 
 
 def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]]:
@@ -71,23 +114,20 @@ def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]
             yield one.name, one.path
 
 
-def _change(place: Path, taken: dict[str, str]) -> ReplaceFile | NewFile:
+def _change(place: Path, taken: dict[str, str], below: tuple[str, ...]) -> ReplaceFile | NewFile:
     try:
         before = safe_write.read(place)
         if before is None:
             return NewFile(place, with_sites("", taken).encode())
-        below = () if place.name == _OWN else ("tool", "verl-doctor")
         return ReplaceFile(place, before, with_sites(before.decode("utf-8"), taken, below=below).encode())
     except (CannotWriteError, apply.Refused, OSError) as reason:
         raise UsageError(f"{place} is not changed: {reason}") from None
 
 
-def _write(change: Change, machine: Machine) -> None:
-    path = change.path if isinstance(change, (ReplaceFile, NewFile)) else Path()
+def _write(change: ReplaceFile | NewFile, machine: Machine) -> None:
+    home = journal_home(discover(Options(), machine), [change.path])
     try:
-        apply.apply(
-            [change], journal_home(discover(Options(), machine), [path]), fix="sites import", code="sites"
-        )
+        apply.apply([change], home, fix="sites import", code="sites")
     except apply.Refused as error:
         raise UsageError(str(error)) from None
 
@@ -101,16 +141,16 @@ def _is_to_do(one: Setting, config: Config) -> bool:
 
 
 def _left(one: Setting, config: Config) -> str:
-    """What is said of a line that is not taken as it is, "" for none."""
+    """Why a line is not taken as it is, "" for one that is."""
     if one.path is None:
-        return f"{one.line}: {one.name} is left out: {one.why}"
+        return f"is left out: {one.why}"
     if not is_placeholder(one.path):
         return ""
     there = any(site.name == one.name and not is_placeholder(site.path) for site in config.sites)
-    return f"{one.line}: {one.name} is not set in it" + ("; what is configured stays" if there else " yet")
+    return "is not set in it" + ("; what is configured stays" if there else " yet")
 
 
-def _summary(place: Path, change: Change | None, number: int, *, apply_them: bool) -> None:
+def _summary(place: Path, change: ReplaceFile | NewFile | None, number: int, *, apply_them: bool) -> None:
     if change is None:
         said = f"{place} says all of that already"
     elif apply_them:

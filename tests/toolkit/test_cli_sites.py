@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from running import Doctor
 
 from verl_doctor.toolkit import toml
+from verl_doctor.toolkit.cli_docs import schema_text
 
 PATHS = 'BASE = "/data/me"\nMODEL = BASE + "/qwen"\nOUT = "/path/to/out"\nSTEPS = 3\n'
 
@@ -53,6 +56,28 @@ def test_the_table_in_pyproject_is_kept(here: Doctor, job: Path) -> None:
     assert tool["select"] == ["PY"]
     assert tool["sites"]["BASE"] == "/data/me"
     assert not (job / "verl-doctor.toml").exists()
+
+
+def test_as_a_document(here: Doctor, job: Path) -> None:
+    done = here("sites", "import", "paths.py", "--format", "json", cwd=job)
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, json.loads(schema_text("sites")))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert found["sites"]["MODEL"] == "/data/me/qwen"
+    assert (found["applied"], found["left"][0]) == (
+        False,
+        {"name": "OUT", "line": 3, "why": "is not set in it yet"},
+    )
+
+
+def test_a_configuration_behind_a_link_is_written_where_it_lies(here: Doctor, job: Path) -> None:
+    (job / "shared").mkdir()
+    (job / "shared" / "site.toml").write_text("select = []\n")
+    (job / "verl-doctor.toml").symlink_to("shared/site.toml")
+    done = here("sites", "import", "paths.py", "--apply", cwd=job)
+    assert done.returncode == 1, done.stderr
+    assert toml.loads((job / "shared" / "site.toml").read_text())["sites"]["MODEL"] == "/data/me/qwen"
+    assert (job / "verl-doctor.toml").is_symlink()
 
 
 @pytest.mark.parametrize(
