@@ -41,7 +41,7 @@ def compare(
 ) -> int:
     """Say what differs from OLD, what breaks the job first.
 
-    Both are files of verl-doctor snapshot, or facts files. Without NEW this machine is looked at now, with --cluster the nodes
+    Both are files of verl-doctor snapshot, facts files, or folders of these. Without NEW this machine is looked at now, with --cluster the nodes
     of its cluster. A launch script after OLD is that of this machine.
     """
     from verl_doctor.toolkit import compare_document, render_compare, snapshot  # noqa: PLC0415 - only this command needs them
@@ -69,12 +69,17 @@ def compare(
     return found.exit_code
 
 
+for _parameter in compare.params:
+    if _parameter.name == "launch":
+        _parameter.metavar = "[NEW | LAUNCH_SCRIPT | -- COMMAND...]"
+
+
 def _new(options: Options) -> Path | None:
     """The first word behind OLD when it is a snapshot, and not what a job is started with."""
     if not options.launch:
         return None
     path = Path(options.launch[0])
-    if path.suffix == ".json":
+    if path.suffix == ".json" or path.is_dir():
         return path
     with contextlib.suppress(OSError), path.open("rb") as file:
         if b'"schema_version"' in file.read(_BEGINNING):

@@ -76,7 +76,8 @@ def headline(of: Comparison) -> str:
 
 def side(one: Snapshot, otherwise: str) -> str:
     """Of what a snapshot is, in one line."""
-    nodes = f"{counted(len(one.nodes), 'node')} asked from {one.machine}" if one.nodes else one.machine
+    asked = f" asked from {one.machine}" if one.machine else ""
+    nodes = f"{counted(len(one.nodes), 'node')}{asked}" if one.nodes else one.machine
     told = (nodes, one.taken.replace("T", " ").replace("Z", " UTC"), one.path)
     return ", ".join(filter(None, told)) or otherwise
 

@@ -84,7 +84,9 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
     gone = {
         key_of(result.code, finding): (result.code, finding.message)
         for result, finding in before.findings()
-        if finding.severity in _SPEAKING and key_of(result.code, finding) not in still
+        if finding.severity in _SPEAKING
+        and key_of(result.code, finding) not in still
+        and not ((check := run.registry.check(result.code)) and _lacks(check, old, new))
     }
     return Comparison(
         old,
@@ -128,12 +130,13 @@ def _joined(
     selection = run.at_cost(*DEEP).selection
     for result, finding in news:
         check = run.registry.check(result.code)
-        node = expand(finding.node)[0] if finding.node else HERE
+        nodes = expand(finding.node) if finding.node else [HERE]
+        node = nodes[0]
         mine = sides[1].facts(node)
         theirs = _counterpart(sides[0], node, sides[1].kinds.get(node, ""))
         if check and _lacks(check, mine, theirs):
             continue
-        here = [one for one in found if _is_on(one, node)]
+        here = [one for one in found if _is_on(one, nodes)]
         one = check and cause_of(finding, check, here, theirs, mine, selection)
         if one:
             joined[places[id(one)]] = _breaking(joined[places[id(one)]], result, finding)
@@ -150,8 +153,8 @@ def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
     )
 
 
-def _is_on(one: Difference, node: str) -> bool:
-    return not one.nodes or not node or node in expand(one.nodes)
+def _is_on(one: Difference, nodes: list[str]) -> bool:
+    return not one.nodes or nodes == [HERE] or not set(expand(one.nodes)).isdisjoint(nodes)
 
 
 def _counterpart(old: Side, node: str, kind: str) -> Facts:

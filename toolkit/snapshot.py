@@ -91,11 +91,13 @@ def dump(one: Snapshot, collectors: Iterable[Collector]) -> str:
 
 
 def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
-    """Read a snapshot, or a facts file, which is one of a single machine.
+    """Read a snapshot, or a facts file, which is one of a single machine, or a folder of facts files, NODE.json each.
 
     What another verl-doctor wrote is read as far as this one can; a file of this one that is damaged is refused. Raises
     UsageError when the file is none.
     """
+    if path.is_dir():
+        return _of_folder(path, collectors)
     document = factsfile.document_of(path, kind="snapshot", make=_MAKE)
     said = str(document.get("verl_doctor", ""))
     about = document.get("snapshot", {})
@@ -113,6 +115,24 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
         path=str(path),
         unread=tuple(reader.unread),
     )
+
+
+def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
+    """The nodes whose facts files lie in a folder. Raises UsageError when there are none."""
+    from verl_doctor.toolkit.fleet import answers_in  # noqa: PLC0415 - judging nodes is much to load
+
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise UsageError(f"{folder} holds no facts files; make a snapshot with: {_MAKE}")
+    nodes = FoldedNodes()
+    for answer in answers_in(files):
+        nodes.add(answer)
+    facts = {
+        part.fact: factsfile.NotHeld(f"{folder} holds {part.name} of nodes alone")
+        for part in collectors
+        if not part.local
+    }
+    return Snapshot(facts, nodes=nodes, path=str(folder))
 
 
 def nodes_in(path: Path) -> FoldedNodes | None:

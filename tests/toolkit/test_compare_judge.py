@@ -12,9 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 from fleets import dead, node, numbered, with_value, with_version
+from machine_facts import MACHINES as MACHINES_FOLDER
 from machine_facts import at, edited, healthy_node, known, machine
 from test_machines_faults import FAULTS, Fault
 
+from verl_doctor.toolkit import snapshot
 from verl_doctor.toolkit.cli_docs import schema_text
 from verl_doctor.toolkit.compare_document import document
 from verl_doctor.toolkit.compare_judge import Comparison, compared
@@ -216,6 +218,19 @@ def test_what_breaks_is_told_with_its_rule(fault: Fault) -> None:
     assert told.weight in {"breaks", "matters"}
     assert found.exit_code == 1
     assert fault.code in {code for code, _ in between(sick, healthy).gone} or told.weight == "matters"
+
+
+def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> None:
+    for folder, limit in (("old", "20000"), ("new", "128")):
+        (tmp_path / folder).mkdir()
+        text = (MACHINES_FOLDER / "h200-with-job.json").read_text()
+        for name in ("node1", "node2"):
+            small = text.replace('"soft": 20000, "hard": 20000', f'"soft": {limit}, "hard": {limit}')
+            (tmp_path / folder / f"{name}.json").write_text(text if name == "node1" else small)
+    old, new = (snapshot.read(tmp_path / name, known().collectors) for name in ("old", "new"))
+    (broken,) = compared(old, new, run()).of("breaks")
+    assert (broken.subject, broken.nodes) == ("open files", "node2")
+    assert compared(new, new, run()).verdict == "equal"
 
 
 CAUSES = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fleets import dead, node, numbered, with_version
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machine_facts import MACHINES, known, machine
 from trying import cases
@@ -85,7 +85,7 @@ def test_a_facts_file_is_a_snapshot_of_unknown_date() -> None:
     assert (read.taken, read.machine, read.patches, len(read.nodes)) == ("", "", None, 0)
 
 
-@settings(max_examples=cases(50))
+@settings(max_examples=cases(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ENTRIES, max_size=6))
 def test_nodes_come_back_as_they_answered(facts: list[dict[str, Any]]) -> None:
     answers = [
@@ -156,10 +156,19 @@ def test_what_is_no_snapshot_is_refused_in_a_sentence(content: bytes, tmp_path: 
         snapshot.read(path, known().collectors)
 
 
-def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(UsageError, match="cannot be read"):
+def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    for path, said in ((tmp_path, "holds no facts files"), (tmp_path / "missing", "cannot be read")):
+        with pytest.raises(UsageError, match=said):
             snapshot.read(path, known().collectors)
+
+
+def test_a_folder_of_facts_files_is_a_snapshot_of_nodes(tmp_path: Path) -> None:
+    for name in ("node1", "node2"):
+        (tmp_path / f"{name}.json").write_text((MACHINES / "laptop.json").read_text())
+    (tmp_path / "node3.json").write_text("{")
+    read = snapshot.read(tmp_path, known().collectors)
+    assert list(read.nodes.addresses) == ["node1", "node2"]
+    assert list(read.nodes.missing) == ["node3"]
 
 
 @pytest.mark.parametrize("change", [{"verl_doctor": "0.0.1"}, {"schema_version": 99}])
