@@ -98,20 +98,25 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
             if not isinstance(answer, Unknown) or isinstance(other.get(fact), Unknown):
                 continue
             if isinstance(answer, NotHeld):
-                said.setdefault(f"the {name} side holds no", []).append(fact.__name__)
+                said.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
             elif not isinstance(answer, Absent):
-                said.setdefault(f"the {name} side does not tell: {answer.reason}", []).append(fact.__name__)
-    for reader in READERS:
-        if reader.asked:
-            there = [_is_told(reader, side) for side in (old, new)]
-            if there[0] != there[1]:
-                name = "new" if there[0] else "old"
-                said.setdefault(f"the {name} side was looked at without {reader.asked}", [])
-    return [f"{reason} ({listed(names, 4)})" if names else reason for reason, names in said.items()]
+                said.setdefault(f"the {name} side does not tell {{}}: {answer.reason}", []).append(
+                    fact.__name__
+                )
+    sentences = [sentence.replace("{}", listed(names, 4), 1) for sentence, names in said.items()]
+    return sentences + list(_not_asked(old, new))
 
 
-def _is_told(reader: Reader, side: Snapshot) -> bool:
-    return not any(isinstance(side.get(need.fact), Unknown) for need in needs_of(reader.read))
+def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
+    """What nobody named on one side."""
+    for asked in dict.fromkeys(reader.asked for reader in READERS if reader.asked):
+        facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.asked == asked]
+        for side, other, name in ((old, new, "old"), (new, old, "new")):
+            if any(
+                isinstance(side.get(fact), Absent) and not isinstance(other.get(fact), Unknown)
+                for fact in facts
+            ):
+                yield f"the {name} side was looked at without {asked}"
 
 
 class _Context:

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.compare_judge import Comparison, Verdict
 from verl_doctor.toolkit.compare_subjects import LEAD
 from verl_doctor.toolkit.fleet_names import expand, shortened
 from verl_doctor.toolkit.snapshot import Snapshot
-from verl_doctor.toolkit.text import counted, listed
+from verl_doctor.toolkit.text import counted
 
 SCHEMA_VERSION = 1
 
@@ -134,8 +134,3 @@ def where(one: Difference, of: Comparison) -> str:
         if count == len(of.new.nodes) > 1
         else f"on {shortened(one.nodes, count)}"
     )
-
-
-def untold(of: Comparison) -> str:
-    """What could not be compared, in one line; "" when all could."""
-    return listed(of.untold, 3)

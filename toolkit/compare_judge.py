@@ -28,6 +28,7 @@ Verdict = Literal["equal", "matters", "breaks", "could_not_compare"]
 
 _CODES: Mapping[Verdict, int] = {"equal": 0, "matters": 1, "breaks": 1, "could_not_compare": 3}
 _JUDGED = frozenset({"pass", "warn", "fail"})
+_TOLD = _JUDGED | {"not_applicable"}
 _SPEAKING = frozenset({"error", "warning"})
 
 
@@ -81,11 +82,13 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
         before,
         run,
     )
+    judged_now = {result.code: result.status for result in after.results}
     gone = {
         key_of(result.code, finding): (result.code, finding.message)
         for result, finding in before.findings()
         if finding.severity in _SPEAKING
         and key_of(result.code, finding) not in still
+        and judged_now.get(result.code) in _TOLD
         and not ((check := run.registry.check(result.code)) and _lacks(check, old, new))
     }
     return Comparison(

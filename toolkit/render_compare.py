@@ -21,6 +21,7 @@ _STYLES: Final = {
     "could_not_compare": "bold magenta",
 }
 _LONGEST = 60  # characters of a value; JSON and Markdown have it whole
+_SENTENCES = 4  # on what could not be compared
 _NAMED = 8  # subjects that are named without their values
 _WIDEST = 40  # columns of a subject before its values
 
@@ -94,8 +95,7 @@ def _rest(of: Comparison, width: int | None, *, every: bool) -> Iterator[Text]:
         yield from _lines(f"no longer found: {codes}", width, "", "  ", "green")
     if of.untold:
         yield Text()
-        sentences = of.untold if every else [words.untold(of)]
-        for sentence in sentences:
+        for sentence in of.untold if every else of.untold[:_SENTENCES]:
             yield from _lines(f"not compared: {sentence}", width, "", "  ", "dim")
     if noise and not every:
         yield Text()

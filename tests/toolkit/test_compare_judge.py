@@ -25,11 +25,13 @@ from verl_doctor.toolkit.fact_configuration import Configuration
 from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_gpus import Gpus
 from verl_doctor.toolkit.fact_job_variables import JobVariables
+from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_limits import HostLimits, Limit
 from verl_doctor.toolkit.fact_memory import HostMemory
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_shared_memory import SharedMemory
-from verl_doctor.toolkit.facts import Broken
+from verl_doctor.toolkit.facts import Absent, Broken
+from verl_doctor.toolkit.factsfile import NotHeld
 from verl_doctor.toolkit.judge import Selection
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render_compare import markdown_lines, text_lines
@@ -167,6 +169,22 @@ def test_keys_of_the_configuration_are_compared_and_names_and_places_are_not() -
     (changed,) = between(facts, other).of("matters")
     assert (changed.subject, changed.old, changed.new) == ("trainer.nnodes", "1", "3")
     assert changed.next == "trainer.nnodes=1"
+
+
+def test_what_the_new_file_does_not_hold_is_not_called_mended() -> None:
+    healthy = healthy_node()
+    sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
+    found = between(sick, {**healthy, HostLimits: NotHeld("new.json holds no HostLimits")})
+    assert (found.gone, found.verdict) == ((), "equal")
+    assert found.untold == ("the new side holds no HostLimits",)
+
+
+def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
+    facts = machine("h200-with-job")
+    without = {**facts, Configuration: Absent("no launch script"), Launch: Absent("no launch script")}
+    found = between(facts, without)
+    assert not [one for one in found.differences if one.kind == "configuration"]
+    assert "the new side was looked at without a launch script" in found.untold
 
 
 def test_a_fact_that_one_side_could_not_read_is_said() -> None:
