@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def _new(options: Options) -> Path | None:
     if not options.launch:
         return None
     path = Path(options.launch[0])
-    if path.suffix == ".json" or path.is_dir():
+    if path.suffix == ".json" or os.path.isdir(path):
         return path
     with contextlib.suppress(OSError), path.open("rb") as file:
         if b'"schema_version"' in file.read(_BEGINNING):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     What another verl-doctor wrote is read as far as this one can; a file of this one that is damaged is refused. Raises
     UsageError when the file is none.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         return _of_folder(path, collectors)
     document = factsfile.document_of(path, kind="snapshot", make=_MAKE)
     said = str(document.get("verl_doctor", ""))
