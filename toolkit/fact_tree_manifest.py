@@ -62,9 +62,9 @@ def top_of(tree: Tree) -> Path:
     if tree.project:
         return Path(tree.project)
     if tree.found_in != SITE:
-        for above in list(folder.parents)[:2]:
-            if any(os.path.exists(above / name) for name in _OF_A_CHECKOUT):
-                return above
+        above = folder.parent.parent if folder.parent.name == "src" else folder.parent
+        if any(os.path.exists(above / name) for name in _OF_A_CHECKOUT):
+            return above
     return folder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.fact_markers import Markers, markers
-from verl_doctor.toolkit.fact_tree_manifest import TreeManifest, tree_manifest
+from verl_doctor.toolkit.fact_tree_manifest import TreeManifest, top_of, tree_manifest
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.marker import Marker
@@ -173,6 +173,23 @@ def test_an_entry_survives_its_line(old: Path) -> None:
     found = manifest(old)
     assert [entry_of(line).line() for line in found.lines] == list(found.lines)
     assert any(one.path == "verl/a name with  spaces.py" for one in found.entries())
+
+
+def test_the_tree_ends_at_its_checkout(tmp_path: Path) -> None:
+    def top(folder: str, found_in: str = "the current folder", project: str = "") -> str:
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        found = top_of(Tree(str(tmp_path / folder), "verl", "0.6.1", found_in, project))
+        return str(found.relative_to(tmp_path))
+
+    (tmp_path / ".git").mkdir()  # a home that is kept in git
+    assert top("a/verl") == "a/verl"
+    (tmp_path / "a" / ".gitignore").touch()
+    assert top("a/verl") == "a"
+    assert top("a/verl", "site-packages") == "a/verl"
+    (tmp_path / "b" / "src").mkdir(parents=True)
+    (tmp_path / "b" / ".git").mkdir()
+    assert top("b/src/verl") == "b"
+    assert top("c/verl", project=str(tmp_path / "c")) == "c"
 
 
 def test_names_that_are_no_text_are_names_too(old: Path, new: Path) -> None:
