@@ -25,7 +25,7 @@ from verl_doctor.toolkit.refused import said_by
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.smoke_device import device_of, own_model
-from verl_doctor.toolkit.smoke_environ import smoke_environ
+from verl_doctor.toolkit.smoke_environ import smoke_environ, with_own_tree
 from verl_doctor.toolkit.smoke_folder import NOTE, private_folder
 from verl_doctor.toolkit.smoke_logs import keep, log_folder
 from verl_doctor.toolkit.smoke_rung import Outcome, Stage
@@ -173,7 +173,7 @@ def _rungs(
         begun = time.monotonic()
         here = replace(stage, logs=stage.logs / f"rung-{rung.number}", say=partial(_say, say, doing))
         try:
-            outcome = _climbed(here, rung, interpreter)
+            outcome = with_own_tree(stage.folder, _climbed(here, rung, interpreter))
         except KeyboardInterrupt:
             yield from _stopped(wish, rung, time.monotonic() - begun)
             return

@@ -15,6 +15,9 @@ from verl_doctor.toolkit.fact_rollout_module import RolloutModule
 from verl_doctor.toolkit.fact_trees import HERE, NAMED, VerlTrees
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.smoke_rung import Outcome
+
+_PATH, _LINK = "path", "verl"
 
 
 def smoke_environ(machine: Machine, facts: Facts, folder: Path) -> dict[str, str]:
@@ -36,10 +39,20 @@ def _with_own_verl(trees: VerlTrees | Unknown, folder: Path) -> Path | None:
     """
     if isinstance(trees, Unknown) or trees.imported.found_in not in (NAMED, HERE):
         return None
-    path = folder / "path"
+    path = folder / _PATH
     path.mkdir()
-    (path / "verl").symlink_to(trees.imported.folder)
+    (path / _LINK).symlink_to(trees.imported.folder)
     return path
+
+
+def with_own_tree(folder: Path, outcome: Outcome) -> Outcome:
+    """Say where the tree lies, where a traceback shows the link to it."""
+    link = folder / _PATH / _LINK
+    if not link.is_symlink():
+        return outcome
+    names = str(link), str(link.readlink())
+    lines = tuple(line.replace(*names) for line in outcome.lines)
+    return replace(outcome, cause=outcome.cause.replace(*names), lines=lines)
 
 
 def _warm_caches(facts: Facts) -> dict[str, str]:

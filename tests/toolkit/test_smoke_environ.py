@@ -14,7 +14,8 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_trees import HERE, NAMED, SITE, Tree, VerlTrees
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.smoke_environ import smoke_environ
+from verl_doctor.toolkit.smoke_environ import smoke_environ, with_own_tree
+from verl_doctor.toolkit.smoke_rung import Outcome
 
 
 def environ(private: Path, tree: Path, found_in: str, **variables: str) -> dict[str, str]:
@@ -29,6 +30,8 @@ def test_a_tree_that_is_found_elsewhere_is_linked_alone(found_in: str, tmp_path:
     path = environ(tmp_path, tree, found_in, PYTHONPATH="/mine")["PYTHONPATH"].split(os.pathsep)
     assert path[1:] == ["/mine"]
     assert [(entry.name, entry.readlink()) for entry in Path(path[0]).iterdir()] == [("verl", tree)]
+    seen = Outcome("failed", lines=(f'File "{path[0]}/verl/trainer/main_ppo.py", line 1',))
+    assert with_own_tree(tmp_path, seen).lines == (f'File "{tree}/trainer/main_ppo.py", line 1',)
 
 
 def test_what_the_interpreter_imports_by_itself_needs_no_link(tmp_path: Path) -> None:
