@@ -72,7 +72,9 @@ def test_a_reinstallation_is_stopped_repaired_and_taken_back(env: Path, tmp_path
     assert (code, out, len(said.splitlines())) == (1, "", 1)
     assert "VLLM101" in said
     assert server.read_bytes() == original
-    assert run("--apply") == (0, "the job\n", "")
+    code, out, said = run("--apply")
+    assert (code, out, len(said.splitlines())) == (0, "the job\n", 1)
+    assert f"brought back {server}" in said
     assert b"# verl-doctor: VLLM101" in server.read_bytes()
     assert run() == (0, "the job\n", "")
     undone = doctor("undo", "--python", env, cwd=tmp_path)

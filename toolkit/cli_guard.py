@@ -118,7 +118,7 @@ def guard(
     for term in terms if verbose else ():
         _tell(f"{term.status.replace('_', ' ')}: {term}")
     if verdict != "ok":
-        _tell(_why(terms, verdict, when_unsure, refused))
+        _tell(_why(terms, verdict, when_unsure, refused, opened.lock))
     code = 0 if verdict == "could_not_check" and when_unsure == "go" else _CODES[verdict]
     if code == 0 and program:
         _become(program, command)
@@ -126,22 +126,32 @@ def guard(
 
 
 def _brought_back(opened: Gate, wait: float) -> list[str]:
-    """Bring lost repairs back, or wait for the process of this node that does; say what could not be."""
+    """Bring lost repairs back, or wait for the process of this node that does; the reasons why one could not be."""
     try:
         lost = opened.lost()
-        if not lost:
+        if not lost or not opened.may_be_repaired():
             return []
         from verl_doctor.toolkit import guard_repair  # noqa: PLC0415 - most gates do without the change engine
 
         if guard_repair.is_first_of_node(opened.here.machine.environ):
-            return guard_repair.bring_back(lost, opened.tree, opened.target)
+            outcome = guard_repair.bring_back(opened, lost)
+            if outcome.written:
+                by = (
+                    f"as agreed in {opened.lock}"
+                    if opened.lock
+                    else "as the journal of this environment says"
+                )
+                _tell(f"brought back {', '.join(map(str, outcome.written))}, {by}")
+            return list(outcome.refused)
         guard_repair.wait_for(lambda: not opened.lost(), wait)
     except Refused as error:
         return [str(error)]
     return []
 
 
-def _why(terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str, refused: Sequence[str]) -> str:
+def _why(
+    terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str, refused: Sequence[str], lock: str
+) -> str:
     """The one line: what is wrong first, how much else, and the next step, or why it could not be taken."""
     wrong = [term for term in terms if term.status == ("fail" if verdict == "failures" else "skipped")]
     if not wrong:
@@ -152,8 +162,9 @@ def _why(terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str, refused
         goes = "the job goes on all the same" if when_unsure == "go" else "stopped"
         return f"{goes}, this could not be judged: {wrong[0]}{more}"
     step = "; ".join(refused) or wrong[0].next_step
+    agreed = f"agreed in {lock}" if lock else ""
     return "; ".join(
-        filter(None, (f"stopped: {wrong[0]}{more}", step, f"or, if this is meant: {gate.AGREE_ANEW}"))
+        filter(None, (f"stopped: {wrong[0]}{more}", step, agreed, f"or, if this is meant: {gate.AGREE_ANEW}"))
     )
 
 

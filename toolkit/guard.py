@@ -44,8 +44,9 @@ class Term:
 
     def __str__(self) -> str:
         """In words."""
-        said = self.reason or f"{self.subject} is {self.found or 'not there'}, agreed is {self.agreed}"
-        return f"{self.subject}: {said}" if self.reason else said
+        if self.reason:
+            return f"{self.subject}: {self.reason}"
+        return f"{self.subject} is {self.found or 'not there'}, agreed is {self.agreed}"
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,13 @@ def is_image_build(machine: Machine, host: str = "") -> bool:
 
 def judged(agreement: Agreement, here: Here, files: Iterable[Found]) -> tuple[Term, ...]:
     """Every agreed thing, judged. What was found of the repaired files is given."""
-    terms = [
-        *_python(agreement, here),
-        *_packages(agreement, here),
-        *_tree(agreement, here),
-        *map(_file, files),
-    ]
     of_the_node = [*_variables(agreement, here), *_driver(agreement, here), *_paths(agreement, here)]
-    return (*terms, *of_the_node)
+    return (*of_environment(agreement, here), *map(_file, files), *of_the_node)
+
+
+def of_environment(agreement: Agreement, here: Here) -> tuple[Term, ...]:
+    """What was agreed of the environment itself, judged: without it, repairs are out of place."""
+    return (*_python(agreement, here), *_packages(agreement, here), *_tree(agreement, here))
 
 
 def verdict(terms: Iterable[Term]) -> Verdict:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import config, guard
+from verl_doctor.toolkit.foreign import why_foreign
 from verl_doctor.toolkit.guard import Here, Term
 from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, nearest, read
 from verl_doctor.toolkit.guard_files import Found, found
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.refused import Refused
-from verl_doctor.toolkit.target import Options, Target, discover, own_journal
+from verl_doctor.toolkit.target import Options, Target, UsageError, discover, own_journal
 
 LOST = frozenset({"lost", "gone", "changed"})
 
@@ -34,6 +37,10 @@ class Gate:
     def tree(self) -> Path | None:
         """The package folder of the agreed verl."""
         return None if self.agreement.verl is None else self.here.bases.path(self.agreement.verl)
+
+    def may_be_repaired(self) -> bool:
+        """Whether it is the agreed environment: nothing is repaired in another one."""
+        return all(term.status == "pass" for term in guard.of_environment(self.agreement, self.here))
 
     def files(self) -> list[Found]:
         """Every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
@@ -71,14 +78,8 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
     machine = Machine()
     target, configured = discover(options, machine), config.load(machine.cwd)
     path = machine.cwd / lock if lock is not None else nearest(machine.cwd)
-    unread, agreement = "", Agreement()
-    if path is not None:
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            unread = f"{path} cannot be read: {error.strerror}"
-        else:
-            agreement = read(path)
+    unread = "" if path is None else _why_unread(path, named=lock is not None)
+    agreement = Agreement() if path is None or unread else read(path)
     bases = Bases(target.prefix, machine.cwd if path is None else path.parent)
     here = Here(machine, target.python, bases, target.verl, in_image or guard.is_image_build(machine))
     return Gate(
@@ -91,11 +92,34 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
     )
 
 
+def _why_unread(path: Path, *, named: bool) -> str:
+    """Why an agreement is not read, "" when it is. Raises UsageError when it is no file, or one was `named` that is not there.
+
+    One that was named is the user's own word, whoever wrote it.
+    """
+    if not named and (why := why_foreign(path, group_counts=True)):
+        return f"{path} is not obeyed: {why}; if you trust it: --lock {shlex.quote(str(path))}"
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise UsageError(f"{path} is no regular file; an agreement is written by: {guard.AGREE_ANEW}")
+        path.open("rb").close()
+    except OSError as error:
+        if named and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise UsageError(f"{path}: there is no such file; write it with: {guard.AGREE_ANEW}") from None
+        return f"{path} cannot be read: {error.strerror}"
+    return ""
+
+
 def new_lock(machine: Machine, lock: Path | None) -> Path:
-    """Where an agreement is written: the file that was named, the one that is there, or beside the configuration."""
+    """Where an agreement is written: the file that was named, the one that is there, or beside the configuration.
+
+    Raises UsageError when the one that is there may be another user's.
+    """
     if lock is not None:
         return machine.cwd / lock
     if there := nearest(machine.cwd):
+        if why := why_foreign(there, group_counts=True):
+            raise UsageError(f"{there} is not overwritten: {why}; name a file behind --agree")
         return there
     configured = config.load(machine.cwd).path
     return (Path(configured).parent if configured else machine.cwd) / NAME

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit import apply as engine
 from verl_doctor.toolkit import repatch
 from verl_doctor.toolkit.change import NewFile, NewLink, ReplaceFile
+from verl_doctor.toolkit.collect import Collection
+from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.guard_files import Found
+from verl_doctor.toolkit.guard_gate import Gate
 from verl_doctor.toolkit.guard_journal import from_journal
 from verl_doctor.toolkit.guard_patches import missing
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.patchset import Patch
 from verl_doctor.toolkit.refused import Refused
 from verl_doctor.toolkit.target import Target, journal_home, journal_homes
@@ -33,20 +40,28 @@ def is_first_of_node(environ: Mapping[str, str]) -> bool:
     return said == "0"
 
 
-def bring_back(lost: Iterable[Found], tree: Path | None, target: Target) -> list[str]:
-    """Repair these files through the change engine, and say what cannot be brought back, a sentence for each.
+@dataclass(frozen=True)
+class Outcome:
+    """What came of bringing repairs back: the files that were written, and a sentence for each that was not."""
 
-    `tree` is the package folder of verl. What can be brought back is, all of it or nothing.
-    """
-    refused: list[str] = []
+    written: tuple[Path, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
+    """Repair these files through the change engine. What can be brought back is, all of it or nothing."""
+    target, refused = gate.target, []
     states: dict[Patch, str] = {}
     changes: list[ReplaceFile | NewFile | NewLink] = []
     homes = dict.fromkeys(journal_homes(target))
     codes = set()
     for one in lost:
         codes.add(one.agreed.why)
-        if one.agreed.patches and tree is not None and one.state != "gone":
-            changes += repatch.changes(missing(one.agreed.patches, one.path), tree, states)
+        if one.agreed.patches and gate.tree is not None and one.state != "gone":
+            if why := _why_not_there(gate, gate.tree):
+                refused.append(f"{one.path}: {why}")
+                continue
+            changes += repatch.changes(_of_file(one, gate.tree), gate.tree, states)
         elif change := from_journal(one, homes):
             changes.append(change)
         else:
@@ -61,8 +76,38 @@ def bring_back(lost: Iterable[Found], tree: Path | None, target: Target) -> list
                 changes, journal_home(target, paths), fix="guard --apply", code=", ".join(sorted(codes))
             )
         except Refused as error:
-            refused.append(str(error))
-    return refused
+            return Outcome((), (*refused, str(error)))
+    return Outcome(tuple(change.path for change in changes), tuple(refused))
+
+
+def _why_not_there(gate: Gate, tree: Path) -> str:
+    """Why patches have no business in a tree, whatever an agreement says: this job does not import it; "" when they have."""
+    real, bases = Path(os.path.realpath(tree)), gate.here.bases
+    if any(real.is_relative_to(os.path.realpath(base)) for base in (bases.environment, bases.project)):
+        return ""
+    if real == _imported(gate):
+        return ""
+    return f"it lies outside of {bases.environment} and {bases.project}, and this job does not import verl from there"
+
+
+def _imported(gate: Gate) -> Path | None:
+    """The package folder of the verl that the job imports, asked of its interpreter where nobody names one."""
+    if gate.target.verl is not None:
+        return Path(os.path.realpath(gate.target.verl))
+    asked = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
+    return None if isinstance(asked, Unknown) or not asked.verl else Path(os.path.realpath(asked.verl))
+
+
+def _of_file(lost: Found, tree: Path) -> list[Patch]:
+    """The patches that a file lacks. Raises Refused when the agreement has them for another one."""
+    patches = missing(lost.agreed.patches, lost.path)
+    if stray := next((patch.path for patch in patches if not _same(tree / patch.path, lost.path)), ""):
+        raise Refused(f"the agreement is damaged: among the patches of {lost.path} is one of {stray}")
+    return patches
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def wait_for(settled: Callable[[], bool], patience: float) -> None:

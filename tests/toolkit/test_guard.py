@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 from environments import install
 from running import Doctor
 
-from verl_doctor.toolkit import guard, guard_agreement
+from verl_doctor.toolkit import foreign, guard, guard_agreement
 from verl_doctor.toolkit.config import Config, Expected
 from verl_doctor.toolkit.guard import Here, Term, judged
 from verl_doctor.toolkit.guard_agreement import NAME, AgreedFile, Agreement, Bases, Place
@@ -311,10 +312,22 @@ def test_nothing_agreed_is_not_sure(here: Doctor, env: Path, project: Path) -> N
     assert here("guard", "--python", env, "--when-unsure", "go", cwd=project).returncode == 0
 
 
-def test_a_lock_that_is_not_there_is_not_sure(here: Doctor, env: Path, project: Path) -> None:
-    said = here("guard", "--python", env, "--lock", "nowhere.lock", cwd=project)
-    assert (said.returncode, len(said.stderr.splitlines())) == (3, 1)
-    assert "nowhere.lock cannot be read: No such file or directory" in said.stderr
+def test_a_lock_that_is_named_and_not_there_is_wrong_usage(here: Doctor, env: Path, project: Path) -> None:
+    """A misspelt name must not start the job, whatever is to happen when nobody can tell."""
+    ask = ("guard", "--python", env, "--when-unsure", "go", "--lock", "nowhere.lock", "--", "true")
+    said = here(*ask, cwd=project)
+    assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
+    assert "nowhere.lock: there is no such file" in said.stderr
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_pipe_in_place_of_a_lock_is_not_waited_for(
+    here: Doctor, env: Path, project: Path, named: bool
+) -> None:
+    os.mkfifo(project / NAME)
+    said = here("guard", "--python", env, *(("--lock", NAME) if named else ()), cwd=project)
+    assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
+    assert "no regular file" in said.stderr
 
 
 @pytest.fixture
@@ -346,7 +359,10 @@ def test_a_job_starts_where_it_was_agreed_and_stops_where_it_was_not(
     assert worker(env).read_bytes() == UNPATCHED
 
     said = here(*ask, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    assert (said.returncode, said.stdout) == (0, "")
+    assert said.stderr == f"verl-doctor guard: brought back {worker(env)}, as agreed in {agreed / NAME}\n", (
+        "what is written into verl is said, and by whose order"
+    )
     assert b"engine.init()  # Uky" in worker(env).read_bytes()
     assert here(*ask, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
 
@@ -374,6 +390,101 @@ def test_where_nothing_may_be_written_the_job_is_stopped_with_the_reason(
     assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
     assert "nothing was changed" in said.stderr
     assert worker(env).read_bytes() == UNPATCHED
+
+
+def as_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make it another user's: root gives it away, another one becomes another."""
+    if os.geteuid() == 0:
+        os.chown(path, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+
+
+def test_nobody_elses_agreement_is_obeyed(
+    here: Doctor, env: Path, agreed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock in a folder above the job's, whose patches would become the code of this user's verl."""
+    job = agreed / "job"
+    job.mkdir()
+    worker(env).write_bytes(UNPATCHED)
+    as_strangers(agreed / NAME, monkeypatch)
+    said = here("guard", "--apply", "--python", env, "--", "true", cwd=job, NCCL_DEBUG="WARN")
+    assert (said.returncode, len(said.stderr.splitlines())) == (3, 1)
+    assert f"{agreed / NAME} is not obeyed: {agreed / NAME} belongs to user" in said.stderr
+    assert worker(env).read_bytes() == UNPATCHED
+    anew = here("guard", "--agree", "--python", env, cwd=job)
+    assert (anew.returncode, "is not overwritten" in anew.stderr) == (2, True)
+    named = here("guard", "--lock", f"../{NAME}", "--python", env, cwd=job, NCCL_DEBUG="WARN")
+    assert "the repair is not in the file any more" in named.stderr
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_an_agreement_that_others_could_replace_is_not_obeyed(
+    here: Doctor, env: Path, agreed: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setattr(foreign, "_is_own", lambda _: False)
+    agreed.chmod(mode)
+    said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (said.returncode, "may write to" in said.stderr) == (3, True)
+    agreed.chmod(0o755)
+    assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
+
+
+def edit_lock(project: Path, **agreed: object) -> None:
+    document = json.loads((project / NAME).read_text("utf-8"))
+    document["agreed"].update(agreed)
+    (project / NAME).write_text(json.dumps(document), "utf-8")
+
+
+def agreed_files(project: Path) -> list[dict[str, Any]]:
+    files: list[dict[str, Any]] = json.loads((project / NAME).read_text("utf-8"))["agreed"]["files"]
+    return files
+
+
+def test_only_the_verl_that_the_job_imports_is_repaired(
+    here: Doctor, env: Path, agreed: Path, tmp_path: Path
+) -> None:
+    """An agreement cannot lead repairs to another folder."""
+    outside = tmp_path / "outside" / "verl"
+    shutil.copytree(env / SITE.path / "verl", outside)
+    shutil.rmtree(env / SITE.path / "verl")
+    victim = outside / "workers" / "worker.py"
+    victim.write_bytes(UNPATCHED)
+    (file,) = agreed_files(agreed)
+    file["place"] = {"base": "machine", "path": str(victim)}
+    edit_lock(agreed, verl={"base": "machine", "path": str(outside)}, files=[file])
+    ask = ("guard", "--apply", "--python", env)
+    said = here(*ask, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
+    assert "this job does not import verl from there" in said.stderr
+    assert victim.read_bytes() == UNPATCHED
+    (env / SITE.path / "editable.pth").write_text(f"{outside.parent}\n", "utf-8")
+    assert here(*ask, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
+    assert b"# Uky" in victim.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"python": "2.7"}, {"packages": {"vllm": "==9"}}, {"verl": {"base": "machine", "path": "/no"}}]
+)
+def test_another_environment_than_the_agreed_one_is_not_repaired(
+    here: Doctor, env: Path, agreed: Path, wrong: dict[str, object]
+) -> None:
+    worker(env).write_bytes(UNPATCHED)
+    edit_lock(agreed, **wrong)
+    said = here("guard", "--apply", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
+    assert worker(env).read_bytes() == UNPATCHED
+
+
+def test_patches_of_another_file_are_not_brought_in(here: Doctor, env: Path, agreed: Path) -> None:
+    (file,) = agreed_files(agreed)
+    file["patches"][0]["path"] = "other.py"
+    other = env / SITE.path / "verl" / "other.py"
+    other.write_bytes(UNPATCHED)
+    worker(env).write_bytes(UNPATCHED)
+    edit_lock(agreed, files=[file])
+    said = here("guard", "--apply", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (said.returncode, other.read_bytes()) == (1, UNPATCHED)
 
 
 def test_many_who_repair_at_once_make_one_change(env: Path, agreed: Path) -> None:
