@@ -121,7 +121,7 @@ def _is_ignored(one: Raised, lines: Sequence[Line]) -> bool:
 
 
 def _place(lines: Sequence[Line], number: int) -> int:
-    """Where the line with this number stands among those that are there."""
+    """Where the first line with this number stands among those that are there; a progress bar makes several of one."""
     return bisect_left(lines, number, key=lambda line: line.number)
 
 
@@ -149,7 +149,7 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
 def cause_of(one: Raised, lines: Sequence[Line]) -> Cause:
     """An exception in words, with the lines that show it."""
     more = len(one.message.split("\n"))
-    at = _place(lines, one.line.number)
+    at = lines.index(one.line, _place(lines, one.line.number))
     near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, one.line))
     said = list(islice(near, min(more, _MOST - 1)))
     return Cause(

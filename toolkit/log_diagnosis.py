@@ -222,7 +222,7 @@ def _known(told: Told) -> Told:
 
 def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[Told]:
     """What is said outside of tracebacks."""
-    raised = {each.line.number for one in loud for each in one.chain}
+    raised = {each.line for one in loud for each in one.chain}
     framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
     warned: dict[str, bool] = {}  # whether a warning of it goes on
     complained = -GOES_ON  # the last line with one of the words
@@ -237,7 +237,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             is_frame
             or is_code
             or is_warning
-            or line.number in raised
+            or line in raised
             or not (at >= len(lines) - _END or line.number - complained <= GOES_ON)
             or line.text.startswith(OVERRIDES)
         ):

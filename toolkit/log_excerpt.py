@@ -38,6 +38,7 @@ _KNOWN = 100_000  # complaints that are remembered
 _FIRST, _LAST = 20_000, 10_000  # lines that are kept
 _TAIL = 32_768  # bytes of the end
 _LONGEST = 3500  # bytes of a line
+_BEFORE, _ENDING = 160, 1000  # bytes of a longer one: before its first complaint, at its end
 _BLOCK = 1 << 20
 _DENSE = 0.2  # the part of the lines that complain from which a log is read line by line
 _DIGITS = b"0123456789"
@@ -201,11 +202,14 @@ class _Reader:
             self._last.append(kept)
 
     def _shortened(self, line: bytes) -> bytes:
-        """Of a very long line what stands around the first of the words."""
+        """Of a very long line what stands around the first of the words, and its end as if it were written over that."""
         if len(line) <= _LONGEST:
             return line
-        begin = min((at for word in self._words if (at := line.find(word)) >= 0), default=0)
-        return line[max(begin - _LONGEST // 4, 0) :][:_LONGEST]
+        first = min((at for word in self._words if (at := line.find(word)) >= 0), default=0)
+        begin = max(first - _BEFORE, line.rfind(b"\r", 0, first) + 1)
+        if len(line) - begin <= _LONGEST:
+            return line[begin:]
+        return line[begin : begin + _LONGEST - _ENDING - 1] + b"\r" + line[-_ENDING:]
 
     def _cut_tail(self) -> None:
         number, text = self._tail

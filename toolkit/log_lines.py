@@ -70,12 +70,13 @@ def log_lines(text: str) -> Iterator[Line]:
 
 
 def read_line(number: int, raw: str) -> Iterator[Line]:
-    """One line of a file, or what a progress bar wrote over itself as one line each."""
-    raw = raw[:_LONGEST].rstrip("\r")
+    """One line of a file, or what a progress bar wrote over itself as one line each, all of whoever spoke in it before."""
+    raw, speaker = raw.rstrip("\r"), ""
     for part in (_unwrapped(raw) if raw.startswith('{"') else raw).split("\r"):
-        written = _REPEATED.sub("", _COLOUR.sub("", part)).rstrip()
+        written = _REPEATED.sub("", _COLOUR.sub("", part[:_LONGEST])).rstrip()
         rest, process, level, place = _without_labels(written)
-        yield Line(number, process, level, place, rest, written)
+        speaker = process or speaker
+        yield Line(number, speaker, level, place, rest, written)
 
 
 def _unwrapped(raw: str) -> str:

@@ -1,0 +1,52 @@
+"""What is kept of lines that a progress bar wrote over, or that are very long: the words that tell, and who said them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from verl_doctor.toolkit.log_diagnosis import Reading, read
+from verl_doctor.toolkit.log_excerpt import excerpt
+
+MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+AMPERE = "NotImplementedError: FlashAttention only supports Ampere GPUs or newer."
+
+
+def judged(text: str) -> Reading:
+    return read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log")
+
+
+def bars(times: int) -> str:
+    return "".join(
+        f"Training Progress: {at:3}%|          | {at}/100 [00:00<?, ?it/s]\r" for at in range(times)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "proof"),
+    [
+        (f"{bars(2)}{MEMORY}\n", "LOG110", MEMORY),
+        (f"{bars(100)}{AMPERE}\n", "CUDA115", AMPERE),
+        (f"\r{MEMORY}\r\n", "LOG110", MEMORY),
+        (f"progress\r{MEMORY}\r", "LOG110", MEMORY),
+        (f"{'failed: 0 of 9 ' * 400}\r{MEMORY}\n", "LOG110", MEMORY),
+    ],
+)
+def test_the_proof_is_what_was_said_and_not_the_bar_before_it(text: str, code: str, proof: str) -> None:
+    (cause,) = judged(text).causes
+    assert cause.signature is not None
+    assert (cause.signature.code, cause.number, cause.lines) == (code, 1, (proof,))
+
+
+def test_a_traceback_that_ends_behind_a_bar_has_its_own_lines_as_proof() -> None:
+    frame = '  File "/venv/flash.py", line 3, in forward'
+    (cause,) = judged(
+        f"Traceback (most recent call last):\n{frame}\n    forward()\n{bars(100)}{AMPERE}\n"
+    ).causes
+    assert (cause.number, cause.lines) == (4, (frame, AMPERE))
+
+
+def test_what_is_written_over_a_bar_is_said_by_who_wrote_the_bar() -> None:
+    (cause,) = judged(f"(WorkerDict pid=7) {bars(1)}{MEMORY}\n").causes
+    assert cause.process == "WorkerDict pid=7"
