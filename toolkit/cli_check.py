@@ -13,8 +13,8 @@ import click
 from verl_doctor.toolkit import output, render, session
 from verl_doctor.toolkit.cli_group import EPILOG
 from verl_doctor.toolkit.cli_options import (
-    FILE_TO_WRITE,
     PATH,
+    FileToWrite,
     Rules,
     View,
     job_options,
@@ -46,7 +46,10 @@ from verl_doctor.toolkit.text import harmless, listed
     help="Judge facts that were saved elsewhere; a folder, or repeated: one file of each node, NODE.json, compared too.",
 )
 @click.option(
-    "--save-facts", type=FILE_TO_WRITE, metavar="FILE", help="Save the facts of this machine as JSON."
+    "--save-facts",
+    type=FileToWrite(output.FACTS),
+    metavar="FILE",
+    help="Save the facts of this machine as JSON.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @click.option(

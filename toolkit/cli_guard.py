@@ -15,7 +15,7 @@ import click
 
 from verl_doctor.toolkit import guard as gate
 from verl_doctor.toolkit import guard_gate
-from verl_doctor.toolkit.cli_options import PATH, Seconds, refuses, target_options
+from verl_doctor.toolkit.cli_options import PATH, FileToWrite, Seconds, force_option, refuses, target_options
 from verl_doctor.toolkit.guard import Term
 from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, dump
 from verl_doctor.toolkit.guard_gate import Gate
@@ -44,6 +44,7 @@ _WAIT = 15.0
     metavar="FILE",
     help=f"The agreement.  [default: {NAME}, here or in a folder above]",
 )
+@force_option
 @click.option("--apply", "apply_them", is_flag=True, help="Bring lost repairs back before judging.")
 @click.option(
     "--wait",
@@ -173,7 +174,8 @@ def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
     from verl_doctor.toolkit import guard_agree, output, session  # noqa: PLC0415 - a gate does without all rules and facts
 
     machine = Machine()
-    path = guard_gate.new_lock(machine, lock)
+    lock_file = FileToWrite(output.AGREEMENT)
+    path = lock_file.convert(guard_gate.new_lock(machine, lock), None, click.get_current_context())
     with nothing_on_stdout():
         run = session.open_session(options)
         bases = Bases(run.target.prefix, path.parent)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from verl_doctor.toolkit import config, registry
-from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, answer_options, script_options, target_options
+from verl_doctor.toolkit import config, output, registry
+from verl_doctor.toolkit.cli_options import FileToWrite, answer_options, script_options, target_options
 from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
@@ -38,7 +38,11 @@ _EPILOG = (
     help="Show where the time went until the first training step.",
 )
 @click.option(
-    "--svg", "svg", type=FILE_TO_WRITE, metavar="FILE", help="Draw that as a picture into this file."
+    "--svg",
+    "svg",
+    type=FileToWrite(output.PICTURE),
+    metavar="FILE",
+    help="Draw that as a picture into this file.",
 )
 @answer_options
 def logs(
@@ -65,6 +69,8 @@ def logs(
         raise UsageError(
             "options that name the job or its environment say where --verify looks: give that too, or leave them out"
         )
+    if file is not None:
+        output.refuse_inputs(file, named)
     notes: list[str] = []
     answer = log_reading.diagnose(sources_of(named, notes.append), notes)
     if not answer.files:
@@ -87,7 +93,7 @@ def logs(
 
 def _draw(answer: Answer, file: Path) -> None:
     """The picture, and on stderr whether there was one before, or that there is nothing to draw."""
-    from verl_doctor.toolkit import log_timeline_svg, output  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit import log_timeline_svg  # noqa: PLC0415 - see above
     from verl_doctor.toolkit.render_timeline import NOTHING  # noqa: PLC0415
 
     if not answer.timeline.workers:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from verl_doctor.toolkit import output
 from verl_doctor.toolkit.formats import FORMATS
 from verl_doctor.toolkit.node_request import BUDGET, VIA, AskedNodes, Via
 from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
@@ -39,22 +40,45 @@ class NamedPath(click.Path):
 
 
 class FileToWrite(NamedPath):
-    """A file that a command writes at its end: what cannot be written is said before anything is examined."""
+    """A file that a command writes at its end: what cannot be written is said before anything is examined.
+
+    Of a file that is there only one of this `kind` is replaced, unless the command has `force_option` and it is given.
+    """
+
+    def __init__(self, kind: output.Kind | None = None) -> None:
+        super().__init__(path_type=Path)
+        self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a folder, and a new file where none can be made."""
         path = super().convert(value, param, ctx)
         if os.path.isdir(path):
             self.fail(f"{path} is a folder; name a file in it", param, ctx)
-        from verl_doctor.toolkit import output  # noqa: PLC0415 - few commands are told to write a file
-
         if not os.path.exists(path) and (why := output.why_not_new(path)):
             self.fail(f"{path} cannot be written: {why}; name another file", param, ctx)
+        if self._kind is not None and not (ctx is not None and ctx.meta.get(_FORCE)):
+            output.refuse_others(path, self._kind)
         return path
 
 
 PATH = NamedPath(path_type=Path)
-FILE_TO_WRITE = FileToWrite(path_type=Path)
+FILE_TO_WRITE = FileToWrite()
+_FORCE = f"{__name__}.force"
+
+
+def _keep_force(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_FORCE] = value
+
+
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    is_eager=True,  # known when the names of files are looked at
+    expose_value=False,
+    callback=_keep_force,
+    help="Replace FILE whatever it holds.",
+)
+"""Goes with a `FileToWrite` of some kind."""
 
 
 class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -313,10 +337,11 @@ def view_options(command: Command) -> Command:
     )
     @click.option(
         "--output",
-        type=FILE_TO_WRITE,
+        type=FileToWrite(output.ANSWER),
         metavar="FILE",
         help="Write the report to this file instead of stdout.",
     )
+    @force_option
     @click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is fine.")
     @functools.wraps(command)
     def with_view(*, form: str, output: Path | None, verbose: bool, **others: Any) -> Any:
@@ -328,10 +353,11 @@ def view_options(command: Command) -> Command:
 def answer_options(command: Command) -> Command:
     """Options of a command whose answer has the three forms of `view`; the command gets `form` and `file`."""
     for option in (
+        force_option,
         click.option(
             "--output",
             "file",
-            type=FILE_TO_WRITE,
+            type=FileToWrite(output.ANSWER),
             metavar="FILE",
             help="Write to this file instead of stdout.",
         ),

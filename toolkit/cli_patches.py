@@ -11,7 +11,7 @@ import click
 
 from verl_doctor.toolkit import apply as engine
 from verl_doctor.toolkit import output, patchset, repatch
-from verl_doctor.toolkit.cli_options import FILE_TO_WRITE, PATH, target_options
+from verl_doctor.toolkit.cli_options import PATH, FileToWrite, force_option, target_options
 from verl_doctor.toolkit.difference import unified
 from verl_doctor.toolkit.expiry import Need, needs
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers, markers_in
@@ -86,7 +86,8 @@ def verify(*, options: Options, file: Path | None) -> int:
 
 @patches.command()
 @target_options
-@click.argument("file", type=FILE_TO_WRITE, metavar="FILE")
+@click.argument("file", type=FileToWrite(output.PATCHES), metavar="FILE")
+@force_option
 def export(*, options: Options, file: Path) -> int:
     """Write the patches of the verl tree to FILE, for another tree.
 

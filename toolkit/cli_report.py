@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
+from verl_doctor.toolkit import output
 from verl_doctor.toolkit.cli_group import EPILOG
 from verl_doctor.toolkit.cli_options import (
-    FILE_TO_WRITE,
     PATH,
+    FileToWrite,
     Rules,
+    force_option,
     job_options,
     node_options,
     rule_options,
@@ -51,19 +53,23 @@ _FORMS = ("markdown", "text", "json")
 @click.option(
     "--html",
     "page",
-    type=FILE_TO_WRITE,
+    type=FileToWrite(output.ANSWER),
     metavar="FILE",
     help="Write one page that a browser shows, and needs nothing else.",
 )
 @click.option("--format", "form", type=click.Choice(_FORMS), help=f"How to say it.  [default: {_FORMS[0]}]")
 @click.option(
-    "--output", "file", type=FILE_TO_WRITE, metavar="FILE", help="Write to this file instead of stdout."
+    "--output",
+    "file",
+    type=FileToWrite(output.ANSWER),
+    metavar="FILE",
+    help="Write to this file instead of stdout.",
 )
 @click.option(
     "--network", is_flag=True, help="Also ask the package indexes of pip and uv whether they answer."
 )
 @click.option("--full", is_flag=True, help="Name users, hosts and addresses. Secrets are never shown.")
-@click.option("--force", is_flag=True, help="Replace FILE even if it is no report.")
+@force_option
 def report(
     *,
     options: Options,
@@ -77,15 +83,13 @@ def report(
     file: Path | None,
     network: bool,
     full: bool,
-    force: bool,
 ) -> int:
     """Make a page to paste into an issue of verl.
 
     The verdict and its evidence, and what verl's scripts/diagnose.py prints, as Markdown that fits into an issue on GitHub. Users,
     hosts and addresses are masked. With --html alone nothing is written to stdout. Nothing is changed.
     """
-    from verl_doctor.toolkit import output, render_html, report_view  # noqa: PLC0415 - only this command needs them
-    from verl_doctor.toolkit.report_file import refuse_others  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit import render_html, report_view  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.report_look import Asked, look  # noqa: PLC0415 - see above
     from verl_doctor.toolkit.view import show  # noqa: PLC0415 - see above
 
@@ -93,9 +97,9 @@ def report(
         raise UsageError("--facts reports on what was seen elsewhere: no node can be asked with it")
     if network and facts:
         raise UsageError("--network tries this machine, and --facts reports on what was seen elsewhere")
-    for path in (page, file) if not force else ():
+    for path in (page, file):
         if path is not None:
-            refuse_others(path)
+            output.refuse_inputs(path, logs)
     with nothing_on_stdout(), Progress() as progress:
         run = open_session(
             options,

@@ -9,7 +9,8 @@ import click
 
 from verl_doctor.toolkit import output
 from verl_doctor.toolkit.cli_options import (
-    FILE_TO_WRITE,
+    FileToWrite,
+    force_option,
     job_options,
     node_options,
     target_options,
@@ -25,10 +26,11 @@ _LOST = 3
 
 
 @click.command(epilog="Exit codes: 0 it was taken, 2 wrong usage, 3 a node did not answer.")
-@click.argument("file", type=FILE_TO_WRITE, metavar="FILE")
+@click.argument("file", type=FileToWrite(output.FACTS), metavar="FILE")
 @target_options
 @job_options
 @node_options
+@force_option
 @click.option("--deep", is_flag=True, help="Also what is tried out and takes seconds.")
 @click.option(
     "--format",

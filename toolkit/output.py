@@ -1,16 +1,86 @@
-"""Files that the user asked for by name: a report, a facts file."""
+"""Files that the user asked for by name: a report, a facts file. What somebody else wrote is not replaced unasked."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import UsageError
+
+_PIECE = 4096  # bytes at either end of a file, in one of which it says whose it is
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file that the doctor writes: what it is called, and how one begins or ends."""
+
+    name: str
+    looks: re.Pattern[bytes]
+
+
+def _json(name: str, key: str) -> Kind:
+    """A file of JSON that says its schema version, and its content under `key`."""
+    return Kind(name, re.compile(rb'\A\s*\{[^{}[\]]*"schema_version"[^{}[\]]*"%b"\s*:' % key.encode()))
+
+
+FACTS = _json("facts file or snapshot", "facts")
+AGREEMENT = _json("agreement", "agreed")
+PATCHES = _json("file of patches", "patches")
+PICTURE = Kind("picture", re.compile(rb'\A<svg [^>]*class="vd"'))
+ANSWER = Kind(
+    "report",
+    re.compile(
+        rb"""
+        \A\{\s+"schema_version":\ \d+,\s+"verdict":                     # JSON
+        | \A\{\s+"\$schema":[^{}[\]]*sarif(?s:.)*"name":\ "verl-doctor"
+        | \A<\?xml[^>]*>\s*<testsuite\ name="verl-doctor"
+        | \A<!doctype\ html>(?s:.)*content="verl-doctor"
+        | \A<!--\ verl-doctor\ report | \A\#\#\ verl-doctor
+        | \A[A-Z\ ]+\ [^\n]*\n\ \ (Python|old:)\                         # text of check, and of compare
+        | \A\d+\ of\ \d+\ steps\ done
+        | ^Made\ by\ verl-doctor
+        | ^read\ \d+\ logs?,\ [^\n]*\ s\n\Z
+        | ^verl-doctor:\ [^\n]*;\ \d+\ errors?,\ [^\n]*\n\Z              # annotations for GitHub
+        """,
+        re.VERBOSE | re.MULTILINE,
+    ),
+)
+
+
+def refuse_others(path: Path, kind: Kind) -> None:
+    """Raise UsageError where a file is that is none of this kind, and not empty. Devices and pipes are written to."""
+    try:
+        there = path.stat()
+        if not stat.S_ISREG(there.st_mode) or not there.st_size or _stream(there) is not None:
+            return
+        with path.open("rb") as file:
+            head = file.read(_PIECE)
+            file.seek(max(0, there.st_size - _PIECE))
+            tail = file.read(_PIECE)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not (kind.looks.search(head) or kind.looks.search(tail)):
+        raise UsageError(
+            f"{path} is there and is no {kind.name} of verl-doctor: name another file, or add --force"
+        )
+
+
+def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Raise UsageError when a file to write is one of those that are read."""
+    for one in inputs:
+        with contextlib.suppress(OSError, ValueError):
+            if os.path.isfile(one) and path.samefile(one):
+                raise UsageError(f"{path} is what is read: name another file to write to")
 
 
 def why_not_new(path: Path) -> str:

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.output import write
+from verl_doctor.toolkit.output import (
+    AGREEMENT,
+    ANSWER,
+    FACTS,
+    PATCHES,
+    PICTURE,
+    Kind,
+    refuse_inputs,
+    refuse_others,
+    write,
+)
 from verl_doctor.toolkit.target import UsageError
 
 
@@ -116,7 +126,7 @@ def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
 
 WRITER = """
 from pathlib import Path
-from verl_doctor.toolkit.output import write
+from verl_doctor.toolkit.output import (ANSWER, AGREEMENT, FACTS, PATCHES, PICTURE, Kind, refuse_inputs, refuse_others, write)
 write(Path("/dev/stdout"), "facts\\n")
 print("report")
 """
@@ -133,3 +143,64 @@ def test_standard_output_is_written_to(tmp_path: Path, into_a_file: bool) -> Non
         )
         out.seek(0)
         assert (out.read() if into_a_file else done.stdout) == "facts\nreport\n"
+
+
+OURS = {
+    FACTS: '{\n "schema_version": 1,\n "verl_doctor": "0.1.0",\n "facts": {}\n}\n',
+    AGREEMENT: '{"schema_version": 1, "verl_doctor": "0.1.0", "agreed": {}}',
+    PATCHES: '{\n "schema_version": 1,\n "verl_doctor": "0.1.0",\n "verl": "0.9",\n "patches": []\n}\n',
+    PICTURE: '<svg xmlns="http://www.w3.org/2000/svg" class="vd" role="img"></svg>',
+    ANSWER: '{\n  "schema_version": 1,\n  "verdict": "ok"\n}\n',
+}
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
+def test_only_a_file_of_the_same_kind_is_replaced_unasked(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / "file"
+    refuse_others(path, kind)
+    for other, content in {None: "", **OURS}.items():
+        path.write_text(content)
+        if other in (None, kind):
+            refuse_others(path, kind)
+        else:
+            with pytest.raises(UsageError, match=f"is no {kind.name} of verl-doctor: name another file, or"):
+                refuse_others(path, kind)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "#!/bin/bash\npython -m verl.trainer.main_ppo # after verl-doctor check\n",
+        '{"facts": {"sky": "blue"}}',
+        "FAIL  1 error\nverl-doctor: see above\n",
+        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+        "INFO  2026-11-22 verl-doctor guard: agreed\n",
+    ],
+)
+def test_what_a_person_wrote_is_of_no_kind(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    for kind in OURS:
+        with pytest.raises(UsageError, match="is there and is no"):
+            refuse_others(path, kind)
+
+
+def test_a_link_is_the_file_to_which_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("three years")
+    (tmp_path / "out.json").symlink_to("thesis")
+    with pytest.raises(UsageError, match=r"out\.json is there and is no facts file or snapshot"):
+        refuse_others(tmp_path / "out.json", FACTS)
+
+
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null"), Path("/dev/full")):
+        refuse_others(path, ANSWER)
+
+
+def test_what_is_read_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "o.log").write_text("")
+    (tmp_path / "link").symlink_to("o.log")
+    refuse_inputs(tmp_path / "new", [tmp_path / "o.log", "-"])
+    with pytest.raises(UsageError, match="link is what is read: name another file to write to"):
+        refuse_inputs(tmp_path / "link", ["-", tmp_path / "o.log"])
