@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.secret import may_hold_secret, smells_of_secret, without_user
+from verl_doctor.toolkit.secret import list_may_hold_secret, may_hold_secret, smells_of_secret, without_user
 
 # A name is read when it is one of these or begins with one of the prefixes.
 _NAMES = frozenset(
@@ -72,6 +72,7 @@ _PREFIXES = (
     "VLLM_",
     "WANDB_",
 )
+_SAID_BY_USERS = "_COMMENT"  # SLURM_JOB_COMMENT is whatever somebody wrote
 # Lists of paths and of hosts, in which `@`, `token:` and the like are parts of names.
 _LISTS = re.compile(r"no_proxy|LD_PRELOAD|(?:.*_)?PATH|PYTHONPATH|PYTHONHOME", re.IGNORECASE)
 _BLANKED = "***@"
@@ -114,12 +115,12 @@ def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> V
 
 def is_listed(name: str) -> bool:
     """Whether a variable of this name may matter to a job, as far as its name tells."""
-    return name in _NAMES or name.startswith(_PREFIXES)
+    return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_SAID_BY_USERS))
 
 
 def is_harmless(name: str, value: str) -> bool:
     """Whether no secret is in the value of a variable, as far as its look tells. Blanked users and passwords count as none."""
     if _LISTS.fullmatch(name):
-        return True
+        return not list_may_hold_secret(value)
     rest = value.replace(_BLANKED, "")
     return not may_hold_secret(rest) and not ("@" in rest and "proxy" in name.lower())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,14 +23,16 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.launch_reader import Program, Reader
 from verl_doctor.toolkit.launch_working_dir import folder_in_file
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.secret import may_hold_secret, smells_of_secret, without_user
+from verl_doctor.toolkit.secret import is_secret, may_hold_secret, smells_of_secret, without_user
 from verl_doctor.toolkit.shell_refused import refused
 from verl_doctor.toolkit.shell_walk import Argument, Given
 from verl_doctor.toolkit.target import Target
 
-# The last word of a configuration key that names a secret. verl's own keys end in `prompt_key`, `max_token_len`...
-_SECRET_KEY = re.compile(
-    r"(?:api|access|secret|private)_?key|secret|passw(?:or)?d|(?:^|_)token$|credential", re.IGNORECASE
+_NAME = re.compile(r"[\w-]+")
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+# Columns of the user's own data, whatever they are called: data.question_key=question.
+_COLUMN = re.compile(
+    r"\+*data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
 )
 
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
@@ -112,10 +114,10 @@ def _launch(reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[
         tuple(dict.fromkeys(settings)),
         _command(program) if program else None,
         tuple(_command(other) for other in reader.programs if other is not program and other.rank),
-        tuple(_word(word) for word in reader.lost),
+        _words(reader.lost),
         tuple(path for path, kind in files if kind == "shell script" and _has_carriage_returns(path)),
         tuple(dict.fromkeys(reader.unread)),
-        ray_starts=tuple(tuple(_word(word) for word in words) for words in reader.ray_starts),
+        ray_starts=tuple(map(_words, reader.ray_starts)),
         stops_ray=reader.stops_ray,
         limits=tuple(reader.limits),
         submitted=program is not None and program.submitted,
@@ -167,21 +169,37 @@ def _setting(given: Given, *, reaches: bool = False, by_raylet: bool = False) ->
 
 
 def _command(program: Program) -> Command:
-    words = tuple(_word(word) for word in program.words)
-    return Command(program.module, words, program.path, program.line, program.conditional)
+    return Command(program.module, _words(program.words), program.path, program.line, program.conditional)
 
 
-def _word(argument: Argument) -> Word:
-    """The word, or only its key when its value may be a secret."""
-    seen = argument.text if argument.text is not None else argument.written
+def _words(arguments: Iterable[Argument]) -> tuple[Word, ...]:
+    """The words of one command; of one that may be a secret no more than its key."""
+    words = []
+    option = ""
+    for argument in arguments:
+        words.append(_word(argument, option))
+        seen = _seen(argument)
+        option = seen if _OPTION.fullmatch(seen) else ""
+    return tuple(words)
+
+
+def _word(argument: Argument, option: str = "") -> Word:
+    """The word, or only its key when its value may be a secret. `option` is the one whose value the word may be."""
+    seen = _seen(argument)
     key, equals, value = seen.partition("=")
-    leaf = key.rpartition(".")[2]
-    if (
-        _SECRET_KEY.search(leaf)
-        or may_hold_secret(value if equals else seen)
-        or may_hold_secret(argument.written.partition("=")[2])
-    ):
+    if _OPTION.fullmatch(seen):
+        secret = False
+    elif equals and not key.startswith("{"):
+        secret = not _COLUMN.fullmatch(seen) and any(is_secret(name, value) for name in _NAME.findall(key))
+        secret = secret or may_hold_secret(value) or may_hold_secret(argument.written.partition("=")[2])
+    else:
+        secret = is_secret(option, seen) or may_hold_secret(seen) or may_hold_secret(argument.written)
+    if secret:
         written = f"{key}=***" if equals else "***"
         return Word(None, argument.path, argument.line, written, argument.conditional)
     text = None if argument.text is None else str(argument.text)
     return Word(text, argument.path, argument.line, argument.written, argument.conditional)
+
+
+def _seen(argument: Argument) -> str:
+    return argument.text if argument.text is not None else argument.written

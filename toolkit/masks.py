@@ -35,9 +35,11 @@ _MACHINES = ("localhost", "node", "host", "head", "worker", "master", "server", 
 _NOBODY = frozenset((*_ACCOUNTS, *_MACHINES))
 _BEFORE_A_PATH = r"(?<![\w.~-])"
 _HOME_OF_ROOT = re.compile(r"(?<![\w./~-])/root(?![\w.-])")
-_HOME = re.compile(r"(?<![\w.-])((?:/[\w.-]+)*?/(?:home|Users))/([^/\s:;,'\"()\[\]<>|*?$`\\]+)")
+_HOME = re.compile(r"(?<![\w.-])((?:/[\w.-]+)*?/(?:home/users|home|[Uu]sers))/([^/\s:;,'\"()\[\]<>|*?$`\\]+)")
 _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b")
 _LOGIN = re.compile(r"(?<![\w.-])(?!git@)[A-Za-z_][\w.-]*@(?=[\w-]+[\w.:-]*\d)")
+_LOGIN_AT_HOST = re.compile(r"(?<![\w.+-])[A-Za-z_][\w.-]*@(?=[A-Za-z][\w.-]*\d)")
+_NO_PERSON = frozenset({"git", "noreply", "no-reply", "info", "support", "help", "hello", "dev"})
 _V4 = re.compile(r"(?<![\w.<>~!])(?<![^/:]/)(?<![=<>~!]=)(?:\d{1,3}\.){3}\d{1,3}(?!\.?\w|-\w)")
 _V6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:.])")
 _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])")
@@ -139,8 +141,13 @@ class Masks:
 
 
 def people_in(texts: Iterable[str]) -> frozenset[str]:
-    """The users whose home folders are named."""
-    return frozenset(found[2] for text in texts for found in _HOME.finditer(text))
+    """The users whose home folders are named, or whose addresses: alice@corp.example, alice@gpu-7."""
+    people = set()
+    for text in texts:
+        people |= {found[2] for found in _HOME.finditer(text)}
+        addresses = (*_MAIL.findall(text), *_LOGIN_AT_HOST.findall(text))
+        people |= {address.partition("@")[0] for address in addresses}
+    return frozenset(people - _NO_PERSON)
 
 
 def _within(

@@ -12,10 +12,16 @@ _SECRET_WORD = re.compile(
 # HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is none.
 _LAST_WORD = re.compile(r"^API$|(?<!BY)(?<!COM)PASS$")
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # others are counted
-# What looks like a secret's name and is none: a partition of the fabric, the keys and tokens of attention.
+# What looks like a secret's name and is none: a partition of the fabric, the keys and tokens of attention, columns of the data.
 _HARMLESS_NAME = re.compile(
-    r"IB_PKEY|KEY_(CACHE|STATES?|PADDING)|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT)"
+    r"IB_PKEY|KEY_(CACHE|STATES?|PADDING)|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?)"
+    r"|(BOS|EOS|PAD|UNK|MASK|STOP|IMAGE|VIDEO|AUDIO|SPECIAL)_TOKEN"
+    r"|(PROMPT|QUESTION|RESPONSE|ANSWER|LABEL|IMAGE|VIDEO|AUDIO|MESSAGES?|TOOLS?|THINKING|REWARD_(FN|MODEL)|DATA_SOURCE"
+    r"|TEACHER|DICT|FULL)_KEYS?(?=_|$)"
 )
+# What is no secret under any name, and what is none under the name of a token: a number of tokens.
+_NOTHING = re.compile(r"none|null|true|false|~?", re.IGNORECASE)
+_NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
 # A name that ends so says where a secret lies, or how it is used.
 _BESIDE_THE_SECRET = frozenset({"PATH", "FILE", "DIR", "MODE", "TIMEOUT"})
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -29,13 +35,40 @@ _TOKEN = re.compile(
     r"|nvapi-[\w-]{12,}|eyJ[\w-]{8,}\.[\w-]{4,})",
     re.IGNORECASE,
 )
-# Names that are given a value, or quoted beside one: --name, "name", name=, name: and -Dname.
-_NAMED = re.compile(r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"']))")
-# A name with its value, as logs and configurations write them. KeyError and full_key name none.
-_VALUE = re.compile(
-    r"(?<![\w.-])(?P<name>[\w.-]+)(?P<between>[\"']?\s?[=:]\s?[\"']?)(?P<value>[^\s\"',;)}\]]{6,})"
+# Addresses that anybody may post to who knows them.
+_WEBHOOK = re.compile(
+    r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|/open-apis/bot/v2/hook/"
+    r"|webhook\.office\.com/|api\.telegram\.org/bot)[^\s\"'<>]+"
 )
-_NO_VALUE = re.compile(r"\w*(?:Error|Exception)|full_key")
+# Names that are given a value, or quoted beside one: --name, "name", name=, name:, {name: and -Dname.
+_NAMED = re.compile(
+    r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])([\w.-]+)(?=\s*:))"
+)
+_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
+
+# What names a value that stands behind it, as logs and configurations write it: name=, "name": , --name , -e NAME ,
+# "name": "NAME", "value": . Behind a name without quotes and signs prose may follow: HF_TOKEN is not set.
+_BEFORE_A_VALUE = re.compile(
+    r"""(?<![\w.-])(?:
+    name\\*["']?\s*[:=]\s*\\*["']?(?P<entry>[\w.-]+)\\*["']?,?\s*\\*["']?value\\*["']?\s*[:=]\s*
+    |(?:-e|--env)\s+(?P<variable>\w+)\s+(?!-)
+    |--?(?P<option>[A-Za-z][\w-]*)\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
+    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\s*[=:]\s*
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_LOGIN = re.compile(r"(\bwandb\s+login(?:\s+--[\w-]+(?:=\S+)?)*\s+)(?=\S*\d|\S{20})(?!-)[^\s\"'`]+")
+_USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
+# A header's value has blanks in it: Authorization: Token abc. Others end at a blank, or where their quote does.
+_HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
+_OF_HEADER = re.compile(r"[^\"'\n]+")
+_QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
+_IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
+_BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
+# Prose, and messages on what is missing: KeyError: 'limit_images', unexpected key: model.norm.
+_NO_VALUE = re.compile(r"\w*(?:Error|Exception)|keys?", re.IGNORECASE)
+# A line of a file, or a port: cookies.py:33, auth:80.
+_NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))\S+:\d{1,5}(?!\w)", re.IGNORECASE)
 BLANKED = "://***@"
 """What stands in a URL whose user and password were taken out."""
 
@@ -56,14 +89,27 @@ def smells_of_secret(name: str) -> bool:
     )
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Whether this value of what has this name may be a secret: nothing is none, nor is a number of tokens."""
+    if not smells_of_secret(name) or _NOTHING.fullmatch(value):
+        return False
+    return "token" not in name.lower() or _NUMBERS.fullmatch(value) is None
+
+
 def may_hold_secret(text: str) -> bool:
     """Whether a value or a line of text looks as if a secret were in it: a token, a user with a password, a name for one."""
     return (
         _TOKEN.search(text) is not None
+        or _WEBHOOK.search(text) is not None
         or "%40" in text
         or any(":" in word.rpartition("@")[0] for word in text.split())
-        or any(smells_of_secret(option or name) for option, name in _NAMED.findall(text))
+        or any(smells_of_secret("".join(names)) for names in _NAMED.findall(text))
     )
+
+
+def list_may_hold_secret(text: str) -> bool:
+    """As `may_hold_secret` for a list of paths or of hosts, in which `@`, `token:` and the like are parts of names."""
+    return _TOKEN.search(text) is not None or any(map(smells_of_secret, _ASSIGNED.findall(text)))
 
 
 def without_user(url: str) -> str:
@@ -73,10 +119,40 @@ def without_user(url: str) -> str:
 
 def without_secrets(text: str) -> str:
     """A line of a log with `***` in place of tokens, of users in URLs, and of the values of what smells of a secret."""
-    return _VALUE.sub(_blanked, _TOKEN.sub("***", without_user(text)))
+    text = _WEBHOOK.sub(r"\1***", _TOKEN.sub("***", without_user(text)))
+    return _values_blanked(_USER_AT_HOST.sub(r"\1***@", _LOGIN.sub(r"\1***", text)))
 
 
-def _blanked(match: re.Match[str]) -> str:
-    if _NO_VALUE.fullmatch(match["name"]) or not smells_of_secret(match["name"]):
-        return match[0]
-    return f"{match['name']}{match['between']}***"
+def _values_blanked(text: str) -> str:
+    pieces: list[str] = []
+    done = 0
+    for before in _BEFORE_A_VALUE.finditer(text):
+        name = before[before.lastgroup or 0]
+        if before.start() < done or not smells_of_secret(name) or _is_prose(before):
+            continue
+        start, end = _value_at(text, before.end(), name)
+        if is_secret(name, text[start:end]):
+            pieces += [text[done:start], "***"]
+            done = end
+    return "".join((*pieces, text[done:]))
+
+
+def _is_prose(before: re.Match[str]) -> bool:
+    """Whether a line of a file is meant, or a bare "key" that is no parameter of an address: ...?key=abc."""
+    if before.lastgroup != "name":
+        return False
+    if _NUMBERED.match(before.string, before.start()):
+        return True
+    at_parameter = before.string[: before.start()].endswith(("?", "&"))
+    return not at_parameter and _NO_VALUE.fullmatch(before["name"]) is not None
+
+
+def _value_at(text: str, place: int, name: str) -> tuple[int, int]:
+    """Where the value that begins there stands, without its quotes."""
+    if quoted := _QUOTED.match(text, place):
+        return quoted.span("value")
+    form = (
+        _OF_HEADER if _HEADER.fullmatch(name) else _IN_BRACKETS if text[place : place + 1] in "[({" else _BARE
+    )
+    found = form.match(text, place)
+    return found.span() if found else (place, place)

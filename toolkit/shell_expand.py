@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.secret import smells_of_secret
+from verl_doctor.toolkit.secret import is_secret
 from verl_doctor.toolkit.shell_arithmetic import evaluate
 from verl_doctor.toolkit.shell_syntax import (
     Arithmetic,
@@ -109,9 +109,9 @@ class Scope:
 
 def _withheld(name: str, value: Value | Unset) -> Value | Unset:
     """What may be a secret is set and not known: words that are made of it must not carry it into a fact."""
-    counts = isinstance(value, str) and value.isdigit() and "token" in name.lower()
-    secret = isinstance(value, (str, list)) and name != "PWD" and not counts and smells_of_secret(name)
-    return None if secret else value
+    if name == "PWD" or value is None or isinstance(value, Unset):
+        return value
+    return None if is_secret(name, value if isinstance(value, str) else "several") else value
 
 
 def fields(word: ShellWord, scope: Scope) -> list[str | None]:

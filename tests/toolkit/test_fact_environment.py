@@ -167,6 +167,17 @@ def test_a_value_without_a_secret_is_read_as_it_is(name: str, value: str) -> Non
     assert read(**{name: value}).get(name) == value
 
 
+@pytest.mark.parametrize(
+    "value", ["/a:/x?token=hunter2", "/a:https://x?X-Amz-Signature=hunter2", "/a:/ghp_hunter2hunter2hunter2"]
+)
+def test_a_list_of_paths_in_which_a_secret_stands_is_withheld(value: str) -> None:
+    assert read(PYTHONPATH=value) == Variables(withheld=("PYTHONPATH",))
+
+
+def test_what_a_user_says_about_the_job_is_not_read() -> None:
+    assert read(SLURM_JOB_COMMENT="hunter2", SLURM_JOB_ID="1").values == {"SLURM_JOB_ID": "1"}
+
+
 def test_a_value_is_cut_after_its_secrets_were_blanked() -> None:
     assert "hunter2" not in read(http_proxy="http://me:" + "hunter2" * 10_000 + "@proxy").get("http_proxy")
 

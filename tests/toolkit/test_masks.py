@@ -50,6 +50,8 @@ NAMES = Names(
         ("/home/bert/models", "/home/USER/models"),
         ("/Users/bert", "/Users/USER"),
         ("/mnt/home/bert:/x", "/mnt/home/USER:/x"),
+        ("/mnt/users/bert/x", "/mnt/users/USER/x"),
+        ("/home/users/bert", "/home/users/USER"),
         ("/tmp/torchinductor_annette/x", "/tmp/torchinductor_USER/x"),
         ("owned by annette, not by root", "owned by USER, not by root"),
         ("ssh annette@gpu-a100-012", "ssh USER@node-012"),
@@ -120,6 +122,14 @@ def test_a_second_row_of_hosts_has_a_name_of_its_own() -> None:
 
 def test_users_are_found_by_their_home_folders() -> None:
     assert people_in(["in /home/bert/x", "and /Users/carla", "nobody"]) == {"bert", "carla"}
+
+
+def test_users_are_found_by_their_addresses() -> None:
+    texts = [
+        "mail alice@corp.example",
+        "ssh dora@gpu-7 then git@github.com, noreply@x.example, torch@2.9 gcc@12",
+    ]
+    assert people_in(texts) == {"alice", "dora"}
 
 
 def test_a_machine_that_is_called_node_garbles_no_sentence() -> None:
