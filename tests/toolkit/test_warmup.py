@@ -134,9 +134,8 @@ def test_a_signal_ends_it_and_what_was_done_is_summed_up(disk: Path, number: int
     if node["pages"]["ended"]:  # else it was faster than the signal
         assert (running.returncode, node["verdict"]) == (1, "failures")
         assert node["pages"]["ended"] == f"{signal.Signals(number).name} ended it"
-    assert node["pages"]["resident"] == round(
-        sum(cached_share(disk / f"part-{index}") for index in range(64)) * 4 * MIB
-    )
+    now = sum(cached_share(disk / f"part-{index}") for index in range(64)) * 4 * MIB
+    assert now <= node["pages"]["resident"] <= now * 1.1 + MIB, "the kernel may push pages out meanwhile"
 
 
 def test_room_is_what_the_machine_and_every_control_group_leave() -> None:
