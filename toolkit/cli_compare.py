@@ -82,7 +82,8 @@ def _new(options: Options) -> Path | None:
     path = Path(options.launch[0])
     if path.suffix == ".json" or os.path.isdir(path):
         return path
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        if b'"schema_version"' in file.read(_BEGINNING):
-            return path
+    if os.path.isfile(path):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if b'"schema_version"' in file.read(_BEGINNING):
+                return path
     return None

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from verl_doctor.toolkit import named_file
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown
 from verl_doctor.toolkit.restore import restored
 from verl_doctor.toolkit.savedfile import SavedFile
@@ -70,8 +71,8 @@ def texts_in(path: Path) -> dict[str, str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("ascii") if path.stat().st_size <= _FILE.largest * 2**20 else ""
-    except (OSError, ValueError):
+        return (named_file.read(path, _FILE.largest * 2**20) or b"").decode("ascii")
+    except UnicodeDecodeError:
         return ""
 
 

@@ -106,13 +106,22 @@ def write(path: Path, text: str) -> None:
         if stat.S_ISREG(there.st_mode) and _stream(there) is None:
             _replace_existing(Path(os.path.realpath(path)), content, there)
         else:
-            with open(
-                path if (stream := _stream(there)) is None else stream, "wb", closefd=stream is None
-            ) as file:
+            stream = _stream(there)
+            with open(_opened(path) if stream is None else stream, "wb", closefd=stream is None) as file:
                 file.write(content)
     except (OSError, ValueError) as error:
         cause = (isinstance(error, OSError) and error.strerror) or str(error)
         raise UsageError(f"{path} cannot be written: {cause}") from None
+
+
+def _opened(path: Path) -> int:
+    """What is no file, opened for writing. Raises OSError, also for a pipe that nobody reads, instead of waiting."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, "nobody reads it") if error.errno == errno.ENXIO else error from None
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _stream(there: os.stat_result) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_doctor.toolkit import named_file
 from verl_doctor.toolkit.target import UsageError
 
 
@@ -38,12 +39,11 @@ class SavedFile:
     def document(self, path: Path) -> dict[str, Any]:
         """Return all that the file holds, whatever its version. Raises UsageError when it is none of this kind."""
         none_of_these = f"no {self.kind}; make one with: {self.make}"
+        content = named_file.read(path, self.largest * 2**20)
+        if content is None:
+            raise UsageError(f"{path} is larger than {self.largest} MiB: this is {none_of_these}")
         try:
-            if path.stat().st_size > self.largest * 1024 * 1024:
-                raise UsageError(f"{path} is larger than {self.largest} MiB: this is {none_of_these}")
-            document = json.loads(path.read_bytes())
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+            document = json.loads(content)
         except (ValueError, RecursionError):
             raise UsageError(f"{path} is {none_of_these}") from None
         if not isinstance(document, dict) or not isinstance(document.get(self.key), self.content):

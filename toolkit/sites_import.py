@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from verl_doctor.toolkit import named_file
 from verl_doctor.toolkit.py_source import dotted, parse
 from verl_doctor.toolkit.secret import may_hold_secret, smells_of_secret
 from verl_doctor.toolkit.sites import is_elsewhere, is_placeholder
@@ -37,10 +38,9 @@ class Setting:
 
 def settings_in(file: Path) -> list[Setting]:
     """The assignments of a file, the last one of each name. Raises UsageError when it cannot be read as Python."""
-    try:
-        content = file.read_bytes()[:_LARGEST]
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    content = named_file.read(file, _LARGEST)
+    if content is None:
+        raise UsageError(f"{file} is larger than {_LARGEST:,} bytes: it is no file of paths")
     tree = parse(content, file)
     if not isinstance(tree, ast.Module):
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import subprocess
 import sys
@@ -117,10 +118,16 @@ def test_a_device_that_is_full_is_a_usage_error() -> None:
 def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=write, args=(pipe, "new"), daemon=True)
-    writer.start()
-    assert pipe.read_text() == "new"
-    writer.join(10)
+    with pytest.raises(UsageError, match="pipe cannot be written: nobody reads it"):
+        write(pipe, "new")
+    large = "new" * 50_000  # more than a pipe holds
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        writer = threading.Thread(target=write, args=(pipe, large), daemon=True)
+        writer.start()
+        select.select([reader], [], [], 10)
+        os.set_blocking(reader.fileno(), True)
+        assert reader.read() == large
+        writer.join(10)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
