@@ -16,13 +16,14 @@ from verl_doctor.toolkit.text import harmless
 SCHEMA_VERSION = 1
 _SUBJECTS = {"CFG": "LAUNCH_SCRIPT ", "DATA": "LAUNCH_SCRIPT ", "LOAD": "--model DIR "}
 """What a rule of this family must be shown."""
+_NAMED = 3  # logs in one sentence
 
 
 @dataclass(frozen=True)
 class Answer:
     """What was read and found, and where the time of the start went.
 
-    `notes` say what was passed over; `confirmed` what the rules say here, by code, when they were asked; `fixes` which fix of ours
+    `notes` say what was passed over, `cut_off` names the logs that could not be read to their end; `confirmed` what the rules say here, by code, when they were asked; `fixes` which fix of ours
     repairs a fault, and how safe it is, by the fault's code.
     """
 
@@ -30,6 +31,7 @@ class Answer:
     files: tuple[str, ...]
     size: int
     notes: tuple[str, ...] = ()
+    cut_off: tuple[str, ...] = ()
     confirmed: Mapping[str, str] | None = None
     seconds: float = 0.0
     timeline: Timeline = field(default_factory=Timeline)
@@ -42,10 +44,10 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """1 a cause was named, 3 something went wrong and it was not determined why, 0 nothing went wrong."""
+        """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read, 0 nothing."""
         if self.reading.causes:
             return 1
-        return 3 if self.reading.error is not None or self.reading.consequences else 0
+        return 3 if self.reading.error is not None or self.reading.consequences or self.cut_off else 0
 
 
 def shown(text: str) -> str:
@@ -169,11 +171,12 @@ def headline(answer: Answer) -> tuple[str, str]:
         return "FIRST CAUSE", f"{first.signature.code}: {first.signature.title}" if first.signature else ""
     error = reading.error
     if error is None:
-        said = (
-            "a process ended, and nothing says why"
-            if reading.consequences
-            else "nothing in these logs says that something failed"
-        )
+        if reading.consequences:
+            said = "a process ended, and nothing says why"
+        elif answer.cut_off:
+            said = f"nothing says that something failed, but {', '.join(answer.cut_off[:_NAMED])} could not be read to the end"
+        else:
+            said = "nothing in these logs says that something failed"
     elif error.signature is not None and error.signature.kind == "ended":
         said = f"{_lower(error.signature.title)}; nothing before says why"
     elif error.signature is not None and error.signature.kind == "job":

@@ -48,13 +48,15 @@ _DIGITS = b"0123456789"
 class Excerpt:
     """The lines that may tell, in their order, and how many lines and bytes there were.
 
-    `left_out` is how many of them were too many, `cut_off` why it could not be read to its end.
+    `left_out` is how many of them were too many, `shortened` how many lines were longer than what is held of a log at a time,
+    `cut_off` why it could not be read to its end.
     """
 
     lines: tuple[Line, ...]
     total: int
     size: int
     left_out: int = 0
+    shortened: int = 0
     cut_off: str = ""
 
 
@@ -71,10 +73,10 @@ def excerpt(
     reader = _Reader(tuple(word.encode() for word in words))
     cut_off = ""
     try:
-        for block in _blocks(read):
+        for block, size in _blocks(read, reader.shortened):
             if beside is not None:
                 beside(reader.number, block)
-            reader.take(block)
+            reader.take(block, size)
     except CUT_OFF as error:
         if not reader.size:
             raise
@@ -87,20 +89,33 @@ def may_tell(text: str) -> bool:
     return any(word in text for word in WORDS)
 
 
-def _blocks(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """The content in blocks that end with a line, or within one that is longer than a block."""
-    begun = b""
-    while chunk := read(_BLOCK):
+def _blocks(read: Callable[[int], bytes], shortened: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, int]]:
+    """The content in blocks of whole lines, and of how many bytes each was made: a line that never ends is shortened meanwhile.
+
+    What there is of a line counts before the reader's error does.
+    """
+    begun, size = b"", 0
+    broken: Exception | None = None
+    while True:
+        try:
+            chunk = read(_BLOCK)
+        except CUT_OFF as error:
+            chunk, broken = b"", error
+        if not chunk:
+            break
+        size += len(chunk)
         whole, newline, rest = chunk.rpartition(b"\n")
         if newline:
-            yield begun + whole + newline
-            begun = rest
+            yield begun + whole + newline, size - len(rest)
+            begun, size = rest, len(rest)
         elif len(begun) + len(chunk) > 2 * _BLOCK:
-            begun = (begun + chunk)[-2 * _LONGEST :]  # a line that never ends: its end may matter
+            begun = shortened(begun + chunk)
         else:
             begun += chunk
     if begun:
-        yield begun + b"\n"
+        yield begun + b"\n", size
+    if broken is not None:
+        raise broken
 
 
 class _Reader:
@@ -115,11 +130,12 @@ class _Reader:
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
         self._left_out = 0
+        self._shortened = 0  # lines longer than a block
         self._is_dense = False
         self._tail = (1, b"")
 
-    def take(self, block: bytes) -> None:
-        """Read the next block; it ends with the end of a line."""
+    def take(self, block: bytes, size: int) -> None:
+        """Read the next block, made of so many bytes of the log; it ends with the end of a line."""
         at, number = 0, self.number
         self._tail = (number, block) if len(block) >= _TAIL else (self._tail[0], self._tail[1] + block)
         hits = self._hits_by_line(block) if self._is_dense else sorted(self._hits(block))
@@ -129,7 +145,8 @@ class _Reader:
             if at <= hit < len(block):
                 number += block.count(b"\n", at, hit)
                 at, number = self._meet(block, hit, number), number + 1
-        self.size += len(block)
+        self.size += size
+        self._shortened += size > len(block)
         lines = number + block.count(b"\n", at) - self.number
         if not self._is_dense:
             self._is_dense = len(hits) > lines * _DENSE
@@ -194,18 +211,22 @@ class _Reader:
         return times < most
 
     def _keep(self, number: int, line: bytes) -> None:
-        kept = number, self._shortened(line)
+        kept = number, self.shortened(line)
         if len(self._first) < _FIRST:
             self._first.append(kept)
         else:
             self._left_out += len(self._last) == _LAST
             self._last.append(kept)
 
-    def _shortened(self, line: bytes) -> bytes:
+    def shortened(self, line: bytes) -> bytes:
         """Of a very long line what stands around the first of the words, and its end as if it were written over that."""
         if len(line) <= _LONGEST:
             return line
-        first = min((at for word in self._words if (at := line.find(word)) >= 0), default=0)
+        first = len(line)
+        for word in self._words:
+            at = line.find(word, 0, first)
+            first = at if at >= 0 else first
+        first = 0 if first == len(line) else first
         begin = max(first - _BEFORE, line.rfind(b"\r", 0, first) + 1)
         if len(line) - begin <= _LONGEST:
             return line[begin:]
@@ -221,10 +242,10 @@ class _Reader:
         """What was kept, and the last lines of all."""
         number, text = self._tail
         last = enumerate(text.split(b"\n")[:-1], number)
-        kept = {**{at: self._shortened(line) for at, line in last}, **dict(self._first), **dict(self._last)}
+        kept = {**{at: self.shortened(line) for at, line in last}, **dict(self._first), **dict(self._last)}
         lines = (
             one
             for at in sorted(kept)
             for one in read_line(at, kept[at].decode("utf-8", "replace").replace("\0", ""))
         )
-        return Excerpt(tuple(lines), self.number - 1, self.size, self._left_out)
+        return Excerpt(tuple(lines), self.number - 1, self.size, self._left_out, self._shortened)

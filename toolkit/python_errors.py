@@ -95,7 +95,8 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
     for at, line in enumerate(lines):
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
-            more = [other.text for other in takewhile(lambda one: not _is_over(one), lines[at + 1 : at + 4])]
+            below = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
+            more = [other.text for other in takewhile(lambda one: not _is_over(one), below)]
             yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
 
 

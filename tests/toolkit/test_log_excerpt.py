@@ -50,3 +50,25 @@ def test_a_traceback_that_ends_behind_a_bar_has_its_own_lines_as_proof() -> None
 def test_what_is_written_over_a_bar_is_said_by_who_wrote_the_bar() -> None:
     (cause,) = judged(f"(WorkerDict pid=7) {bars(1)}{MEMORY}\n").causes
     assert cause.process == "WorkerDict pid=7"
+
+
+@pytest.mark.parametrize("behind", [b"", b"\r" + b"x" * 3_000_000])
+def test_a_line_that_never_ends_is_read_around_its_first_complaint_and_at_its_end(behind: bytes) -> None:
+    raw = b"x" * 5_000_000 + b"\r" + MEMORY.encode() + behind + b"\n"
+    found = excerpt(io.BytesIO(raw).read)
+    (cause,) = read(found.lines, "run.log").causes
+    assert cause.lines == (MEMORY,)
+    assert (found.shortened, found.total, found.size) == (1, 1, len(raw))
+
+
+def test_what_there_is_of_a_line_counts_when_the_rest_cannot_be_read() -> None:
+    parts = [f"fine\n{MEMORY}".encode()]
+
+    def broken(_: int) -> bytes:
+        if not parts:
+            raise EOFError("it ends too early")
+        return parts.pop()
+
+    found = excerpt(broken)
+    assert found.cut_off == "it ends too early"
+    assert read(found.lines, "run.log").causes[0].lines == (MEMORY,)

@@ -155,7 +155,21 @@ def test_of_a_log_that_was_cut_off_while_packed_what_there_is_counts(here: Docto
     packed = gzip.compress((LCUDA + noise).encode())
     done = here("logs", written(tmp_path, "run.log.gz", packed[: len(packed) * 2 // 3]), cwd=tmp_path)
     assert done.stdout.startswith("FIRST CAUSE  CUDA105")
-    assert "ends in the middle" in done.stdout
+    assert "could not be read to its end" in done.stdout
+
+
+@pytest.mark.parametrize("said", ["", "OSError: [Errno 24] Too many open files\n"])
+def test_a_log_that_was_cut_off_before_anything_was_named_is_not_said_to_be_fine(
+    here: Doctor, tmp_path: Path, said: str
+) -> None:
+    noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
+    packed = gzip.compress((noise + said + noise).encode())
+    written(tmp_path, "run.log.gz", packed[: len(packed) // 3])
+    done = here("logs", "run.log.gz", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "but run.log.gz could not be read to the end" in " ".join(done.stdout.split())
+    written(tmp_path, "whole.log", said)
+    assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
 
 
 def test_utf16_of_powershell_is_read(tmp_path: Path) -> None:
