@@ -54,6 +54,7 @@ def test_planted_secrets_are_in_no_snapshot(tmp_path: Path) -> None:
     done = doctor("snapshot", "kept.json", "run.sh", *HERE, cwd=tmp_path, HOME=str(home), **ENVIRON)
     assert done.returncode == 0, done.stderr
     compared = doctor("compare", "kept.json", "run.sh", *HERE, "--format", "json", "--all", cwd=tmp_path)
+    assert (tmp_path / "kept.json").stat().st_mode & 0o077 == 0
     text = (tmp_path / "kept.json").read_text()
     assert "PLANTED" not in text + done.stdout + done.stderr + compared.stdout + compared.stderr
     facts = json.loads(text)["facts"]

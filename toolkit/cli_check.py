@@ -106,7 +106,7 @@ def check(
 
                 report = repair.show(run, collection, report)
     if save_facts is not None:
-        output.write(save_facts, taken)
+        output.write(save_facts, taken, private=True)
     code = report.exit_code(strict=strict)
     render.show(report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code)
     return code

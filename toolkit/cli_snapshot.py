@@ -54,7 +54,7 @@ def snapshot(*, file: Path, options: Options, nodes: AskedNodes | None, deep: bo
         run = open_session(options, deep=deep)
         seen = kept.look(run, nodes, progress.say)
         text = kept.dump(seen, run.registry.collectors)
-    output.write(file, text)
+    output.write(file, text, private=True)
     said = snapshot_document.document(seen, file, len(text))
     if form == "json":
         print(json.dumps(said, indent=2))

@@ -91,17 +91,17 @@ def why_not_new(path: Path) -> str:
     return why_not_writable(Machine(), folder) if os.path.isdir(folder) else f"there is no folder {folder}"
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file whole or not at all; a pipe or a device is written to. Raises UsageError.
 
-    A new file gets the permissions of any new file, an old one keeps its own.
+    A new file gets the permissions of any new file, or is for nobody but its owner; an old one keeps its own.
     """
     content = text.encode("utf-8", "surrogatepass")
     try:
         try:
             there = path.stat()
         except FileNotFoundError:
-            _replace(Path(os.path.realpath(path)), content, None)
+            _replace(Path(os.path.realpath(path)), content, None, private=private)
             return
         if stat.S_ISREG(there.st_mode) and _stream(there) is None:
             _replace_existing(Path(os.path.realpath(path)), content, there)
@@ -145,10 +145,10 @@ def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None
         path.write_bytes(content)
 
 
-def _replace(path: Path, content: bytes, there: os.stat_result | None) -> None:
+def _replace(path: Path, content: bytes, there: os.stat_result | None, *, private: bool = False) -> None:
     unfinished = path.with_name(f".verl-doctor-{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(unfinished, flags, 0o666 if there is None else 0o600)
+    descriptor = os.open(unfinished, flags, 0o666 if there is None and not private else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if there is not None:

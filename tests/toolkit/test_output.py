@@ -38,6 +38,15 @@ def umask() -> Iterator[int]:
     os.umask(before)
 
 
+def test_a_private_file_is_for_its_owner(tmp_path: Path, umask: int) -> None:
+    path, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("x")
+    old.chmod(0o664)
+    for one in (path, old):
+        write(one, "text", private=True)
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, old)] == [0o600, 0o664]
+
+
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "facts.json"
     write(path, "new\n")
