@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -115,9 +115,9 @@ def guard(
     terms = opened.judged()
     verdict = gate.verdict(terms)
     if form == "json":
-        print(json.dumps(gate.document(terms, opened.lock), indent=2))
-    for term in terms if verbose else ():
-        _tell(f"{term.status.replace('_', ' ')}: {term}")
+        print(json.dumps(gate.document(terms, opened.lock, opened.outweighed), indent=2))
+    if verbose:
+        _tell_all(opened, terms)
     if verdict != "ok":
         _tell(_why(terms, verdict, when_unsure, refused, opened.lock))
     code = 0 if verdict == "could_not_check" and when_unsure == "go" else _CODES[verdict]
@@ -183,8 +183,8 @@ def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
     output.write(path, dump(agreement, session.version()))
     _tell(f"agreed in {path}: {', '.join(_agreed(agreement))}; keep it in git, beside the launch scripts")
     if verbose:
-        for term in guard_gate.opened(options, path, in_image=False).judged():
-            _tell(f"{term.status.replace('_', ' ')}: {term}")
+        opened = guard_gate.opened(options, path, in_image=False)
+        _tell_all(opened, opened.judged())
     return 0
 
 
@@ -219,6 +219,13 @@ def _become(program: str, command: Sequence[str]) -> NoReturn:
         os.execv(program, list(command))  # noqa: S606 - no shell may change the words
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be started: {error.strerror}") from None
+
+
+def _tell_all(opened: Gate, terms: Iterable[Term]) -> None:
+    for term in terms:
+        _tell(f"{term.status.replace('_', ' ')}: {term}")
+    for name, file in opened.outweighed.items():
+        _tell(f"{name} is demanded by {file}, which outweighs the agreement")
 
 
 def _tell(sentence: str) -> None:

@@ -18,8 +18,10 @@ driver = ">=570"
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -27,8 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit import toml
+from verl_doctor.toolkit.foreign import why_foreign
 from verl_doctor.toolkit.sites import Site, amount, is_for_output
 from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.text import harmless
 
 _KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
 _EXPECTED = ("packages", "variables", "driver")
@@ -73,22 +77,36 @@ def load(folder: Path) -> Config:
     """Read the nearest configuration from `folder` upwards.
 
     Raises UsageError, naming file and key, when it cannot be understood. A pyproject.toml without our table is passed
-    over; one that is no TOML is somebody else's problem unless it is the nearest file that names us.
+    over; one that is no TOML is somebody else's problem unless it is the nearest file that names us. Another user's file
+    is passed over too, and that is said on stderr.
     """
     for place in (folder, *folder.parents):
         own = place / "verl-doctor.toml"
-        if os.path.isfile(own):
+        if os.path.isfile(own) and not _passed_over(own):
             return _config(own, _table(own))
-        if os.path.lexists(own):
+        if os.path.lexists(own) and not os.path.isfile(own):
             raise UsageError(
                 f"{own} is no file that can be read as a configuration; remove it, or make it one"
             )
         shared = place / "pyproject.toml"
         if os.path.isfile(shared) and b"verl-doctor" in _bytes(shared):
             table = _table(shared).get("tool", {})
-            if isinstance(table, dict) and "verl-doctor" in table:
+            if isinstance(table, dict) and "verl-doctor" in table and not _passed_over(shared):
                 return _config(shared, table["verl-doctor"])
     return Config()
+
+
+def _passed_over(path: Path) -> bool:
+    """Whether a file may be another user's work. It could silence rules and gates, so that it is said, once."""
+    why = why_foreign(path, group_counts=False)
+    if why:
+        _say_once(f"{path} is passed over: {why}, and a configuration counts that only you or root can write")
+    return bool(why)
+
+
+@functools.cache
+def _say_once(sentence: str) -> None:
+    print(f"verl-doctor: {harmless(sentence)}", file=sys.stderr)
 
 
 def _bytes(path: Path) -> bytes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from verl_doctor.toolkit.fact_packages import VLLM_NAMES, versions_in
 from verl_doctor.toolkit.file_systems import nearest, space_of
 from verl_doctor.toolkit.guard_agreement import Agreement, Bases
 from verl_doctor.toolkit.guard_files import Found
+from verl_doctor.toolkit.in_time import PATIENCE, in_time
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.nvidia_driver import driver_version, has_gpu_on_bus
 from verl_doctor.toolkit.sites import Site, is_elsewhere, plain_path
@@ -25,7 +25,6 @@ AGREE_ANEW = "verl-doctor guard --agree"
 # BuildKit gives it to the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME says otherwise (docs.docker.com/build).
 _BUILD_HOST = "buildkitsandbox"
 _IN_AN_IMAGE = "an image has none of it while it is built; it counts where the job starts"
-_PATIENCE = 5  # seconds that paths have to answer: one on a dead network mount never does
 
 Status = Literal["pass", "fail", "skipped", "not_applicable"]
 Verdict = Literal["ok", "failures", "could_not_check"]
@@ -88,13 +87,17 @@ def verdict(terms: Iterable[Term]) -> Verdict:
     return "ok" if "pass" in statuses and "skipped" not in statuses else "could_not_check"
 
 
-def document(terms: Iterable[Term], agreement: str) -> dict[str, Any]:
-    """The answer as JSON types; `agreement` is the file that was read, "" when there is none."""
+def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> dict[str, Any]:
+    """The answer as JSON types; `agreement` is the file that was read, "" when there is none.
+
+    `outweighed` is what another file demands otherwise, and that file.
+    """
     every = tuple(terms)
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": verdict(every),
         "agreement": agreement,
+        "outweighed": dict(outweighed),
         "results": [asdict(term) for term in every],
     }
 
@@ -272,17 +275,17 @@ def _paths(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
     subject, room = f"site {site.name}", f"room in {path}"
-    there = _in_time(lambda: os.path.exists(path) or site.writes)
+    there = in_time(lambda: os.path.exists(path) or site.writes)
     if there is None:
-        yield Term(subject, "skipped", path, reason=f"{path} did not answer in {_PATIENCE} s")
+        yield Term(subject, "skipped", path, reason=f"{path} did not answer in {PATIENCE} s")
     else:
         status: Status = "pass" if there else "fail"
         yield Term(subject, status, path, path if there else "", next_step=f"mount or make {path}")
     if not site.free or there is None:
         return
-    space, wanted = _in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
+    space, wanted = in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
     if space is None:
-        yield Term(room, "skipped", wanted, reason=f"its file system does not tell in {_PATIENCE} s")
+        yield Term(room, "skipped", wanted, reason=f"its file system does not tell in {PATIENCE} s")
     else:
         status = "pass" if space.free >= site.free else "fail"
         yield Term(
@@ -292,12 +295,3 @@ def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
             in_bytes(space.free),
             next_step="remove what is not needed there",
         )
-
-
-def _in_time(ask: Callable[[], Any]) -> Any:
-    """What a question about a path says; None when it did not answer in time."""
-    answer: list[Any] = []
-    thread = threading.Thread(target=lambda: answer.append(ask()), daemon=True)
-    thread.start()
-    thread.join(_PATIENCE)
-    return answer[0] if answer else None

@@ -109,6 +109,18 @@ class Agreement:
             sites=tuple(sites.values()),
         )
 
+    def outweighed(self, config: Config) -> tuple[str, ...]:
+        """What was agreed and is demanded otherwise by the user's configuration, by name."""
+        after, sites = self.with_expected(config), {site.name: site for site in config.sites}
+        both = ((self.packages, after.packages), (self.variables, after.variables))
+        names = [name for agreed, now in both for name, value in agreed.items() if now[name] != value]
+        driver = ["NVIDIA's driver"] if self.driver and after.driver != self.driver else []
+        return (
+            *names,
+            *driver,
+            *(f"site {one.name}" for one in self.sites if sites.get(one.name, one) != one),
+        )
+
 
 def nearest(folder: Path) -> Path | None:
     """The agreement in a folder, or in the nearest one above it."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.guard_agreement import AgreedFile, Bases
+from verl_doctor.toolkit.in_time import PATIENCE, all_in_time
+from verl_doctor.toolkit.refused import Refused
+from verl_doctor.toolkit.safe_write import read
 
+_LARGEST = 64 * 1024 * 1024  # bytes; what is repaired is source code and configuration
 State = Literal["kept", "edited", "lost", "gone", "changed", "unreadable"]
 
 
@@ -27,15 +33,38 @@ class Found:
     reason: str = ""
 
 
+def all_found(agreed: Iterable[AgreedFile], bases: Bases) -> list[Found]:
+    """Look at each file. One that does not answer in time is unreadable. Raises UsageError when the patches of one are damaged."""
+    files = [(one, bases.path(one.place)) for one in agreed]
+    contents = all_in_time([partial(_content, one, path) for one, path in files])
+    return [_found(one, path, content) for (one, path), content in zip(files, contents, strict=True)]
+
+
 def found(agreed: AgreedFile, bases: Bases) -> Found:
-    """Look at one file."""
-    path = bases.path(agreed.place)
+    """Look at one file. As `all_found`."""
+    return all_found([agreed], bases)[0]
+
+
+def _content(agreed: AgreedFile, path: Path) -> bytes | Found:
+    """What a file holds, or where a link leads; a pipe is not waited for. A file may be linked there by its installer."""
     try:
-        content = os.fsencode(path.readlink()) if agreed.link else path.read_bytes()
+        content = (
+            os.fsencode(path.readlink()) if agreed.link else read(Path(os.path.realpath(path)), _LARGEST)
+        )
     except (FileNotFoundError, NotADirectoryError):
-        return Found(agreed, path, "gone")
+        content = None
     except OSError as error:
         return Found(agreed, path, "unreadable", error.strerror or type(error).__name__)
+    except Refused as error:
+        return Found(agreed, path, "unreadable", str(error))
+    return Found(agreed, path, "gone") if content is None else content
+
+
+def _found(agreed: AgreedFile, path: Path, content: bytes | Found | None) -> Found:
+    if content is None:
+        return Found(agreed, path, "unreadable", f"it did not answer in {PATIENCE} s")
+    if isinstance(content, Found):
+        return content
     if hashlib.sha256(content).hexdigest() == agreed.sha256:
         return Found(agreed, path, "kept")
     if not agreed.marked:

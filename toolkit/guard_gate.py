@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from verl_doctor.toolkit import config, guard
 from verl_doctor.toolkit.foreign import why_foreign
 from verl_doctor.toolkit.guard import Here, Term
 from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, nearest, read
-from verl_doctor.toolkit.guard_files import Found, found
+from verl_doctor.toolkit.guard_files import Found, all_found
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.refused import Refused
@@ -24,7 +24,10 @@ LOST = frozenset({"lost", "gone", "changed"})
 
 @dataclass(frozen=True)
 class Gate:
-    """`lock` is the file of the agreement, "" where there is none; `unread` says why there could be one and is not read."""
+    """`lock` is the file of the agreement, "" where there is none; `unread` says why there could be one and is not read.
+
+    `outweighed` is what the configuration demands otherwise than was agreed, by name, and the file that it is.
+    """
 
     target: Target
     here: Here
@@ -32,6 +35,7 @@ class Gate:
     marker: Marker
     lock: str = ""
     unread: str = ""
+    outweighed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tree(self) -> Path | None:
@@ -52,7 +56,7 @@ class Gate:
             known = {one.place for one in agreed}
             later = journalled(home, bases, self.marker, self.agreement.written)
             agreed += (one for one in later if one.place not in known)
-        return [found(one, bases) for one in agreed]
+        return all_found(agreed, bases)
 
     def lost(self) -> list[Found]:
         """The files whose repairs are not in them any more. Raises Refused."""
@@ -89,6 +93,7 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
         Marker(configured.marker),
         "" if path is None else str(path),
         unread,
+        dict.fromkeys(agreement.outweighed(configured), configured.path),
     )
 
 

@@ -117,7 +117,7 @@ def test_damaged_agreements(tmp_path: Path) -> None:
         except UsageError as refused:
             assert str(refused), seed  # noqa: PT017
         else:
-            json.dumps(guard.document(terms, str(path)))
+            json.dumps(guard.document(terms, str(path), {}))
 
 
 def test_damaged_facts_files(look: Callable[[], tuple[Session, Collection]], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
 
@@ -35,6 +36,34 @@ def test_pyproject_above_is_found_and_one_without_our_table_is_passed_over(tmp_p
 
 def test_a_broken_pyproject_that_is_not_about_us_is_somebody_elses(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[[[")
+    assert load(tmp_path) == Config()
+
+
+@pytest.mark.parametrize(
+    ("name", "head"), [("verl-doctor.toml", ""), ("pyproject.toml", "[tool.verl-doctor]\n")]
+)
+def test_what_anybody_may_write_is_passed_over_and_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: str
+) -> None:
+    """The next one above counts: another user's file must not hide it."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "verl-doctor.toml").write_text('marker = "mine"\n')
+    (inner / name).write_text(f'{head}marker = "theirs"\n')
+    assert load(inner).marker == "theirs"
+    inner.chmod(0o777)
+    assert (load(inner).marker, load(inner).marker) == ("mine", "mine")
+    said = capsys.readouterr().err
+    assert said.count(f"{inner / name} is passed over: anybody may write to") == 1
+
+
+def test_another_users_configuration_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "verl-doctor.toml"
+    file.write_text('marker = "theirs"\n')
+    if os.geteuid() == 0:
+        os.chown(file, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
     assert load(tmp_path) == Config()
 
 

@@ -20,7 +20,7 @@ import pytest
 from environments import install
 from running import Doctor
 
-from verl_doctor.toolkit import foreign, guard, guard_agreement
+from verl_doctor.toolkit import foreign, guard, guard_agreement, guard_files, in_time
 from verl_doctor.toolkit.config import Config, Expected
 from verl_doctor.toolkit.guard import Here, Term, judged
 from verl_doctor.toolkit.guard_agreement import NAME, AgreedFile, Agreement, Bases, Place
@@ -160,6 +160,30 @@ def test_a_repair_is_told_by_its_marked_lines(
     assert [term.status for term in judged(Agreement(), here_in(env, project), (one,))] == [status]
 
 
+def test_a_pipe_in_place_of_a_repaired_file_is_not_waited_for(env: Path, project: Path) -> None:
+    worker(env).unlink()
+    os.mkfifo(worker(env))
+    one = found(patched_file(), Bases(env, project))
+    assert (one.state, "not a regular file" in one.reason) == ("unreadable", True)
+
+
+def test_a_repaired_file_that_an_installer_linked_is_read(env: Path, project: Path) -> None:
+    worker(env).rename(project / "cached.py")
+    worker(env).symlink_to(project / "cached.py")
+    assert found(patched_file(), Bases(env, project)).state == "kept"
+
+
+def test_a_repaired_file_that_does_not_answer_is_not_waited_for(
+    env: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(in_time, "PATIENCE", 0.05)
+    monkeypatch.setattr(guard_files, "read", lambda *_: over.wait(20) and b"")
+    one = found(patched_file(), Bases(env, project))
+    over.set()
+    assert (one.state, "did not answer" in one.reason) == ("unreadable", True)
+
+
 def test_a_variable_is_wrong_or_right_and_a_secret_is_not_shown(env: Path, project: Path) -> None:
     agreed = Agreement(variables={"NCCL_DEBUG": "WARN", "HF_TOKEN": "x"})
     terms = judged(agreed, here_in(env, project, {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hf_secret"}), ())
@@ -216,7 +240,7 @@ def test_paths_and_room(env: Path, project: Path) -> None:
 def test_a_path_that_does_not_answer_is_not_waited_for(env: Path, project: Path, monkeypatch) -> None:
     """As on a network mount whose server is gone."""
     over = threading.Event()
-    monkeypatch.setattr(guard, "_PATIENCE", 0.05)
+    monkeypatch.setattr(in_time, "PATIENCE", 0.05)
     monkeypatch.setattr(guard.os.path, "exists", lambda _: over.wait(20))
     (term,) = judged(Agreement(sites=(Site("model", "/dead"),)), here_in(env, project), ())
     over.set()
@@ -259,6 +283,9 @@ def test_what_is_expected_outweighs_what_was_agreed() -> None:
     assert both.packages == {"flash-attn": ">=2"}
     assert both.variables == {"A": "2", "B": "1"}
     assert (both.driver, both.sites) == (">=580", (Site("data", "/new"), Site("model", "/m")))
+    config = Config(sites=(Site("data", "/new"), Site("model", "/m")), expected=expected)
+    assert one.outweighed(config) == ("flash-attn", "A", "NVIDIA's driver", "site data")
+    assert one.outweighed(Config()) == ()
 
 
 @pytest.mark.parametrize(
@@ -428,6 +455,25 @@ def test_an_agreement_that_others_could_replace_is_not_obeyed(
     assert (said.returncode, "may write to" in said.stderr) == (3, True)
     agreed.chmod(0o755)
     assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
+
+
+def test_the_file_that_relaxes_an_agreement_is_said(here: Doctor, env: Path, agreed: Path) -> None:
+    relaxing = agreed / "verl-doctor.toml"
+    relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
+    ask = ("guard", "--python", env)
+    said = here(*ask, "-v", cwd=agreed, NCCL_DEBUG="INFO")
+    assert f"NCCL_DEBUG is demanded by {relaxing}" in said.stderr
+    document = json.loads(here(*ask, "--format", "json", cwd=agreed, NCCL_DEBUG="INFO").stdout)
+    assert document["outweighed"] == {"NCCL_DEBUG": str(relaxing)}
+
+
+def test_nobody_elses_configuration_relaxes_an_agreement(here: Doctor, env: Path, agreed: Path) -> None:
+    relaxing = agreed / "verl-doctor.toml"
+    relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
+    relaxing.chmod(0o666)
+    said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="INFO")
+    assert said.returncode == 1
+    assert f"{relaxing} is passed over: anybody may write to {relaxing}" in said.stderr
 
 
 def edit_lock(project: Path, **agreed: object) -> None:
