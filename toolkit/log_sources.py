@@ -24,8 +24,10 @@ from verl_doctor.toolkit.target import UsageError
 STDIN = "-"
 _LOGS = (".log", ".out", ".err", ".txt", ".gz", ".zst")
 _SAMPLE = 8192  # bytes from which it is told what a file is
+_BLOCK = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_NULS = 1 << 28  # bytes of nothing before the first word of a log
 _MOST = 5000  # files of a folder that are read
 _SEEN = 100_000  # files of a folder from which those are chosen
 
@@ -107,7 +109,7 @@ def opened(source: Source) -> Iterator[Read]:
             raw: BinaryIO = (
                 sys.stdin.buffer if source.path is None else stack.enter_context(source.path.open("rb"))
             )
-            begin = raw.read(_SAMPLE)
+            begin = _after_nuls(raw)
             read = _whole(begin, raw)
             if begin.startswith(_GZIP):
                 read = stack.enter_context(gzip.GzipFile(fileobj=_File(read))).read1
@@ -121,6 +123,17 @@ def opened(source: Source) -> Iterator[Read]:
         except CUT_OFF as error:
             said = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise UnreadableError(said) from None
+
+
+def _after_nuls(raw: BinaryIO) -> bytes:
+    """The first bytes behind the NULs with which a log begins that was emptied (logrotate's `copytruncate`) while somebody wrote it."""
+    with contextlib.suppress(OSError):  # a pipe, or a file system that knows no holes
+        raw.seek(os.lseek(raw.fileno(), raw.tell(), os.SEEK_DATA))
+    begin, passed = raw.read(_SAMPLE), 0
+    while passed < _NULS and not begin.strip(b"\0") and (more := raw.read(_BLOCK)):
+        passed += len(begin)
+        begin = more
+    return begin.lstrip(b"\0") or begin
 
 
 def _whole(begin: bytes, raw: BinaryIO) -> Read:
