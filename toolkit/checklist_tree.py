@@ -33,10 +33,7 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
     if isinstance(was, Unknown):
         return [Said("unknown", (f"{old.path} does not say what the tree held: {was.reason}",), WITHOUT)]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
-    try:
-        found = compare(was, new, ours)
-    except ValueError:
-        return [Said("unknown", (f"the list of files in {old.path} is damaged",), WITHOUT)]
+    found = compare(was, new, ours)
     bad = [one for one in found if one.fault not in HARMLESS and not _is_edited(one, scripts)]
     edited = [one for one in found if _is_edited(one, scripts)]
     more = sum(one.count for one in found if one.fault in HARMLESS)

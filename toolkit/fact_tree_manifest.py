@@ -27,7 +27,8 @@ _OF_A_CHECKOUT = (".git", ".gitignore")
 class TreeManifest:
     """The files below `folder`, a line for each (`tree_manifest.Entry`). `package` is the package's folder below it, "" for itself.
 
-    `installed`: an installer put it there, and keeps its own list of the files.
+    `installed`: an installer put it there, and keeps its own list of the files. Raises ValueError when a line is damaged,
+    or when there are more than a tree may have.
     """
 
     folder: str
@@ -35,8 +36,14 @@ class TreeManifest:
     lines: tuple[str, ...]
     installed: bool = False
 
+    def __post_init__(self) -> None:
+        if len(self.lines) > _MOST:
+            raise ValueError(f"it lists more than {_MOST:,} files")
+        for _ in self.entries():
+            pass
+
     def entries(self) -> Iterator[Entry]:
-        """All files. Raises ValueError when a line is damaged."""
+        """All files."""
         return map(entry_of, self.lines)
 
 

@@ -102,10 +102,18 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     document = factsfile.document_of(path, kind="snapshot", make=_MAKE)
     said = str(document.get("verl_doctor", ""))
     about = document.get("snapshot", {})
-    ours = said == version() and document.get("schema_version") == factsfile.SCHEMA_VERSION
+    schema = document.get("schema_version")
+    if type(schema) is not int or schema < 1:
+        raise UsageError(f"{path} is damaged: it has no schema version; take the snapshot anew")
+    ours = said == version() and schema == factsfile.SCHEMA_VERSION
     if not isinstance(about, dict) or (ours and about.get("format", FORMAT) != FORMAT):
         raise UsageError(f"{path} is damaged: it does not say what it is of; take the snapshot anew")
     reader = _Reader(path, said, strict=ours)
+    if schema != factsfile.SCHEMA_VERSION:
+        reader.unread.append(
+            f"{path} has schema version {schema}, this verl-doctor reads {factsfile.SCHEMA_VERSION}: "
+            "what is called alike may mean something else"
+        )
     return Snapshot(
         facts=reader.facts(document["facts"], collectors),
         version=said,

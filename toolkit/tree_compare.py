@@ -45,10 +45,7 @@ class Damage:
 
 
 def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) -> list[Damage]:
-    """All that is not as it was, folded by folder, the worst first; what the files hold that were changed on purpose (`meant`) is left.
-
-    Raises ValueError when a manifest is damaged.
-    """
+    """All that is not as it was, folded by folder, the worst first; what the files hold that were changed on purpose (`meant`) is left."""
     was, now = _by_path(old, new), _by_path(new, old)
     copies = list(_copies((path for path in now if path not in was), was))
     inside = tuple(one.path for one in copies)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.git_ignored import Ignored, ignored
@@ -60,6 +61,11 @@ _LFS = (
 )
 _LFS_LARGEST = 1024
 _DIGITS = 16
+_KINDS = frozenset(get_args(Kind))
+_LONGEST = (
+    8192  # characters of a path; Linux opens 4096 bytes, https://man7.org/linux/man-pages/man2/open.2.html
+)
+_BELOW = re.compile(r"\.|(?!\.{1,2}(?:/|\Z))[^/\0]+(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)*")
 
 Bare = Callable[[str, bytes], bytes | None]
 """Of a file's path and content what both clusters should have alike, None where that is all of it."""
@@ -87,9 +93,14 @@ class Entry:
 
 
 def entry_of(line: str) -> Entry:
-    """An entry back from its line. Raises ValueError when it is none."""
-    kind, mode, size, digest, bare, path = line.split(" ", 5)
-    return Entry(path, cast("Kind", kind.replace("-", " ")), int(size), int(mode, 8), digest, bare)
+    """An entry back from its line. Raises ValueError when it is none, or of no file below a tree."""
+    written, mode, size, digest, bare, path = line.split(" ", 5)
+    kind = written.replace("-", " ")
+    if kind not in _KINDS:
+        raise ValueError(f"{kind[:40]} is no kind of file")
+    if len(path) > _LONGEST or not _BELOW.fullmatch(path):
+        raise ValueError(f"{path[:40]} is no path below a tree")
+    return Entry(path, cast("Kind", kind), int(size), int(mode, 8), digest, bare)
 
 
 def entries(top: Path, bare: Bare = lambda *_: None) -> Iterator[Entry]:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from trying import cases
 
 from verl_doctor.toolkit import factsfile, registry
+from verl_doctor.toolkit.fact_tree_manifest import TreeManifest
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, collector
 from verl_doctor.toolkit.target import UsageError
 
@@ -38,6 +39,18 @@ SETTINGS = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
+# Facts that check what they are given.
+CHECKED: Mapping[Any, st.SearchStrategy[Any]] = {
+    TreeManifest: st.builds(
+        TreeManifest,
+        NAMES,
+        NAMES,
+        st.lists(
+            NAMES.map(lambda name: f"file 644 1 a a {name.translate({47: 45, 0: 45})}-"), max_size=2
+        ).map(tuple),
+        st.booleans(),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return SCALARS[hint]
     if hint is Any:
         return SETTINGS
+    if hint in CHECKED:
+        return CHECKED[hint]
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         fields = [field.name for field in dataclasses.fields(hint) if field.init]

@@ -186,5 +186,23 @@ def test_of_another_doctor_what_can_be_read_is_read(change: dict[str, Any], tmp_
         if isinstance(value, Unknown) and "otherwise" in value.reason
     ]
     assert unknown == ["HostMemory"]
-    assert len(read.unread) == 3
+    assert len(read.unread) == 3 + ("schema_version" in change)
+    assert any("has schema version 99" in one for one in read.unread) == ("schema_version" in change)
     assert any("Weather" in sentence for sentence in read.unread)
+
+
+@pytest.mark.parametrize("schema", [0, -1, "x", None, True, 1.0, [1]])
+def test_a_file_without_a_schema_version_is_refused(schema: Any, tmp_path: Path) -> None:
+    path = written(of("laptop"), tmp_path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": schema}))
+    with pytest.raises(UsageError, match="damaged: it has no schema version; take the snapshot anew"):
+        snapshot.read(path, known().collectors)
+
+
+def test_a_damaged_list_of_files_is_no_equal_one(tmp_path: Path) -> None:
+    path = written(of("laptop"), tmp_path)
+    document = json.loads(path.read_text())
+    document["facts"]["TreeManifest"] = {"is": {"folder": "/verl", "package": "", "lines": ["junk"]}}
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="the fact TreeManifest is damaged"):
+        snapshot.read(path, known().collectors)

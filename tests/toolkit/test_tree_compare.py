@@ -211,3 +211,33 @@ def test_many_files_of_one_folder_are_told_at_once(old: Path, new: Path) -> None
         (new / "docs" / f"page{number}.rst").write_text("")
     (told,) = compare(manifest(old), manifest(new))
     assert (told.fault, told.path, told.count) == ("empty", "docs/", 20)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "junk",
+        "file 644 1 a a ../../etc/passwd",
+        "file 644 1 a a verl/../..",
+        "file 644 1 a a /etc/passwd",
+        "file 644 1 a a verl//a.py",
+        "file 644 1 a a verl/./a.py",
+        "file 644 1 a a " + "/".join("a" * 20_000),
+        "gift 644 1 a a verl/a.py",
+        "file 999 1 a a verl/a.py",
+    ],
+    ids=lambda line: line[:30],
+)
+def test_a_line_that_is_no_file_below_a_tree_makes_no_manifest(line: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        TreeManifest("/verl", "verl", (line,))
+
+
+@pytest.mark.parametrize("path", ["verl/a b.py", ".", "..data/x", "verl/...", "a\nb"])
+def test_an_unusual_name_is_one(path: str) -> None:
+    assert [one.path for one in TreeManifest("/verl", "", (f"file 644 1 a a {path}",)).entries()] == [path]
+
+
+def test_a_manifest_of_more_files_than_are_collected_is_none() -> None:
+    with pytest.raises(ValueError, match="more than 200,000 files"):
+        TreeManifest("/verl", "verl", ("file 644 1 a a b",) * 200_001)
