@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from verl_doctor.toolkit.fact_configuration import Asked, Configuration, as_override
+from verl_doctor.toolkit.fact_configuration import UNTOLD_VALUE, Asked, Configuration, as_override
 from verl_doctor.toolkit.fact_launch import Command
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.hydra_compose import Composed, Sources, compose
@@ -26,6 +27,7 @@ from verl_doctor.toolkit.hydra_program import (
 )
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.py_source import read as read_source
+from verl_doctor.toolkit.secret import setting_is_secret
 
 
 def composed(command: Command, verl: Path, machine: Machine, version: str) -> Configuration | Unknown:
@@ -88,11 +90,25 @@ def _with(
     return replace(
         empty,
         asked=tuple(asked),
-        before=tree.before,
-        after=tree.after,
+        before=_without_secrets(tree.before),
+        after=_without_secrets(tree.after),
         deprecated=tree.deprecated,
         origins={key: place.removeprefix(prefix) for key, place in tree.origins.items()},
     )
+
+
+def _without_secrets(tree: Any, key: str = "") -> Any:
+    """The tree with what may be a secret untold: the user's own files may hold a tracker's key."""
+    if isinstance(tree, Mapping):
+        return {
+            name: _without_secrets(inner, f"{key}.{name}" if key else str(name))
+            for name, inner in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_without_secrets(inner, key) for inner in tree]
+    if tree is None or isinstance(tree, bool) or not setting_is_secret(key, str(tree)):
+        return tree
+    return UNTOLD_VALUE
 
 
 def _more(

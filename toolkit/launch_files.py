@@ -23,18 +23,18 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.launch_reader import Program, Reader
 from verl_doctor.toolkit.launch_working_dir import folder_in_file
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.secret import is_secret, may_hold_secret, smells_of_secret, without_user
+from verl_doctor.toolkit.secret import (
+    is_secret,
+    may_hold_secret,
+    setting_is_secret,
+    smells_of_secret,
+    without_user,
+)
 from verl_doctor.toolkit.shell_refused import refused
 from verl_doctor.toolkit.shell_walk import Argument, Given
 from verl_doctor.toolkit.target import Target
 
-_NAME = re.compile(r"[\w-]+")
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
-# Columns of the user's own data, whatever they are called: data.question_key=question.
-_COLUMN = re.compile(
-    r"\+*data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
-)
-
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
 
 
@@ -190,8 +190,9 @@ def _word(argument: Argument, option: str = "") -> Word:
     if _OPTION.fullmatch(seen):
         secret = False
     elif equals and not key.startswith("{"):
-        secret = not _COLUMN.fullmatch(seen) and any(is_secret(name, value) for name in _NAME.findall(key))
-        secret = secret or may_hold_secret(value) or may_hold_secret(argument.written.partition("=")[2])
+        secret = setting_is_secret(key.lstrip("+"), value) or may_hold_secret(
+            argument.written.partition("=")[2]
+        )
     else:
         secret = is_secret(option, seen) or may_hold_secret(seen) or may_hold_secret(argument.written)
     if secret:

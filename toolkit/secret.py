@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # Words that smell wherever they stand in a name, alone or glued to others: HF_TOKEN, hfToken, SLURMJWT, OAUTH2.
 _SECRET_WORD = re.compile(
@@ -15,10 +16,15 @@ _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$
 # What looks like a secret's name and is none: a partition of the fabric, the keys and tokens of attention, columns of the data.
 _HARMLESS_NAME = re.compile(
     r"IB_PKEY|KEY_(CACHE|STATES?|PADDING)|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?)"
-    r"|(BOS|EOS|PAD|UNK|MASK|STOP|IMAGE|VIDEO|AUDIO|SPECIAL)_TOKEN"
+    r"|(BOS|EOS|PAD|UNK|MASK|STOP|IMAGE|VIDEO|AUDIO|SPECIAL|CONTINUOUS)_TOKEN"
     r"|(PROMPT|QUESTION|RESPONSE|ANSWER|LABEL|IMAGE|VIDEO|AUDIO|MESSAGES?|TOOLS?|THINKING|REWARD_(FN|MODEL)|DATA_SOURCE"
     r"|TEACHER|DICT|FULL)_KEYS?(?=_|$)"
 )
+# Columns of the user's own data, whatever they are called: data.question_key=question.
+_COLUMN = re.compile(
+    r"data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
+)
+_WORD_OF_KEY = re.compile(r"[\w-]+")
 # What is no secret under any name, and what is none under the name of a token: a number of tokens.
 _NOTHING = re.compile(r"none|null|true|false|~?", re.IGNORECASE)
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
@@ -75,6 +81,7 @@ BLANKED = "://***@"
 _USER_IN_URL = re.compile(r"(:[/\\]{2,})[^\s/\\?#\"'<>@]*@")
 
 
+@lru_cache(maxsize=4096)
 def smells_of_secret(name: str) -> bool:
     """Whether what has this name (a variable, an option, a key, an identifier) may be a secret: a word of it says so."""
     spelt = _HARMLESS_NAME.sub("", "_".join(_HUMP.findall(name)).upper())
@@ -94,6 +101,15 @@ def is_secret(name: str, value: str) -> bool:
     if not smells_of_secret(name) or _NOTHING.fullmatch(value):
         return False
     return "token" not in name.lower() or _NUMBERS.fullmatch(value) is None
+
+
+def setting_is_secret(key: str, value: str) -> bool:
+    """Whether the value of a setting may be a secret: its dotted key says so in any of its parts, or the value does."""
+    if may_hold_secret(value):
+        return True
+    return not _COLUMN.fullmatch(f"{key}={value}") and any(
+        is_secret(part, value) for part in _WORD_OF_KEY.findall(key)
+    )
 
 
 def may_hold_secret(text: str) -> bool:

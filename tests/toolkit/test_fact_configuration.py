@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.config_value_of_wrong_type import config_value_of_wrong_type
-from verl_doctor.toolkit.fact_configuration import Configuration, configuration
+from verl_doctor.toolkit.fact_configuration import UNTOLD, Configuration, configuration
 from verl_doctor.toolkit.fact_launch import launch
 from verl_doctor.toolkit.fact_trees import Tree, VerlTrees
 from verl_doctor.toolkit.machine import Machine
@@ -68,3 +68,17 @@ def test_a_folder_of_configurations_that_is_not_here(tmp_path: Path) -> None:
     assert found.refused
     assert found.missing_folder == f"{tmp_path}/recipe/config"
     assert not _configuration(tmp_path, "--config-name=mine").missing_folder
+
+
+def test_secrets_in_the_users_own_files_are_not_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "trainer: {wandb_key: hunter2, n_token: 4, tags: ['login:hunter2@host'], credentials: {pin: hunter2}}\n"
+        "data: {prompt_key: prompt, my_question_key: question}\nhub: 'https://joe:hunter2@hub'\n"
+    )
+    found = _configuration(tmp_path, f"--config-path={tmp_path}", "--config-name=mine", "trainer.n_token=5")
+    assert not found.refused
+    assert "hunter2" not in repr(found)
+    assert found.get("trainer.n_token") == 5
+    assert found.get("data.prompt_key") == "prompt"
+    assert found.get("data.my_question_key") == "question"
+    assert found.get("trainer.wandb_key") is UNTOLD
