@@ -179,9 +179,12 @@ def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
     with nothing_on_stdout():
         run = session.open_session(options)
         bases = Bases(run.target.prefix, path.parent)
-        agreement = guard_agree.agreement_here(run, run.look(), bases)
+        seen = run.look()
+        agreement = guard_agree.agreement_here(run, seen, bases)
     output.write(path, dump(agreement, session.version()))
     _tell(f"agreed in {path}: {', '.join(_agreed(agreement))}; keep it in git, beside the launch scripts")
+    if secret := guard_agree.not_agreed(seen):
+        _tell(f"not agreed, since their values may hold a secret: {', '.join(secret)}")
     if verbose:
         opened = guard_gate.opened(options, path, in_image=False)
         _tell_all(opened, opened.judged())

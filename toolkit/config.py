@@ -37,6 +37,8 @@ from verl_doctor.toolkit.text import harmless
 _KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
 _EXPECTED = ("packages", "variables", "driver")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
+# What `guard --agree` writes, told without the library that knows all others.
+_PLAIN_SPECIFIER = re.compile(r"(?:[=>]=\d{1,9}(?:\.\d{1,9})*)?")
 _LARGEST = 1_000_000
 
 
@@ -207,7 +209,7 @@ def _expected(path: Path, table: Any) -> Expected:
         **{f"packages.{name}": text for name, text in packages.items()},
         "driver": driver,
     }.items():
-        if not isinstance(text, str) or not _is_specifier(text):
+        if not isinstance(text, str) or not is_specifier(text):
             raise UsageError(
                 f'{path}: expected.{name} must be a version specifier, for instance ">=0.11,<0.12"'
             )
@@ -218,8 +220,11 @@ def _expected(path: Path, table: Any) -> Expected:
     )
 
 
-def _is_specifier(text: str) -> bool:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - few expect versions
+def is_specifier(text: str) -> bool:
+    """Whether a text says which versions are meant."""
+    if _PLAIN_SPECIFIER.fullmatch(text):
+        return True
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - few need it
 
     try:
         SpecifierSet(text)

@@ -26,6 +26,7 @@ from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.nvidia_driver import driver_version
 from verl_doctor.toolkit.patched import PatchedFile, patched_files
 from verl_doctor.toolkit.patchset import as_entries
+from verl_doctor.toolkit.secret import BLANKED, smells_of_secret
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import UsageError, own_journal
 
@@ -64,8 +65,21 @@ def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, 
         return
     for name, value in variables.values.items():
         own = OWN.fullmatch(name) or _PASSING.fullmatch(name) or (machine.home and machine.home in value)
-        if COMPARED.match(name) and not own:
+        if COMPARED.match(name) and not own and BLANKED not in value:
             yield name, value
+
+
+def not_agreed(collection: Collection) -> tuple[str, ...]:
+    """The variables that workers need and whose values nobody may write down: they hold a user's password, or look so."""
+    variables = collection.get(Variables)
+    if isinstance(variables, Unknown):
+        return ()
+    blanked = (name for name, value in variables.values.items() if BLANKED in value)
+    return tuple(
+        name
+        for name in (*blanked, *variables.withheld)
+        if COMPARED.match(name) and not smells_of_secret(name)
+    )
 
 
 def _files(run: Session, collection: Collection, bases: Bases) -> Iterator[AgreedFile]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from verl_doctor.toolkit.config import Config
+from verl_doctor.toolkit.config import Config, is_specifier
 from verl_doctor.toolkit.fact_packages import canonical
 from verl_doctor.toolkit.restore import restored
 from verl_doctor.toolkit.savedfile import SavedFile
@@ -27,6 +28,7 @@ _FILE = SavedFile(
     version=SCHEMA_VERSION,
     largest=16,
 )
+_PYTHON = re.compile(r"\d+\.\d+")
 
 Base = Literal["environment", "project", "machine"]
 
@@ -133,9 +135,41 @@ def read(path: Path) -> Agreement:
     if "\\u0000" in json.dumps(agreed):
         raise _damaged(path, "a path or a name holds a NUL, which none can")
     try:
-        return restored(Agreement, agreed)
+        agreement = restored(Agreement, agreed)
+        nonsense = next(_nonsense(agreement, agreed), "")
     except (TypeError, RecursionError) as error:
         raise _damaged(path, str(error)[:200]) from None
+    if nonsense:
+        raise _damaged(path, nonsense)
+    return agreement
+
+
+def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
+    """What nobody can have meant: it would never be judged, and so always be as agreed."""
+    for name in _unknown(agreed, asdict(agreement)):
+        yield f"nothing is called {name!r:.60} there"
+    if agreement.python and not _PYTHON.fullmatch(agreement.python):
+        yield f"{agreement.python!r:.60} is no version of Python such as 3.12"
+    for name, text in (*agreement.packages.items(), ("driver", agreement.driver)):
+        as_installed = name in agreement.packages and text.startswith(
+            "=="
+        )  # some versions are of no standard
+        if not as_installed and not is_specifier(text):
+            yield f"{name[:60]} has {text!r:.60}, which is no version specifier"
+    for site in agreement.sites:
+        if isinstance(site.free, bool) or site.free < 0:
+            yield f"the room in site {site.name[:60]} is no number of bytes"
+
+
+def _unknown(given: Any, known: Any) -> Iterator[str]:
+    """The keys of a document that what was restored of it does not have."""
+    if isinstance(given, Mapping) and isinstance(known, Mapping):
+        yield from (key for key in given if key not in known)
+        for key in given.keys() & known.keys():
+            yield from _unknown(given[key], known[key])
+    elif isinstance(given, list) and isinstance(known, (list, tuple)):
+        for one, other in zip(given, known, strict=True):
+            yield from _unknown(one, other)
 
 
 def _damaged(path: Path, why: str) -> UsageError:

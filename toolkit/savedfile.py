@@ -29,8 +29,9 @@ class SavedFile:
     def read(self, path: Path) -> Any:
         """Return the content. Raises UsageError when the file is none of this kind, or of another version."""
         document = self.document(path)
-        if document.get("schema_version") != self.version:
-            said = str(document.get("schema_version"))[:20]
+        version = document.get("schema_version")
+        if isinstance(version, bool) or version != self.version:
+            said = str(version)[:20]
             raise UsageError(
                 f"{path} has schema version {said}, this verl-doctor reads {self.version}; {self.again} with it"
             )

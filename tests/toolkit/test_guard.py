@@ -321,6 +321,14 @@ def test_an_agreement_comes_back_as_it_was_written(tmp_path: Path) -> None:
         '{"agreed": {}}',
         '{"schema_version": 1, "agreed": {"files": [{"place": 3}]}}',
         '{"schema_version": 1, "agreed": {"verl": {"base": "machine", "path": "/\\u0000"}}}',
+        '{"schema_version": true, "agreed": {}}',
+        '{"schema_version": 1, "agreed": {"pyhton": "3.9"}}',
+        '{"schema_version": 1, "agreed": {"verl": {"base": "project", "path": "verl", "pth": "x"}}}',
+        '{"schema_version": 1, "agreed": {"sites": [{"name": "m", "path": "/m", "fre": 5}]}}',
+        '{"schema_version": 1, "agreed": {"sites": [{"name": "m", "path": "/m", "free": -5}]}}',
+        '{"schema_version": 1, "agreed": {"python": "three"}}',
+        '{"schema_version": 1, "agreed": {"driver": ">=junk"}}',
+        '{"schema_version": 1, "agreed": {"packages": {"ray": "of today"}}}',
     ],
 )
 def test_a_damaged_agreement_is_one_sentence(here: Doctor, project: Path, text: str) -> None:
@@ -330,6 +338,19 @@ def test_a_damaged_agreement_is_one_sentence(here: Doctor, project: Path, text: 
     said = here("guard", cwd=project)
     assert (said.returncode, said.stdout, len(said.stderr.splitlines())) == (2, "", 1)
     assert NAME in said.stderr
+
+
+def test_a_version_of_no_standard_can_be_agreed(project: Path) -> None:
+    one = Agreement(packages={"torch": "==2.8.0a0+git12-dirty", "verl": "==main-dirty", "ray": ""})
+    (project / NAME).write_text(guard_agreement.dump(one, "0.1"), "utf-8")
+    assert guard_agreement.read(project / NAME) == one
+
+
+def test_patches_that_are_nested_without_end_are_damage(here: Doctor, project: Path) -> None:
+    deep = '{"a":' * 450 + "1" + "}" * 450
+    file = f'{{"place": {{"base": "project", "path": "x"}}, "why": "", "sha256": "", "patches": [{deep}]}}'
+    (project / NAME).write_text(f'{{"schema_version": 1, "agreed": {{"files": [{file}]}}}}', "utf-8")
+    assert here("guard", cwd=project).returncode in {1, 2}
 
 
 def test_nothing_agreed_is_not_sure(here: Doctor, env: Path, project: Path) -> None:
@@ -364,6 +385,15 @@ def agreed(here: Doctor, env: Path, project: Path) -> Path:
     assert (said.returncode, said.stdout) == (0, "")
     assert "hf_secret" not in (project / NAME).read_text("utf-8")
     return project
+
+
+def test_a_variable_with_a_password_is_not_agreed(here: Doctor, env: Path, project: Path) -> None:
+    """It was written down as ***, which no job has."""
+    ask = ("guard", "--python", env)
+    said = here(*ask, "--agree", cwd=project, HF_ENDPOINT="https://user:hunter2@mirror")
+    assert "may hold a secret: HF_ENDPOINT" in said.stderr
+    assert "hunter2" not in said.stderr + (project / NAME).read_text("utf-8")
+    assert here(*ask, cwd=project, HF_ENDPOINT="https://user:hunter2@mirror").returncode == 0
 
 
 def test_a_job_starts_where_it_was_agreed_and_stops_where_it_was_not(
