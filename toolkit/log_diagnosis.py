@@ -25,6 +25,7 @@ from verl_doctor.toolkit.first_cause import (
 )
 from verl_doctor.toolkit.log_clock import Clock
 from verl_doctor.toolkit.log_excerpt import GOES_ON, may_tell
+from verl_doctor.toolkit.log_finish import parted
 from verl_doctor.toolkit.log_lines import Line
 from verl_doctor.toolkit.python_errors import OVERRIDES, Raised, bare_errors
 from verl_doctor.toolkit.signature import Kind, Signature, which
@@ -95,7 +96,9 @@ class Reading:
 
 
 def read(lines: Sequence[Line], source: str) -> Reading:
-    """Judge one log."""
+    """Judge one log. What the processes of a run say behind its end is kept beside."""
+    total = len(lines)
+    lines, behind = parted(lines)
     loud = loud_errors(lines)
     errors = [_of_chain(one, lines, source) for one in loud]
     said = list(_in_lines(lines, loud, source))
@@ -106,7 +109,9 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     borne = [one for one in said if len(steps) - bisect_right(steps, one.number) >= (_SURE if failed else 1)]
     candidates = [one for one in told if one not in borne]
     first, error = _choose(fatal, _began(errors), candidates)
-    hints = _distinct(one for one in told if one.kind in {"hint", "note"} or one in borne)
+    beside = [_of_chain(one, behind, source) for one in loud_errors(behind)]
+    quiet = [one for one in told if one.kind in {"hint", "note"} or one in borne]
+    hints = _distinct((*quiet, *beside))
     before = [] if first is None else [one for one in hints if _leads_to(one, first)]
     named = _distinct((*before[:1], *([first] if first else [])))
     rest = _distinct(
@@ -121,7 +126,7 @@ def read(lines: Sequence[Line], source: str) -> Reading:
         also,
         _distinct(one for one in told if one.kind == "consequence"),
         tuple(one for one in hints if one not in named),
-        len(lines),
+        total,
     )
 
 

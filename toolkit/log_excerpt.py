@@ -22,9 +22,9 @@ WORDS = (
     "No such file or directory", "No space left on device", "No module named", "temporarily unavailable", "terminate called",
     "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed", "*** SIG",
     "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
-    "checkpoint shards", " took ", "core engine proc",
+    "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
 )  # fmt: skip
-"""Nearly every complaint has one of these in it; each costs half a second for a gigabyte."""
+"""Nearly every complaint has one of these in it, or the end or the beginning of a run; each costs half a second for a gigabyte."""
 
 GOES_ON = 2
 """Lines behind a complaint into which its message may go on."""
