@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -32,5 +33,5 @@ def windows_line_ends(launch: Launch) -> Iterator[Finding]:
             f"the lines of {path} end in a carriage return, which bash takes for a part of the words",
             Evidence(found="\\r\\n", wanted="\\n"),
             location=Location(path),
-            remedy=f"sed -i 's/\\r$//' {path}",
+            remedy=f"sed -i 's/\\r$//' {shlex.quote(path)}",
         )

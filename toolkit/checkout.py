@@ -13,10 +13,18 @@ def checkout(cwd: Path) -> Path:
 
 def path_in(top: Path, path: str) -> str:
     """The path of a file as the checkout has it, with forward slashes; "" for one that lies elsewhere."""
-    if "\0" in path:  # no file has that in its name
+    if not _may_be_a_name(path):
         return ""
     named = top / path
     for base, file in ((top, Path(os.path.normpath(named))), (top.resolve(), Path(os.path.realpath(named)))):
         if file.is_relative_to(base) and file != base:
             return file.relative_to(base).as_posix()
     return ""
+
+
+def _may_be_a_name(path: str) -> bool:
+    """Whether a file can be called so: what a facts file says need not be."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False

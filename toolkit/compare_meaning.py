@@ -7,6 +7,8 @@ import re
 import shlex
 from collections.abc import Callable
 
+from packaging.version import VERSION_PATTERN
+
 from verl_doctor.toolkit import fleet_subjects
 from verl_doctor.toolkit.fact_environment import is_listed
 
@@ -31,6 +33,12 @@ _PASSING = re.compile(
 _PLACES = re.compile(r"(?:.*\.)?(?:experiment_name|project_name|\w*(?:path|dir|files?|folder))")
 # What a value cannot be restored from: a folder of the old machine, a secret.
 _NOT_TOLD = re.compile(r"<\w+>|\*\*\*")
+# Names and versions that may stand in a command: they come from a file that anybody can have written.
+_PACKAGE = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+)  # https://peps.python.org/pep-0508/#names
+_RELEASE = re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE | re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ULIMIT = {"open files": ("n", 1), "processes": ("u", 1), "locked memory": ("l", 1024)}
 
 
@@ -97,12 +105,17 @@ def say(step: str) -> Step:
 
 
 def install(name: str, old: str, _new: str) -> str:
-    """The release as it was. One that is new here does not disturb."""
-    return f"pip install {name}=={old.removesuffix(' (editable)')}" if old else ""
+    """The release as it was. One that is new here does not disturb; what is no name or no version stands in no command."""
+    release = old.removesuffix(" (editable)")
+    if not _PACKAGE.fullmatch(name) or not _RELEASE.fullmatch(release):
+        return ""
+    return f"pip install {shlex.quote(f'{name}=={release}')}"
 
 
 def export(name: str, old: str, _new: str) -> str:
     """The value as it was, as far as it can be known here."""
+    if not _VARIABLE.fullmatch(name):
+        return ""
     if not old:
         return f"unset {name}"
     if old == WITHHELD:
@@ -119,7 +132,8 @@ def ulimit(name: str, old: str, _new: str) -> str:
     """The limit as it was, before Ray is started."""
     letter, unit = _ULIMIT[name]
     amount = str(int(old) // unit) if old.isdecimal() else old
-    return f"ulimit -{letter} {amount}  # before Ray is started" if old and old != "not told" else ""
+    told = old.isdecimal() or old == "unlimited"
+    return f"ulimit -{letter} {amount}  # before Ray is started" if told else ""
 
 
 def shm_size(_name: str, old: str, _new: str) -> str:

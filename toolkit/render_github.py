@@ -62,8 +62,8 @@ def _annotation(level: str, result: CheckResult, finding: Finding, top: Path) ->
 
 
 def _place(location: Location | None, top: Path) -> dict[str, str]:
-    if location is None or not (path := path_in(top, location.path)):
-        return {}
+    if location is None or not (path := path_in(top, location.path)) or harmless(path) != path:
+        return {}  # a name that the log cannot carry stands in the message
     return {"file": path, **({} if location.line is None else {"line": str(location.line)})}
 
 

@@ -123,11 +123,9 @@ class _View:
         return {"artifactLocation": self._artifact(place.path), **region}
 
     def _artifact(self, path: str) -> dict[str, Any]:
-        from urllib.parse import quote  # noqa: PLC0415 - no other view needs it
-
         if inside := path_in(self._top, path):
-            return {"uri": quote(inside, errors="replace"), "uriBaseId": _TOP}
-        return {"uri": f"file://{quote(str(self._top / path), errors='replace')}"}
+            return {"uri": _quoted(inside), "uriBaseId": _TOP}
+        return {"uri": f"file://{_quoted(str(self._top / path))}"}
 
     def _fingerprint(self, code: str, finding: Finding) -> str:
         """The same for one finding in the next run, also when lines have moved; of equal ones each has its own."""
@@ -145,6 +143,16 @@ class _View:
         at = self._artifact(finding.location.path)
         if any(change["artifactLocation"] == at for change in changes):
             yield {"description": _message(repair.title), "artifactChanges": changes}
+
+
+def _quoted(path: str) -> str:
+    """A path in a URI, byte for byte as the file is called, also where that is no UTF-8."""
+    from urllib.parse import quote  # noqa: PLC0415 - no other view needs it
+
+    try:
+        return quote(path, errors="surrogateescape")
+    except UnicodeEncodeError:  # from a facts file: no file can have this name
+        return quote(path, errors="replace")
 
 
 def _is_unjudged(result: CheckResult) -> bool:

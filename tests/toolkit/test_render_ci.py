@@ -265,3 +265,23 @@ def test_a_real_check_says_so(here: Doctor, repo: Path, form: str) -> None:
         assert any(p["physicalLocation"]["artifactLocation"]["uri"] == "run.sh" for p in places)
     else:
         assert "::error file=run.sh,title=CFG107 " in done.stdout
+
+
+@pytest.mark.parametrize(("name", "uri"), [("\udcff\udcfe.sh", "%FF%FE.sh"), ("é\n.sh", "%C3%A9%0A.sh")])
+def test_a_name_that_is_no_text_is_told_byte_for_byte(repo: Path, name: str, uri: str) -> None:
+    said = report(finding(path=str(repo / name), line=2))
+    (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
+
+
+@pytest.mark.parametrize("name", ["\udcff.sh", "a\n.sh", "a\x1b[2J.sh"])
+def test_a_name_that_no_annotation_can_carry_stands_in_its_message(repo: Path, name: str) -> None:
+    (_, properties, message), *_ = commands(report(finding(path=str(repo / name), line=2)), repo)
+    assert "file" not in properties
+    assert ".sh:2: it is wrong" in message
+
+
+def test_a_name_that_no_file_can_have_is_told_somehow(repo: Path) -> None:
+    said = report(finding(path="/\ud800.sh"))
+    (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///%3F.sh"
