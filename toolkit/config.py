@@ -84,16 +84,16 @@ def load(folder: Path) -> Config:
     """
     for place in (folder, *folder.parents):
         own = place / "verl-doctor.toml"
-        if os.path.isfile(own) and not _passed_over(own):
+        if os.path.lexists(own) and not _passed_over(own):
+            if not os.path.isfile(own):
+                raise UsageError(
+                    f"{own} is no file that can be read as a configuration; remove it, or make it one"
+                )
             return _config(own, _table(own))
-        if os.path.lexists(own) and not os.path.isfile(own):
-            raise UsageError(
-                f"{own} is no file that can be read as a configuration; remove it, or make it one"
-            )
         shared = place / "pyproject.toml"
-        if os.path.isfile(shared) and b"verl-doctor" in _bytes(shared):
+        if os.path.isfile(shared) and b"verl-doctor" in _bytes(shared) and not _passed_over(shared):
             table = _table(shared).get("tool", {})
-            if isinstance(table, dict) and "verl-doctor" in table and not _passed_over(shared):
+            if isinstance(table, dict) and "verl-doctor" in table:
                 return _config(shared, table["verl-doctor"])
     return Config()
 

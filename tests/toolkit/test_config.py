@@ -57,6 +57,16 @@ def test_what_anybody_may_write_is_passed_over_and_said_once(
     assert said.count(f"{inner / name} is passed over: anybody may write to") == 1
 
 
+@pytest.mark.parametrize("name", ["verl-doctor.toml", "pyproject.toml"])
+def test_nobody_elses_damaged_configuration_stops_anything(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("[[[ verl-doctor")
+    tmp_path.chmod(0o777)
+    assert load(tmp_path) == Config()
+    (tmp_path / name).unlink()
+    (tmp_path / "verl-doctor.toml").mkdir()
+    assert load(tmp_path) == Config()
+
+
 def test_another_users_configuration_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "verl-doctor.toml"
     file.write_text('marker = "theirs"\n')
