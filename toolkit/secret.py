@@ -26,7 +26,11 @@ _COLUMN = re.compile(
 )
 _WORD_OF_KEY = re.compile(r"[\w-]+")
 # What is no secret under any name, and what is none under the name of a token: a number of tokens.
-_NOTHING = re.compile(r"none|null|true|false|~?", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
+    r"|SIG[A-Z]+|\d{1,2}|~?",
+    re.IGNORECASE,
+)
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
 # A name that ends so says where a secret lies, or how it is used.
 _BESIDE_THE_SECRET = frozenset({"PATH", "FILE", "DIR", "MODE", "TIMEOUT"})
@@ -64,6 +68,7 @@ _BEFORE_A_VALUE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _LOGIN = re.compile(r"(\bwandb\s+login(?:\s+--[\w-]+(?:=\S+)?)*\s+)(?=\S*\d|\S{20})(?!-)[^\s\"'`]+")
+_USER_OPTION = re.compile(r"((?<![\w-])(?:-u|--user)\s+[A-Za-z][\w.+@-]*:|\bsshpass\s+-p\s*)[^\s\"']+")
 _USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
 # A header's value has blanks in it: Authorization: Token abc. Others end at a blank, or where their quote does.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
@@ -71,8 +76,10 @@ _OF_HEADER = re.compile(r"[^\"'\n]+")
 _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
-# Prose, and messages on what is missing: KeyError: 'limit_images', unexpected key: model.norm.
-_NO_VALUE = re.compile(r"\w*(?:Error|Exception)|keys?", re.IGNORECASE)
+# Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
+_NO_VALUE = re.compile(r"\w*(?:Error|Exception)\s*:\s*|(?i:keys?)\s*:\s*|PASS:\s*")
+# The key of anything, and not of an address (?key=abc): sorted(names, key=lambda...). What has digits may be a secret.
+_KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
 # A line of a file, or a port: cookies.py:33, auth:80.
 _NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))\S+:\d{1,5}(?!\w)", re.IGNORECASE)
 BLANKED = "://***@"
@@ -136,7 +143,9 @@ def without_user(url: str) -> str:
 def without_secrets(text: str) -> str:
     """A line of a log with `***` in place of tokens, of users in URLs, and of the values of what smells of a secret."""
     text = _WEBHOOK.sub(r"\1***", _TOKEN.sub("***", without_user(text)))
-    return _values_blanked(_USER_AT_HOST.sub(r"\1***@", _LOGIN.sub(r"\1***", text)))
+    return _values_blanked(
+        _USER_AT_HOST.sub(r"\1***@", _USER_OPTION.sub(r"\1***", _LOGIN.sub(r"\1***", text)))
+    )
 
 
 def _values_blanked(text: str) -> str:
@@ -154,13 +163,11 @@ def _values_blanked(text: str) -> str:
 
 
 def _is_prose(before: re.Match[str]) -> bool:
-    """Whether a line of a file is meant, or a bare "key" that is no parameter of an address: ...?key=abc."""
-    if before.lastgroup != "name":
-        return False
-    if _NUMBERED.match(before.string, before.start()):
-        return True
-    at_parameter = before.string[: before.start()].endswith(("?", "&"))
-    return not at_parameter and _NO_VALUE.fullmatch(before["name"]) is not None
+    """Whether what stands behind the name is no value: the line of a file, or what a message is about."""
+    return before.lastgroup == "name" and (
+        _NO_VALUE.fullmatch(before[0]) is not None
+        or any(one.match(before.string, before.start()) for one in (_NUMBERED, _KEY_OF_ANYTHING))
+    )
 
 
 def _value_at(text: str, place: int, name: str) -> tuple[int, int]:
