@@ -15,7 +15,7 @@ _LAST_WORD = re.compile(r"^API$|(?<!BY)(?<!COM)PASS$")
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # others are counted
 # What looks like a secret's name and is none: a partition of the fabric, the keys and tokens of attention, columns of the data.
 _HARMLESS_NAME = re.compile(
-    r"IB_PKEY|KEY_(CACHE|STATES?|PADDING)|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?)"
+    r"IB_PKEY|SIG_(Q|PND|BLK|IGN|CGT)$|KEY_(CACHE|STATES?|PADDING)|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?)"
     r"|(BOS|EOS|PAD|UNK|MASK|STOP|IMAGE|VIDEO|AUDIO|SPECIAL|CONTINUOUS)_TOKEN"
     r"|(PROMPT|QUESTION|RESPONSE|ANSWER|LABEL|IMAGE|VIDEO|AUDIO|MESSAGES?|TOOLS?|THINKING|REWARD_(FN|MODEL)|DATA_SOURCE"
     r"|TEACHER|DICT|FULL)_KEYS?(?=_|$)"
@@ -28,7 +28,7 @@ _WORD_OF_KEY = re.compile(r"[\w-]+")
 # What is no secret under any name, and what is none under the name of a token: a number of tokens.
 _NOTHING = re.compile(
     r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
-    r"|SIG[A-Z]+|\d{1,2}|~?",
+    r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]|~?",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
@@ -63,7 +63,7 @@ _BEFORE_A_VALUE = re.compile(
     name\\*["']?\s*[:=]\s*\\*["']?(?P<entry>[\w.-]+)\\*["']?,?\s*\\*["']?value\\*["']?\s*[:=]\s*
     |(?:-e|--env)\s+(?P<variable>\w+)\s+(?!-)
     |--?(?P<option>[A-Za-z][\w-]*)\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
-    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\s*[=:]\s*
+    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\s*(?:=(?!=)|:)\s*
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -77,7 +77,7 @@ _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
 # Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
-_NO_VALUE = re.compile(r"\w*(?:Error|Exception)\s*:\s*|(?i:keys?)\s*:\s*|PASS:\s*")
+_NO_VALUE = re.compile(r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|PASS:|(?:OLD)?PWD=(?=[/~])")
 # The key of anything, and not of an address (?key=abc): sorted(names, key=lambda...). What has digits may be a secret.
 _KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
 # A line of a file, or a port: cookies.py:33, auth:80.
@@ -164,9 +164,8 @@ def _values_blanked(text: str) -> str:
 
 def _is_prose(before: re.Match[str]) -> bool:
     """Whether what stands behind the name is no value: the line of a file, or what a message is about."""
-    return before.lastgroup == "name" and (
-        _NO_VALUE.fullmatch(before[0]) is not None
-        or any(one.match(before.string, before.start()) for one in (_NUMBERED, _KEY_OF_ANYTHING))
+    return before.lastgroup == "name" and any(
+        one.match(before.string, before.start()) for one in (_NO_VALUE, _NUMBERED, _KEY_OF_ANYTHING)
     )
 
 
