@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -148,6 +149,20 @@ def test_a_reader_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
         ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60
     )
     assert done.stderr == ""
+
+
+def test_an_answer_that_nobody_reads_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "logs", "run.log"]
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, check=False, cwd=tmp_path, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_stdout_is_one_json_document_and_nothing_else(here: Doctor, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.cli_group import EPILOG, Group
 from verl_doctor.toolkit.garbage import leave_it_at_exit
 from verl_doctor.toolkit.node_request import CouldNotAsk
 from verl_doctor.toolkit.refused import said_by
-from verl_doctor.toolkit.streams import end_stdout, give_up_stdout, open_closed_streams
+from verl_doctor.toolkit.streams import NOBODY_READS, end_stdout, give_up_stdout, open_closed_streams
 from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import harmless
 
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _stop(_STOPPED, 130)
     except BrokenPipeError:
         give_up_stdout()
-        sys.exit(1)
+        sys.exit(NOBODY_READS)
     except Exception as error:  # noqa: BLE001 - a defect of the doctor must not look like a finding
         if isinstance(error.__cause__, KeyboardInterrupt):  # in the body of a class, before Python 3.12
             _stop(_STOPPED, 130)

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from verl_doctor.toolkit.streams import NOBODY_READS, give_up_stdout
+
 EPILOG = "Exit codes: 0 nothing failed, 1 failures found, 2 wrong usage, 3 could not check."
 
 
@@ -24,6 +26,14 @@ class Group(click.Group):
         super().__init__(*arguments, **options)
         self._elsewhere = elsewhere
         self._sections = sections
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Where nobody reads its answer click would end with 1, which is an answer."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            give_up_stdout()
+            ctx.exit(NOBODY_READS)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name all, loaded or not."""

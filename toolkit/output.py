@@ -94,6 +94,7 @@ def why_not_new(path: Path) -> str:
 def write(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file whole or not at all; a pipe or a device is written to. Raises UsageError.
 
+    Where its folder takes no other file, a file is written in place, and written back when that fails.
     A new file gets the permissions of any new file, or is for nobody but its owner; an old one keeps its own.
     """
     content = text.encode("utf-8", "surrogatepass")
@@ -142,7 +143,12 @@ def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None
         # A file that may be written in a folder that may not, or one that is mounted by itself.
         if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}:
             raise
-        path.write_bytes(content)
+        before = path.read_bytes()
+        try:
+            path.write_bytes(content)
+        except OSError:
+            path.write_bytes(before)
+            raise
 
 
 def _replace(path: Path, content: bytes, there: os.stat_result | None, *, private: bool = False) -> None:

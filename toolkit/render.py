@@ -76,6 +76,12 @@ def width_of(console: Console) -> int | None:
     return console.width if console.is_terminal else None
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command end as it does when it writes without rich, which would end it with 1."""
+        raise BrokenPipeError
+
+
 def console_for(file: TextIO) -> Console:
     """A console that adds no markup of its own, and colours only on a terminal."""
-    return Console(file=file, highlight=False, markup=False, emoji=False)
+    return _Console(file=file, highlight=False, markup=False, emoji=False)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
+
+NOBODY_READS = 128 + signal.SIGPIPE
+"""The exit code where the reader of stdout is gone: a shell's of a command that the signal ended, and no answer of ours."""
 
 
 def open_closed_streams() -> None:

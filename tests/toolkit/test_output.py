@@ -104,6 +104,29 @@ def test_a_file_that_cannot_be_replaced_is_written(tmp_path: Path, monkeypatch: 
     assert names(tmp_path) == ["facts.json"]
 
 
+def test_a_file_that_is_written_in_place_is_whole_or_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text("old")
+    written = Path.write_bytes
+
+    def busy(self: Path, target: Path) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    def full(self: Path, content: bytes) -> int:
+        number = written(self, content[:4])
+        if number < len(content):
+            raise OSError(28, "No space left on device")
+        return number
+
+    monkeypatch.setattr(Path, "replace", busy)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        write(path, "new and longer")
+    assert path.read_text() == "old"
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
