@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,17 @@ def wheel_tree(wheel: Callable[[str, str], Path]) -> Callable[[str, str], Path]:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Have signals end processes here, and so in what tests start, also where the tests run in the background or behind nohup."""
+    for number, action in {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, action)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long: none is left for one process when the others have ended."""
     long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("real")}
