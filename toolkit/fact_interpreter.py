@@ -9,6 +9,7 @@ from typing import Any
 from verl_doctor.toolkit.child import ask_text
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.secret import list_may_hold_secret
 from verl_doctor.toolkit.target import LIBRARIES, Target
 
 # Runs under the target's interpreter, perhaps one so old that all it can tell is its version. `find_spec` of a top-level name
@@ -73,7 +74,7 @@ _LIMIT_ISOLATED = 5
 class Interpreter:
     """What the target's Python says of itself.
 
-    `sys_path` leaves the current folder out. `site_packages` are its own folders of packages, without those that PYTHONPATH
+    `sys_path` leaves the current folder out, and what may hold a secret. `site_packages` are its own folders of packages, without those that PYTHONPATH
     names. `glibc` is empty where there is none. `verl` and `vllm` are the package
     folders that an import would take, empty when it would find nothing; `libraries` are those of others, by name. `safe_path` says that PYTHONSAFEPATH keeps the
     current folder off the path. `compiler` and `build` (a name and a date) are those that it was made with, `bits` the width of its
@@ -115,7 +116,8 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
             f"{python} is Python {said['too_old']}, which is too old to be examined and for any verl; name a Python 3"
         )
     try:
-        said["sys_path"], said["site_packages"] = tuple(said["sys_path"]), tuple(said["site_packages"])
+        said["sys_path"] = tuple(path for path in said["sys_path"] if not list_may_hold_secret(path))
+        said["site_packages"] = tuple(said["site_packages"])
         said["libraries"] = tuple((name, folder) for name, folder in said["libraries"])
         return Interpreter(**said)
     except (KeyError, TypeError):

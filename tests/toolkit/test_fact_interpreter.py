@@ -52,6 +52,13 @@ def test_noise_around_the_answer_does_not_matter(tmp_path: Path, noise: str) -> 
     assert said.executable == sys.executable
 
 
+def test_a_secret_on_the_path_is_not_told(tmp_path: Path) -> None:
+    said = ask(sys.executable, PYTHONPATH=f"{tmp_path}:/x?token=hunter2")
+    assert isinstance(said, Interpreter)
+    assert str(tmp_path) in said.sys_path
+    assert "hunter2" not in repr(said)
+
+
 @pytest.mark.parametrize(
     ("breaking", "failure"),
     [
