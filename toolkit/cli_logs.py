@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EPILOG = (
     "Exit codes: 0 nothing in the logs says that something failed, 1 a cause was named, 2 wrong usage, "
-    "3 something failed and its cause was not determined, or a log could not be read to its end."
+    "3 something failed and its cause was not determined, or not all of a log could be read."
 )
 
 

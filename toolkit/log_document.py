@@ -23,7 +23,7 @@ _NAMED = 3  # logs in one sentence
 class Answer:
     """What was read and found, and where the time of the start went.
 
-    `notes` say what was passed over, `cut_off` names the logs that could not be read to their end; `confirmed` what the rules say here, by code, when they were asked; `fixes` which fix of ours
+    `notes` say what was passed over, `unread` names the logs of which something may not have been read; `confirmed` what the rules say here, by code, when they were asked; `fixes` which fix of ours
     repairs a fault, and how safe it is, by the fault's code.
     """
 
@@ -31,7 +31,7 @@ class Answer:
     files: tuple[str, ...]
     size: int
     notes: tuple[str, ...] = ()
-    cut_off: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     confirmed: Mapping[str, str] | None = None
     seconds: float = 0.0
     timeline: Timeline = field(default_factory=Timeline)
@@ -47,7 +47,7 @@ class Answer:
         """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read, 0 nothing."""
         if self.reading.causes:
             return 1
-        return 3 if self.reading.error is not None or self.reading.consequences or self.cut_off else 0
+        return 3 if self.reading.error is not None or self.reading.consequences or self.unread else 0
 
 
 def shown(text: str) -> str:
@@ -173,8 +173,8 @@ def headline(answer: Answer) -> tuple[str, str]:
     if error is None:
         if reading.consequences:
             said = "a process ended, and nothing says why"
-        elif answer.cut_off:
-            said = f"nothing says that something failed, but {', '.join(answer.cut_off[:_NAMED])} could not be read to the end"
+        elif answer.unread:
+            said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
         else:
             said = "nothing in these logs says that something failed"
     elif error.signature is not None and error.signature.kind == "ended":

@@ -48,7 +48,7 @@ _DIGITS = b"0123456789"
 class Excerpt:
     """The lines that may tell, in their order, and how many lines and bytes there were.
 
-    `left_out` is how many of them were too many, `shortened` how many lines were longer than what is held of a log at a time,
+    `left_out` is how many of them were too many, `shortened` how many lines that complain were longer than what is held at a time,
     `cut_off` why it could not be read to its end.
     """
 
@@ -130,7 +130,7 @@ class _Reader:
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
         self._left_out = 0
-        self._shortened = 0  # lines longer than a block
+        self._shortened = 0  # lines longer than a block that complain
         self._is_dense = False
         self._tail = (1, b"")
 
@@ -146,7 +146,9 @@ class _Reader:
                 number += block.count(b"\n", at, hit)
                 at, number = self._meet(block, hit, number), number + 1
         self.size += size
-        self._shortened += size > len(block)
+        if size > len(block):
+            begun = block[: block.index(b"\n")]
+            self._shortened += any(word in begun for word in self._words)
         lines = number + block.count(b"\n", at) - self.number
         if not self._is_dense:
             self._is_dense = len(hits) > lines * _DENSE

@@ -20,7 +20,7 @@ def diagnose(sources: Sequence[Source], noted: Sequence[str] = ()) -> Answer:
     started = time.perf_counter()
     readings: dict[str, Reading] = {}
     notes = list(noted)
-    cut_off: list[str] = []
+    unread: list[str] = []
     size = 0
     readers: list[TimelineReader] = []
     for source in sources:
@@ -33,11 +33,12 @@ def diagnose(sources: Sequence[Source], noted: Sequence[str] = ()) -> Answer:
             continue
         if found.cut_off:
             notes.append(f"{source.name} could not be read to its end: {found.cut_off}")
-            cut_off.append(source.name)
         if found.shortened:
             notes.append(
                 f"of {counted(found.shortened, 'very long line')} of {source.name} what stands around the first complaint and the end were read"
             )
+        if found.cut_off or found.shortened:
+            unread.append(source.name)
         if found.left_out:
             notes.append(
                 f"{source.name} complains so much that {counted(found.left_out, 'line')} of it were not looked at"
@@ -50,7 +51,7 @@ def diagnose(sources: Sequence[Source], noted: Sequence[str] = ()) -> Answer:
         tuple(readings),
         size,
         tuple(notes),
-        cut_off=tuple(cut_off),
+        unread=tuple(unread),
         seconds=time.perf_counter() - started,
         timeline=timeline(readers),
     )

@@ -167,9 +167,17 @@ def test_a_log_that_was_cut_off_before_anything_was_named_is_not_said_to_be_fine
     written(tmp_path, "run.log.gz", packed[: len(packed) // 3])
     done = here("logs", "run.log.gz", cwd=tmp_path)
     assert done.returncode == 3
-    assert "but run.log.gz could not be read to the end" in " ".join(done.stdout.split())
+    assert "but not all of run.log.gz could be read" in " ".join(done.stdout.split())
     written(tmp_path, "whole.log", said)
     assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
+
+
+@pytest.mark.parametrize(("said", "code"), [("torch.OutOfMemoryError", 3), ("fine", 0)])
+def test_a_line_that_never_ends_is_fine_only_where_nothing_in_it_complains(
+    here: Doctor, tmp_path: Path, said: str, code: int
+) -> None:
+    written(tmp_path, "run.log", f"{'step 1 ' * 400_000}{said}\n")
+    assert here("logs", "run.log", cwd=tmp_path).returncode == code
 
 
 def test_utf16_of_powershell_is_read(tmp_path: Path) -> None:
