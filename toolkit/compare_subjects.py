@@ -29,7 +29,7 @@ from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_libcuda import LibCuda
 from verl_doctor.toolkit.fact_limits import HostLimits
 from verl_doctor.toolkit.fact_mounts import Mounts
-from verl_doctor.toolkit.fact_network import Network
+from verl_doctor.toolkit.fact_network import Interface, Network
 from verl_doctor.toolkit.fact_packages import Packages
 from verl_doctor.toolkit.fact_ray_clusters import RayClusters
 from verl_doctor.toolkit.fact_system import System
@@ -310,9 +310,18 @@ def _clock(clock: Clock) -> Answers:
 
 
 def _network(network: Network) -> Answers:
-    up = [one for one in network.interfaces if one.up and one.kind != "loopback"]
+    """The host's ends of containers' veth pairs come and go with them; without an address nobody chooses them."""
+    up = [
+        one
+        for one in network.interfaces
+        if one.up and one.kind != "loopback" and (one.kind != "veth" or _has_address(one))
+    ]
     route = {("network", "default route"): network.default} if network.default else {}
     return {**route, ("network", "interfaces"): ", ".join(sorted(f"{one.name} ({one.kind})" for one in up))}
+
+
+def _has_address(interface: Interface) -> bool:
+    return any(not address.startswith("fe80:") for address in interface.addresses)
 
 
 SCRIPT = "a launch script"

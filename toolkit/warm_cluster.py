@@ -31,7 +31,9 @@ from verl_doctor.toolkit.warmup import Node
 _LOOK = 30.0  # seconds in which a node says what it lacks
 _SLOW = 50_000_000  # bytes a second, below which a node is not waited for to the end
 _AROUND = 60.0  # seconds that a node has beside the reading
-_SUMMING_UP = 10.0  # seconds of them in which it tells what it has done when its time is up
+_SUMMING_UP = (
+    10.0  # seconds of them in which it tells what it has done when its time is up, at most half of them
+)
 
 
 def warm_nodes(
@@ -58,7 +60,7 @@ def warm_nodes(
             announce(_sentence(cold, sharing))
             longest, budget = _patience(cold, sharing, nodes.budget)
             way = cluster_source.way_to(replace(nodes, budget=budget), run, collection)
-            parcel = warm_parcel(run, asked, longest - _SUMMING_UP)
+            parcel = warm_parcel(run, asked, longest - min(_SUMMING_UP, longest / 2))
             only = [heard[key] for key in cold]
             found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
             with (

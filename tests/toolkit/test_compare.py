@@ -11,6 +11,7 @@ from verl_doctor.toolkit.fact_environment import Variables
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_job_variables import JobVariables
 from verl_doctor.toolkit.fact_markers import MarkedLine, Markers
+from verl_doctor.toolkit.fact_network import Interface, Network
 from verl_doctor.toolkit.patchset import Patch
 from verl_doctor.toolkit.snapshot import Snapshot
 
@@ -68,3 +69,17 @@ def test_of_facts_files_marked_lines_are_counted() -> None:
     old, new = (Snapshot({**facts, Markers: Markers("/env/verl", marked)}) for marked in (lines, lines[:1]))
     (lost,) = differences(old, new)
     assert (lost.subject, lost.old, lost.new) == ("Uky in a.py", "2 marked lines", "1 marked line")
+
+
+def test_interfaces_of_containers_that_come_and_go_are_no_difference() -> None:
+    facts = machine("h200-with-job")
+    network = facts[Network]
+    veth = Interface("veth1a2b", "veth", up=True, addresses=("fe80::42:acff:fe11:2",))
+    pod = Interface("eth9", "veth", up=True, addresses=("10.244.3.9",))
+
+    def seen(*more: Interface) -> Snapshot:
+        return Snapshot({**facts, Network: replace(network, interfaces=(*network.interfaces, *more))})
+
+    assert "network" not in {one.kind for one in differences(seen(), seen(veth))}
+    (other,) = (one for one in differences(seen(), seen(pod)) if one.kind == "network")
+    assert "eth9" in other.new
