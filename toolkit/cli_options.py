@@ -13,12 +13,14 @@ from typing import Any
 import click
 
 from verl_doctor.toolkit import output
+from verl_doctor.toolkit.answering import why_silent
 from verl_doctor.toolkit.formats import FORMATS
 from verl_doctor.toolkit.node_request import BUDGET, VIA, AskedNodes, Via
 from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
 
 Command = Callable[..., Any]
 
+_ELSEWHERE = "have it mounted anew, or name a copy elsewhere"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = "3650d"
 _DURATION = re.compile(r"(\d{1,9})([smhd])")
@@ -30,12 +32,14 @@ OTHER_TREES = ("--vllm", *(f"--{name}" for name in LIBRARIES))
 
 
 class NamedPath(click.Path):
-    """A path; an empty one, as an unset shell variable gives, is not the current folder."""
+    """A path that answers; an empty one, as an unset shell variable gives, is not the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse what names nothing."""
+        """Refuse what names nothing, and what would be waited for for ever."""
         if value == "":
             self.fail("it is empty: is a variable not set?", param, ctx)
+        if why := why_silent(os.fspath(value)):
+            self.fail(f"{value}: {why}; {_ELSEWHERE}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -210,6 +214,9 @@ def _job(command: Command) -> Command:
         ray_address: str,
         **others: Any,
     ) -> Any:
+        for word in launch:
+            if why := why_silent(word):
+                raise UsageError(f"{word}: {why}; {_ELSEWHERE}")
         trees = tuple((name, tree) for name in LIBRARIES if (tree := others.pop(name)) is not None)
         named = replace(
             options, launch=launch, model=model, data=data, libraries=trees, ray_address=ray_address

@@ -129,13 +129,14 @@ def why_not_writable(machine: Machine, path: str) -> str:
 
 
 def file_system_of(
-    machine: Machine, path: str, mounts: Iterable[FileSystem] | None = None
+    machine: Machine, path: str, mounts: Iterable[FileSystem] | None = None, *, follow: bool = True
 ) -> FileSystem | None:
     """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts.
 
-    `mounts` are all there are, for who asks about many paths.
+    `mounts` are all there are, for who asks about many paths. Without `follow` links are not followed, and nothing is asked of
+    the file system itself.
     """
-    real = os.path.realpath(path) if machine.root == Path("/") else path
+    real = os.path.realpath(path) if follow and machine.root == Path("/") else path
     best = None
     for mount in file_systems(machine) if mounts is None else mounts:
         # Of two mounts on one folder the later one hides the other.

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from verl_doctor.toolkit.answering import why_silent
 from verl_doctor.toolkit.log_excerpt import CUT_OFF
 from verl_doctor.toolkit.target import UsageError
 
@@ -52,6 +53,8 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
     for name in named:
         if name == STDIN:
             found.setdefault(STDIN, Source("stdin", None))
+        elif why := why_silent(name):
+            note(f"{name} was not read: {why}")
         elif os.path.isdir(name):
             inside = _in_folder(Path(name))
             if not inside:

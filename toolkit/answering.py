@@ -1,0 +1,33 @@
+"""Whether a path answers at all: on a network file system whose server is gone, who looks at a file waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+
+from verl_doctor.toolkit.file_systems import file_system_of
+from verl_doctor.toolkit.machine import Machine
+
+PATIENCE = 20.0
+"""Seconds: a mount that is made on demand (autofs) takes some."""
+
+
+def why_silent(path: str) -> str:
+    """Why nothing more can be asked of a path, in words; "" when the kernel says what is there, or that nothing is.
+
+    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive.
+    """
+    answered = threading.Event()
+
+    def look() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            os.stat(path)  # noqa: PTH116 - what a person typed may be no path at all
+        answered.set()
+
+    threading.Thread(target=look, name="look", daemon=True).start()
+    if answered.wait(PATIENCE):
+        return ""
+    system = file_system_of(Machine(), os.path.abspath(path), follow=False)
+    where = f": {system.kind} from {system.device} on {system.mounted_on}" if system else ""
+    return f"its file system does not answer{where}"
