@@ -97,9 +97,9 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
             answer = side.get(fact)
             if not isinstance(answer, Unknown) or isinstance(other.get(fact), Unknown):
                 continue
-            if isinstance(answer, NotHeld):
+            if isinstance(answer, NotHeld) and not side.nodes:
                 said.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
-            elif not isinstance(answer, Absent):
+            elif not isinstance(answer, (Absent, NotHeld)):
                 said.setdefault(f"the {name} side does not tell {{}}: {answer.reason}", []).append(
                     fact.__name__
                 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit import fleet
+from verl_doctor.toolkit import factsfile, fleet
 from verl_doctor.toolkit.collect import Collection, Facts
 from verl_doctor.toolkit.compare import Difference, Weight, between, in_order, not_compared
 from verl_doctor.toolkit.compare_cause import cause_of, key_of
@@ -23,6 +23,7 @@ from verl_doctor.toolkit.result import CheckResult, Report
 from verl_doctor.toolkit.rule import Check, Finding
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.snapshot import Snapshot
+from verl_doctor.toolkit.text import listed
 
 Verdict = Literal["equal", "matters", "breaks", "could_not_compare"]
 
@@ -149,11 +150,10 @@ def _joined(
 
 
 def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
-    """Whether a rule spoke for want of a fact that the new file does not hold, and the old one does."""
-    return any(
-        isinstance(mine.get(fact), NotHeld) and not isinstance(theirs.get(fact), NotHeld)
-        for fact in facts_of([check])
-    )
+    """Whether a rule spoke for want of facts: of one that the new file does not hold, and the old one does, or of all that it asks for."""
+    facts = list(facts_of([check]))
+    lacking = [fact for fact in facts if isinstance(mine.get(fact), NotHeld)]
+    return lacking == facts or any(not isinstance(theirs.get(fact), NotHeld) for fact in lacking)
 
 
 def _is_on(one: Difference, nodes: list[str]) -> bool:
@@ -214,8 +214,14 @@ def _next(result: CheckResult, finding: Finding) -> str:
 
 def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:
     for side, name in ((old, "old"), (new, "new")):
-        if side.nodes.missing:
-            yield f"{len(side.nodes.missing):,} of the {name} nodes did not answer"
+        if missing := side.nodes.missing:
+            which = listed((f"{node} ({why})" for node, why in missing.items()), 2)
+            yield f"{len(missing):,} of the {name} nodes did not answer: {which}"
+        if side.schema != factsfile.SCHEMA_VERSION:
+            yield (
+                f"{side.path} has schema version {side.schema}, this verl-doctor reads {factsfile.SCHEMA_VERSION}: "
+                "what is called alike may mean something else"
+            )
         broken = [fact.__name__ for fact, value in side.facts.items() if isinstance(value, Broken)]
         if broken:
             yield f"the {name} side could not read {', '.join(broken)}"

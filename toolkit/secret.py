@@ -42,7 +42,7 @@ _TOKEN = re.compile(
     r"PRIVATE KEY-----|\b(?:bearer|basic)\s+[\w+/=.~-]{6,}"
     r"|(?<![A-Za-z0-9_])(?:hf_[A-Za-z0-9]{30,}|(?<![/.-])sk-[\w-]{12,}|gh[a-z]_[A-Za-z0-9]{12,}|github_pat_\w{12,}"
     r"|glpat-[\w-]{12,}|xox[a-z]-[\w-]{10,}|npm_[A-Za-z0-9]{30,}|(?:AKIA|ASIA)[0-9A-Z]{12,}|AIza[\w-]{30,}"
-    r"|nvapi-[\w-]{12,}|eyJ[\w-]{8,}\.[\w-]{4,})",
+    r"|nvapi-[\w-]{12,}|eyJ[\w-]{8,}(?:\.[\w-]{4,})+)",
     re.IGNORECASE,
 )
 # Addresses that anybody may post to who knows them.
@@ -63,17 +63,23 @@ _BEFORE_A_VALUE = re.compile(
     name\\*["']?\s*[:=]\s*\\*["']?(?P<entry>[\w.-]+)\\*["']?,?\s*\\*["']?value\\*["']?\s*[:=]\s*
     |(?:-e|--env)\s+(?P<variable>\w+)\s+(?!-)
     |--?(?P<option>[A-Za-z][\w-]*)\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
-    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\s*(?:=(?!=)|:)\s*
+    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?(?:\s*(?:=(?!=)|:)\s*|[ ]is[ ]+(?=\S*\d)(?=\S{16}))
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(\bwandb\s+login(?:\s+--[\w-]+(?:=\S+)?)*\s+)(?=\S*\d|\S{20})(?!-)[^\s\"'`]+")
-_USER_OPTION = re.compile(r"((?<![\w-])(?:-u|--user)\s+[A-Za-z][\w.+@-]*:|\bsshpass\s+-p\s*)[^\s\"']+")
+_LOGIN = re.compile(
+    r"(\b(?:wandb|swanlab)\s+login(?:\s+--[\w-]+(?:=\S+)?)*\s+(?:-k\s+)?)(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
+)
+_USER_OPTION = re.compile(
+    r"((?<![\w-])(?:-u|--user)\s+[A-Za-z][\w.+@-]*:|\bsshpass\s+-p\s*|\blogin\b[^\n]{0,200}?\s-p\s+"
+    r"|\b(?:mysql|mariadb)\b[^\n]{0,200}?\s-p(?=\S)|\bPassword for '[^'\n]{1,200}':\s*)[^\s\"']+"
+)
 _USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
 # A header's value has blanks in it: Authorization: Token abc. Others end at a blank, or where their quote does.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
 _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
+_IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)")  # SecretStr("...")
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
 # Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
@@ -153,10 +159,11 @@ def _values_blanked(text: str) -> str:
     done = 0
     for before in _BEFORE_A_VALUE.finditer(text):
         name = before[before.lastgroup or 0]
-        if before.start() < done or not smells_of_secret(name) or _is_prose(before):
+        names = {name, name.rpartition(".")[2]}
+        if before.start() < done or not any(map(smells_of_secret, names)) or _is_prose(before):
             continue
         start, end = _value_at(text, before.end(), name)
-        if is_secret(name, text[start:end]):
+        if any(is_secret(one, text[start:end]) for one in names):
             pieces += [text[done:start], "***"]
             done = end
     return "".join((*pieces, text[done:]))
@@ -171,7 +178,7 @@ def _is_prose(before: re.Match[str]) -> bool:
 
 def _value_at(text: str, place: int, name: str) -> tuple[int, int]:
     """Where the value that begins there stands, without its quotes."""
-    if quoted := _QUOTED.match(text, place):
+    if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):
         return quoted.span("value")
     form = (
         _OF_HEADER if _HEADER.fullmatch(name) else _IN_BRACKETS if text[place : place + 1] in "[({" else _BARE

@@ -42,7 +42,8 @@ class Snapshot:
 
     `taken` is UTC in ISO 8601 and `machine` the host's name, both "" in a facts file of `check --save-facts`. `facts` are this
     machine's, `nodes` the answers of the others, none when one machine was looked at. `patches` are those of the verl tree,
-    None when nobody looked. `unread` are sentences on what the file holds and this verl-doctor cannot read.
+    None when nobody looked. `unread` are sentences on what the file holds and this verl-doctor cannot read. `schema` is the version
+    of what facts are called and mean.
     """
 
     facts: Mapping[type, Any]
@@ -53,6 +54,7 @@ class Snapshot:
     patches: tuple[Patch, ...] | None = None
     path: str = ""
     unread: tuple[str, ...] = ()
+    schema: int = factsfile.SCHEMA_VERSION
 
     def get(self, fact: type[F]) -> F | Unknown:
         """A fact of this machine, or why there is none."""
@@ -109,11 +111,6 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     if not isinstance(about, dict) or (ours and about.get("format", FORMAT) != FORMAT):
         raise UsageError(f"{path} is damaged: it does not say what it is of; take the snapshot anew")
     reader = _Reader(path, said, strict=ours)
-    if schema != factsfile.SCHEMA_VERSION:
-        reader.unread.append(
-            f"{path} has schema version {schema}, this verl-doctor reads {factsfile.SCHEMA_VERSION}: "
-            "what is called alike may mean something else"
-        )
     return Snapshot(
         facts=reader.facts(document["facts"], collectors),
         version=said,
@@ -123,6 +120,7 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
         patches=reader.patches(document.get("patches")),
         path=str(path),
         unread=tuple(reader.unread),
+        schema=schema,
     )
 
 

@@ -205,7 +205,9 @@ def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
     found = compared(old, new, run())
     (vllm,) = [one for one in found.differences if (one.kind, one.subject) == ("package", "vllm")]
     assert (vllm.old, vllm.new, vllm.nodes) == ("0.24.0", "0.10.2", "node[00201-00203]")
-    assert found.lost == ("1 of the new nodes did not answer",)
+    assert [sentence.partition(" (")[0] for sentence in found.lost] == [
+        "1 of the new nodes did not answer: node00301"
+    ]
     assert all(one.weight == "noise" or one is vllm for one in found.differences)
 
 
@@ -249,6 +251,37 @@ def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> Non
     (broken,) = compared(old, new, run()).of("breaks")
     assert (broken.subject, broken.nodes) == ("open files", "node2")
     assert compared(new, new, run()).verdict == "equal"
+
+
+def test_a_file_in_a_folder_that_holds_no_facts_is_named_and_breaks_nothing(tmp_path: Path) -> None:
+    for folder, names in (("old", ("a", "b")), ("new", ("a",))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"{name}.json").write_bytes((MACHINES_FOLDER / "laptop.json").read_bytes())
+    (tmp_path / "old" / "package.json").write_text('{"name": "x"}')
+    sides = [snapshot.read(tmp_path / folder, known().collectors) for folder in ("old", "new")]
+    found = compared(*sides, run())
+    assert (found.verdict, found.exit_code, found.gone) == ("could_not_compare", 3, ())
+    (lost,) = found.lost
+    assert lost.startswith("1 of the old nodes did not answer: package (its facts file is no facts file")
+
+
+def test_nodes_of_a_folder_and_a_machine_are_compared_and_nothing_is_missed(tmp_path: Path) -> None:
+    text = (MACHINES_FOLDER / "laptop.json").read_bytes()
+    (tmp_path / "nodes").mkdir()
+    for path in (tmp_path / "nodes" / "a.json", tmp_path / "one.json"):
+        path.write_bytes(text)
+    sides = [snapshot.read(path, known().collectors) for path in (tmp_path / "nodes", tmp_path / "one.json")]
+    for old, new in (sides, sides[::-1]):
+        found = compared(old, new, run())
+        assert (found.verdict, found.untold) == ("equal", ())
+
+
+def test_what_another_schema_calls_alike_is_not_called_equal() -> None:
+    facts = machine("laptop")
+    found = compared(Snapshot(facts), Snapshot(facts, schema=99, path="new.json"), run())
+    assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
+    assert found.lost[0].startswith("new.json has schema version 99, this verl-doctor reads 1")
 
 
 CAUSES = {
