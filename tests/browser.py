@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import subprocess
 import tempfile
 import time
@@ -17,34 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-_NAMES = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "microsoft-edge",
-    "headless_shell",
-)
 _PATIENCE = 60  # seconds for one answer
-_OPTIONS = (
-    "--headless",
-    "--remote-debugging-pipe",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-extensions",
-    "--disable-sync",
-)
-
-
-def installed() -> str:
-    """The browser of this machine, "" when it has none."""
-    named = os.environ.get("VERL_DOCTOR_TEST_BROWSER", "")
-    return named or next((path for name in _NAMES if (path := shutil.which(name))), "")
 
 
 class Tab:
@@ -132,20 +104,19 @@ class Tab:
 
 
 @contextlib.contextmanager
-def browsing(program: str) -> Iterator[Tab]:
-    """A browser with a profile of its own, ended and removed afterwards."""
+def browsing(command: Sequence[str]) -> Iterator[Tab]:
+    """What starts a browser, run with a profile of its own; it is ended and removed afterwards."""
     to_browser, from_here = os.pipe()
     to_here, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(prefix="verl-doctor-browser-") as profile:
         # Its end of the pipes are descriptors 3 and 4. The shell is replaced by the browser.
         script = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
         process = subprocess.Popen(
-            ["bash", "-c", script, program, *_OPTIONS, f"--user-data-dir={profile}", "about:blank"],
+            ["bash", "-c", script, *command, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(to_browser, from_browser),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "HOME": profile},
+            env={**os.environ, "HOME": profile, "XDG_RUNTIME_DIR": profile},
             start_new_session=True,
         )
         os.close(to_browser)
@@ -155,13 +126,10 @@ def browsing(program: str) -> Iterator[Tab]:
             tab.attach()
             yield tab
         finally:
-            with contextlib.suppress(RuntimeError, OSError):
-                tab._session = ""
-                tab.ask("Browser.close")
+            os.close(from_here)  # it ends when nobody can ask it anything any more
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             process.kill()
             process.wait()
-            os.close(from_here)
             os.close(to_here)
             time.sleep(0.2)  # its helpers let go of the profile

@@ -7,7 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from browser import Tab, browsing, installed
+from browser import Tab, browsing
+from browser_here import command
 from hostile_pages import TRICKS, page_with
 from report_seen import seen
 
@@ -52,10 +53,7 @@ _WIDE = "[document.documentElement.scrollWidth, innerWidth]"
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[Tab]:
-    program = installed()
-    if not program:
-        pytest.skip("there is no Chromium here: install it, or name one in VERL_DOCTOR_TEST_BROWSER")
-    with browsing(program) as found:
+    with browsing(command()) as found:
         yield found
 
 
