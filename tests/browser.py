@@ -1,4 +1,4 @@
-"""A real browser that shows a page, spoken to through a pair of pipes: no driver, no package, no port.
+"""A real browser that shows a page, spoken to through a pair of pipes, without a driver. `browser_here` says which browser.
 
 It speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) as JSON with a zero byte behind each message.
 """

@@ -35,8 +35,9 @@ _OPTIONS = (
     "--disable-extensions",
     "--disable-sync",
 )
-# Qt is pinned too: the packages of Python take any, and of two releases of Qt the halves do not fit together.
-_QT = ("PyQt6==6.11.0", "PyQt6-Qt6==6.11.2", "PyQt6-WebEngine==6.11.0", "PyQt6-WebEngine-Qt6==6.11.2")
+_QT = "6.11.2"
+# The packages for Python take any release of Qt, but of two releases its halves do not fit together.
+_PINS = ("PyQt6==6.11.0", f"PyQt6-Qt6=={_QT}", "PyQt6-WebEngine==6.11.0", f"PyQt6-WebEngine-Qt6=={_QT}")
 _ENGINE = Path(__file__).with_name("browser_engine.py")
 _LIMIT = 600.0  # seconds of one command
 
@@ -49,9 +50,7 @@ def command() -> Sequence[str]:
 
 def _qt() -> Sequence[str]:
     """The Chromium in Qt, in an environment made once. Skips, or fails in CI, where it cannot be had or loaded."""
-    name = (
-        f"environments/browser-{_QT[-1].partition('==')[2]}-{sys.version_info.major}.{sys.version_info.minor}"
-    )
+    name = f"environments/browser-{_QT}-{sys.version_info.major}.{sys.version_info.minor}"
     python = str(kept(name, _install) / "bin" / "python")
     load = [python, "-B", "-c", f"import {_ENGINE.stem}"]
     done = subprocess.run(
@@ -59,19 +58,21 @@ def _qt() -> Sequence[str]:
     )
     if done.returncode:
         reason = done.stderr.strip().rpartition("\n")[2]
-        cannot_run(f"no browser is installed, and that of {_QT[-1]} cannot be loaded: {reason}")
+        cannot_run(f"no browser is installed, and that of Qt {_QT} cannot be loaded: {reason}")
     return (python, str(_ENGINE))
 
 
 def _install(folder: Path) -> None:
     make = [sys.executable, "-m", "venv", str(folder)]
-    pip = [str(folder / "bin" / "pip"), "install", "-q", "--no-cache-dir", "--only-binary", ":all:", *_QT]
+    pip = [str(folder / "bin" / "pip"), "install", "-q", "--no-cache-dir", "--only-binary", ":all:", *_PINS]
     try:
         for one in (make, pip):
             subprocess.run(one, check=True, capture_output=True, text=True, timeout=_LIMIT)
     except subprocess.CalledProcessError as error:
         cannot_run(
-            f"no browser is installed, and {_QT[-1]} could not be fetched: {error.stderr.strip()[-300:]}"
+            f"no browser is installed, and that of Qt {_QT} could not be fetched: {error.stderr.strip()[-300:]}"
         )
     except subprocess.TimeoutExpired:
-        cannot_run(f"no browser is installed, and {_QT[-1]} was not there after {_LIMIT / 60:.0f} minutes")
+        cannot_run(
+            f"no browser is installed, and that of Qt {_QT} was not there after {_LIMIT / 60:.0f} minutes"
+        )
