@@ -119,7 +119,7 @@ def guard(
     if verbose:
         _tell_all(opened, terms)
     if verdict != "ok":
-        _tell(_why(terms, verdict, when_unsure, refused, opened.lock))
+        _tell(_why(terms, verdict, when_unsure, refused, opened))
     code = 0 if verdict == "could_not_check" and when_unsure == "go" else _CODES[verdict]
     if code == 0 and program:
         _become(program, command)
@@ -151,7 +151,7 @@ def _brought_back(opened: Gate, wait: float) -> list[str]:
 
 
 def _why(
-    terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str, refused: Sequence[str], lock: str
+    terms: Sequence[Term], verdict: gate.Verdict, when_unsure: str, refused: Sequence[str], opened: Gate
 ) -> str:
     """The one line: what is wrong first, how much else, and the next step, or why it could not be taken."""
     wrong = [term for term in terms if term.status == ("fail" if verdict == "failures" else "skipped")]
@@ -163,10 +163,14 @@ def _why(
         goes = "the job goes on all the same" if when_unsure == "go" else "stopped"
         return f"{goes}, this could not be judged: {wrong[0]}{more}"
     step = "; ".join(refused) or wrong[0].next_step
-    agreed = f"agreed in {lock}" if lock else ""
-    return "; ".join(
-        filter(None, (f"stopped: {wrong[0]}{more}", step, agreed, f"or, if this is meant: {gate.AGREE_ANEW}"))
-    )
+    if by := opened.expected.get(wrong[0].subject):
+        source = (f"expected in {by}", "or, if this is meant, change it there")
+    else:
+        source = (
+            f"agreed in {opened.lock}" if opened.lock else "",
+            f"or, if this is meant: {gate.AGREE_ANEW}",
+        )
+    return "; ".join(filter(None, (f"stopped: {wrong[0]}{more}", step, *source)))
 
 
 def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
@@ -210,6 +214,10 @@ def _program(command: Sequence[str]) -> str:
         return ""
     if program := shutil.which(command[0]):
         return program
+    if os.path.exists(command[0]):
+        raise UsageError(
+            f"{command[0]} is no program that may be run: chmod +x, or name its interpreter before it"
+        )
     raise UsageError(f"{command[0]}: there is no such command; an agreement is named with --lock FILE")
 
 

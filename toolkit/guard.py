@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from verl_doctor.toolkit.fact_packages import VLLM_NAMES, versions_in
 from verl_doctor.toolkit.file_systems import nearest, space_of
-from verl_doctor.toolkit.guard_agreement import Agreement, Bases
+from verl_doctor.toolkit.guard_agreement import DRIVER, Agreement, Bases
 from verl_doctor.toolkit.guard_files import Found
 from verl_doctor.toolkit.in_time import PATIENCE, in_time
 from verl_doctor.toolkit.machine import Machine
@@ -247,7 +247,7 @@ def shown_value(name: str, value: str) -> str:
 
 
 def _driver(agreement: Agreement, here: Here) -> Iterator[Term]:
-    wanted, subject = agreement.driver, "NVIDIA's driver"
+    wanted, subject = agreement.driver, DRIVER
     if not wanted:
         return
     if here.in_image:

@@ -19,6 +19,8 @@ from verl_doctor.toolkit.target import UsageError
 
 SCHEMA_VERSION = 1
 NAME = "verl-doctor.lock"
+DRIVER = "NVIDIA's driver"
+"""What the driver is called among the names of what is agreed."""
 _FILE = SavedFile(
     kind="agreement",
     key="agreed",
@@ -116,12 +118,20 @@ class Agreement:
         after, sites = self.with_expected(config), {site.name: site for site in config.sites}
         both = ((self.packages, after.packages), (self.variables, after.variables))
         names = [name for agreed, now in both for name, value in agreed.items() if now[name] != value]
-        driver = ["NVIDIA's driver"] if self.driver and after.driver != self.driver else []
+        driver = [DRIVER] if self.driver and after.driver != self.driver else []
         return (
             *names,
             *driver,
             *(f"site {one.name}" for one in self.sites if sites.get(one.name, one) != one),
         )
+
+
+def expected_names(config: Config) -> tuple[str, ...]:
+    """What the user's configuration demands, by name."""
+    expected = config.expected
+    driver = [DRIVER] if expected.driver else []
+    sites = (f"site {site.name}" for site in config.sites)
+    return (*map(canonical, expected.packages), *expected.variables, *driver, *sites)
 
 
 def nearest(folder: Path) -> Path | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from verl_doctor.toolkit import config, guard
 from verl_doctor.toolkit.foreign import why_foreign
 from verl_doctor.toolkit.guard import Here, Term
-from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, nearest, read
+from verl_doctor.toolkit.guard_agreement import NAME, Agreement, Bases, expected_names, nearest, read
 from verl_doctor.toolkit.guard_files import Found, all_found
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
@@ -26,7 +26,8 @@ LOST = frozenset({"lost", "gone", "changed"})
 class Gate:
     """`lock` is the file of the agreement, "" where there is none; `unread` says why there could be one and is not read.
 
-    `outweighed` is what the configuration demands otherwise than was agreed, by name, and the file that it is.
+    `outweighed` is what the configuration demands otherwise than was agreed, by name, and the file that it is; `expected` all that
+    it demands.
     """
 
     target: Target
@@ -36,6 +37,7 @@ class Gate:
     lock: str = ""
     unread: str = ""
     outweighed: Mapping[str, str] = field(default_factory=dict)
+    expected: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tree(self) -> Path | None:
@@ -94,6 +96,7 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
         "" if path is None else str(path),
         unread,
         dict.fromkeys(agreement.outweighed(configured), configured.path),
+        dict.fromkeys(expected_names(configured), configured.path),
     )
 
 

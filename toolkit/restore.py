@@ -113,6 +113,8 @@ def _mapping(key: _Reader, item: _Reader) -> _Reader:
 
 def _of_dataclass(kind: type) -> _Reader:
     fields = [field for field in dataclasses.fields(kind) if field.init]
+    missing = dataclasses.MISSING
+    needed = [one.name for one in fields if one.default is missing and one.default_factory is missing]
     readers: dict[
         str, _Reader
     ] = {}  # made when they are first needed: a dataclass may hold others of its kind
@@ -123,7 +125,10 @@ def _of_dataclass(kind: type) -> _Reader:
         if not readers:
             hints = typing.get_type_hints(kind)
             readers.update({field.name: _reader(hints[field.name]) for field in fields})
-        return kind(**{name: reader(value[name]) for name, reader in readers.items() if name in value})
+        values = {name: reader(value[name]) for name, reader in readers.items() if name in value}
+        if lacking := [name for name in needed if name not in values]:
+            raise TypeError(f"a {kind.__name__} has {', '.join(lacking)}, which this one lacks")
+        return kind(**values)
 
     return read
 

@@ -497,6 +497,21 @@ def test_the_file_that_relaxes_an_agreement_is_said(here: Doctor, env: Path, agr
     assert document["outweighed"] == {"NCCL_DEBUG": str(relaxing)}
 
 
+def test_what_the_configuration_expects_is_changed_there(here: Doctor, env: Path, agreed: Path) -> None:
+    expecting = agreed / "verl-doctor.toml"
+    expecting.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
+    said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert said.returncode == 1
+    assert f"expected in {expecting}; or, if this is meant, change it there" in said.stderr
+    assert "--agree" not in said.stderr
+
+
+def test_a_command_that_may_not_be_run_is_not_called_missing(here: Doctor, env: Path, agreed: Path) -> None:
+    (agreed / "run.sh").write_text("exit\n")
+    said = here("guard", "--python", env, "--", "./run.sh", cwd=agreed, NCCL_DEBUG="WARN")
+    assert (said.returncode, "./run.sh is no program that may be run: chmod +x" in said.stderr) == (2, True)
+
+
 def test_nobody_elses_configuration_relaxes_an_agreement(here: Doctor, env: Path, agreed: Path) -> None:
     relaxing = agreed / "verl-doctor.toml"
     relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
