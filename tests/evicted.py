@@ -21,7 +21,7 @@ def written(path: Path, size: int) -> Path:
     return path
 
 
-def evict(path: Path, patience: float = 2.0) -> None:
+def evict(path: Path, patience: float = 20.0) -> None:
     """Have nothing of a file in the page cache. Raises AssertionError where its file system keeps it.
 
     Pages that are still being read ahead are not let go of, so it is tried for some seconds.

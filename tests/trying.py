@@ -1,12 +1,35 @@
-"""How often a property is tried."""
+"""How often something is tried."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+from collections.abc import Callable
+from typing import Any
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+LIMITS = (8.0, 60.0)
+"""Seconds for what is to hang at one point, and how many where it has not even come to that point in so few."""
+_TRIES = 5
 
 
 def cases(number: int) -> int:
     """As many cases in CI, a quarter of them while somebody works: most of their time goes into making them up."""
     return number if IN_CI else max(1, number // 4)
+
+
+def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:
+    """Try a test again that the rest of the machine may spoil: at any moment pages are pushed out of memory, and threads held up.
+
+    One that fails by a fault of the program fails each time.
+    """
+
+    @functools.wraps(test)
+    def tried(*arguments: Any, **named: Any) -> None:
+        for _ in range(_TRIES - 1):
+            with contextlib.suppress(AssertionError):
+                return test(*arguments, **named)
+        return test(*arguments, **named)
+
+    return tried

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import child_read_speed, read_trial
 from verl_doctor.toolkit.fact_load_speed import LoadSpeed, Speed, load_speed
@@ -76,6 +77,7 @@ def answering(*answers: Answer) -> tuple[Machine, list[Sequence[str]]]:
     return Machine(environ={}, runner=run), heard
 
 
+@unless_disturbed
 def test_every_way_is_measured_and_nothing_is_left_behind(files: ModelFiles) -> None:
     real = model_storage.collect(Machine(), files)
     window = real.read_ahead or 0
@@ -91,6 +93,7 @@ def test_every_way_is_measured_and_nothing_is_left_behind(files: ModelFiles) -> 
     assert cached(files) == [0, 0]
 
 
+@unless_disturbed
 def test_what_the_user_has_cached_stays_there_and_is_not_measured(files: ModelFiles) -> None:
     opened = os.open(Path(files.folder, "a.safetensors"), os.O_RDONLY)
     os.pread(opened, 8 * MIB, 0)
@@ -159,6 +162,7 @@ def test_what_came_from_memory_says_nothing_about_a_disk(files: ModelFiles, fetc
     assert "the kernel tells nobody, and what was read was there already" in found.reason
 
 
+@unless_disturbed
 def test_where_there_is_nothing_to_measure(files: ModelFiles) -> None:
     in_memory = look(files, where=storage(files, in_memory=True))
     assert isinstance(in_memory, Absent)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import page_cache
 from verl_doctor.toolkit.facts import Unknown
@@ -44,7 +45,7 @@ def weights(tmp_path: Path) -> Path:
 
 def cold(path: Path, size: int = SIZE) -> Path:
     """A file of which nothing was written yet, so that nothing is cached: what is read of it is, as of any other."""
-    path.touch()
+    path.write_bytes(b"")
     os.truncate(path, size)
     return path
 
@@ -65,6 +66,7 @@ def by_mincore(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_cache, "_CACHESTAT", 100_000)
 
 
+@unless_disturbed
 def test_both_ways_agree_with_what_was_read(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(weights) as file:
         os.pread(file, 3 * mmap.PAGESIZE, 1024 * 1024)
@@ -79,6 +81,7 @@ def test_asking_reads_nothing(weights: Path) -> None:
             assert residency(file) == Residency(WHOLE, WHOLE, 0)
 
 
+@unless_disturbed
 def test_a_file_that_was_read_is_all_there(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.read_bytes()
     with opened(weights) as file:
@@ -88,6 +91,7 @@ def test_a_file_that_was_read_is_all_there(weights: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("old_kernel", [False, True])
+@unless_disturbed
 def test_a_range_is_asked_about_alone(
     weights: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +106,7 @@ def test_a_range_is_asked_about_alone(
         assert residency(file, 0, 10 * SIZE).size == WHOLE  # type: ignore[union-attr]
 
 
+@unless_disturbed
 def test_a_sample_of_windows_stands_for_the_file(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_mincore(monkeypatch)
     monkeypatch.setattr(page_cache, "_WINDOW", 16 * mmap.PAGESIZE)
@@ -146,9 +151,10 @@ def asked(command: list[str], *words: str) -> list[list[int] | str]:
     return answers
 
 
+@unless_disturbed
 def test_a_file_below_an_overlay_is_seen_where_its_pages_are(tmp_path: Path) -> None:
     for name in ("lower", "upper", "work", "merged"):
-        (tmp_path / name).mkdir()
+        (tmp_path / name).mkdir(exist_ok=True)
     cold(tmp_path / "lower" / "weights")
     options = "lowerdir=lower,upperdir=upper,workdir=work"
     mount = f'cd {tmp_path} && mount -t overlay overlay -o {options} merged && exec "$@"'
@@ -157,6 +163,7 @@ def test_a_file_below_an_overlay_is_seen_where_its_pages_are(tmp_path: Path) -> 
     assert after == [SIZE, SIZE, 1024 * 1024]
 
 
+@unless_disturbed
 def test_who_may_not_know_is_told_nothing_untrue() -> None:
     """Linux before 5.2 tells everybody the truth, as its mincore asked for no permission."""
     if os.geteuid() != 0:

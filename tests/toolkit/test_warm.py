@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from evicted import cached_share, evict, written
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import warm_reading
 from verl_doctor.toolkit.facts import Unknown
@@ -39,6 +40,7 @@ def said(done: Warmed) -> str:
     return " ".join((*headline(one), *remarks(one)))
 
 
+@unless_disturbed
 def test_what_was_evicted_is_resident_afterwards(disk: Path) -> None:
     files = [written(disk / name, 2 * MIB + 1234) for name in ("a", "b")]
     assert [cached_share(file) for file in files] == [0, 0]
@@ -57,6 +59,7 @@ def opened(file: Path) -> int:
     return os.open(file, os.O_RDONLY)
 
 
+@unless_disturbed
 def test_one_piece_of_advice_over_a_whole_file_is_the_trap_that_is_avoided(disk: Path) -> None:
     """The kernel reports success for both; what is behind the read-ahead of the device never comes."""
     size = 20 * MIB  # of the read-ahead of a disk 8 MiB are the most that anybody sets
@@ -75,6 +78,7 @@ def test_one_piece_of_advice_over_a_whole_file_is_the_trap_that_is_avoided(disk:
 
 
 @pytest.mark.parametrize("ahead", [64 * 1024, 8 * MIB])
+@unless_disturbed
 def test_where_advice_does_nothing_and_sendfile_is_unknown_the_bytes_come_too(
     disk: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
@@ -112,6 +116,7 @@ def test_the_way_that_was_faster_at_first_is_gone_on_with(advised: float, plain:
     assert device.wants_advice() == (advised < plain)
 
 
+@unless_disturbed
 def test_what_the_kernel_does_not_tell_is_read_and_not_called_resident(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +129,7 @@ def test_what_the_kernel_does_not_tell_is_read_and_not_called_resident(
     assert cached_share(file) == 1
 
 
+@unless_disturbed
 def test_holes_are_not_read(disk: Path) -> None:
     file = disk / "sparse"
     with file.open("wb") as stream:
@@ -145,6 +151,7 @@ def test_an_empty_choice_is_nothing_to_do(disk: Path) -> None:
     assert said(warmed(disk)).startswith("NOTHING")
 
 
+@unless_disturbed
 def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) -> None:
     files = [written(disk / f"model-{number}.safetensors", MIB) for number in range(1, 5)]
     done = warmed(disk, room=9 * MIB // 4)
@@ -160,6 +167,7 @@ def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) ->
     ) in said(done)
 
 
+@unless_disturbed
 def test_the_users_own_limit_is_no_failure(disk: Path) -> None:
     written(disk / "a", 2 * MIB)
     done = warmed(disk, room=100 * MIB, limit=MIB + 5)
@@ -181,6 +189,7 @@ def test_what_lies_in_memory_takes_no_room(tmp_path: Path) -> None:
     assert "lie in memory already" in said(done)
 
 
+@unless_disturbed
 def test_it_ends_when_told_and_goes_on_from_there(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.warm.STRETCH", MIB // 4)
     file = written(disk / "a", 4 * MIB)
@@ -211,6 +220,7 @@ def test_a_file_that_is_cut_short_meanwhile(disk: Path) -> None:
     assert "it has become shorter meanwhile" in said(done)
 
 
+@unless_disturbed
 def test_a_file_that_is_gone_or_another_one(disk: Path) -> None:
     gone, other, good = (written(disk / name, MIB) for name in ("gone", "other", "good"))
     planned = plan_for(disk)
@@ -223,6 +233,7 @@ def test_a_file_that_is_gone_or_another_one(disk: Path) -> None:
     assert cached_share(good) == 1
 
 
+@unless_disturbed
 def test_an_error_of_the_disk_ends_that_file_alone(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = written(disk / "bad", MIB), written(disk / "good", MIB)
     broken, real = bad.stat().st_ino, os.sendfile

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from evicted import cached_share, written
 from running import Doctor
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import node_warm
 from verl_doctor.toolkit.child_cluster import Visit, startable
@@ -108,6 +109,7 @@ def test_hosts_that_share_a_file_system_go_one_after_the_other(ssh: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ssh")
+@unless_disturbed
 def test_every_node_reads_what_it_lacks_and_the_silent_one_is_named(here: Doctor, disk: Path) -> None:
     shards = [written(disk / f"model-{number}.safetensors", 1 << 20) for number in range(3)]
     words = ("--model", disk, "--only", "files", "--nodes", "n1,n2", "--python", sys.executable)
@@ -130,6 +132,7 @@ def test_every_node_reads_what_it_lacks_and_the_silent_one_is_named(here: Doctor
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ssh")
+@unless_disturbed
 def test_of_little_time_a_node_has_some_for_reading(here: Doctor, disk: Path) -> None:
     shard = written(disk / "model.safetensors", 1 << 20)
     words = ("--model", disk, "--only", "files", "--nodes", "n1", "--python", sys.executable)
@@ -138,6 +141,7 @@ def test_of_little_time_a_node_has_some_for_reading(here: Doctor, disk: Path) ->
     assert cached_share(shard) == 1
 
 
+@unless_disturbed
 def test_a_node_on_which_nothing_was_missing_does_not_say_that_its_time_was_up(disk: Path) -> None:
     shard = written(disk / "model.safetensors", 1 << 20)
     asked = asdict(WarmRequest(paths=(str(shard),)))

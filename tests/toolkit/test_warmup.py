@@ -11,8 +11,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from evicted import cached_share, written
+from evicted import cached_share, evict, written
 from running import Doctor
+from trying import unless_disturbed
 
 from verl_doctor.toolkit.cgroups import ControlGroups, Group
 from verl_doctor.toolkit.cli_docs import schema_text
@@ -35,8 +36,11 @@ def model(disk: Path) -> Path:
     return disk
 
 
+@unless_disturbed
 def test_a_model_is_warmed_and_the_answer_says_so(here: Doctor, model: Path) -> None:
     shards = sorted(model.glob("*.safetensors"))
+    for shard in shards:
+        evict(shard)
     cold = here("warmup", "--model", model, "--dry-run", cwd=model)
     assert cold.returncode == 1
     assert cold.stdout.startswith("COLD  ")
@@ -51,6 +55,7 @@ def test_a_model_is_warmed_and_the_answer_says_so(here: Doctor, model: Path) -> 
     assert here("warmup", "--path", model, "--dry-run", cwd=model).returncode == 0
 
 
+@unless_disturbed
 def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Path) -> None:
     written(model / "train.parquet", MIB)
     script = model / "run.sh"
@@ -120,6 +125,7 @@ def test_missing_bytecode_is_written_and_undo_takes_it_back(here: Doctor, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@unless_disturbed
 def test_a_signal_ends_it_and_what_was_done_is_summed_up(disk: Path, number: int) -> None:
     """The files are many, so that there is something left to do when the signal comes."""
     for index in range(64):
