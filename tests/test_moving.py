@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import alone
 import jsonschema
 import pytest
 from running import Doctor
@@ -91,7 +92,7 @@ def snapshot(original: Path, environment: Path, tmp_path_factory: pytest.TempPat
     """What was written down there."""
     file = tmp_path_factory.mktemp("snapshot") / "OLD.json"
     done = subprocess.run(
-        [sys.executable, "-m", "verl_doctor.toolkit", "snapshot", file, "--python", environment, "run.sh"],
+        alone.command("snapshot", file, "--python", environment, "run.sh"),
         cwd=original, check=False, capture_output=True, text=True, env=ENVIRON,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -105,10 +106,11 @@ def copy(original: Path, tmp_path: Path) -> Path:
 
 
 class Move:
-    """The checklist, asked again and again."""
+    """The checklist, asked again and again, where other tests' networks and Rays are not seen."""
 
-    def __init__(self, here: Doctor, top: Path, python: Path, old: Path) -> None:
-        self.doctor = here
+    doctor = staticmethod(alone.doctor)
+
+    def __init__(self, top: Path, python: Path, old: Path) -> None:
         self.top = top
         self.arguments = ("checklist", "run.sh", "--python", python, "--from", old)
         self.code = -1
@@ -129,8 +131,8 @@ class Move:
 
 
 @pytest.fixture
-def move(here: Doctor, copy: Path, environment: Path, snapshot: Path) -> Move:
-    return Move(here, copy, environment, snapshot)
+def move(copy: Path, environment: Path, snapshot: Path) -> Move:
+    return Move(copy, environment, snapshot)
 
 
 def cut(path: Path) -> None:
