@@ -32,11 +32,13 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def no_environment() -> Iterator[None]:
-    """No environment that happens to be active, and no cache or Ray of the user's."""
+    """No environment that happens to be active, no cache or Ray of the user's, and no terminal of another size."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("XDG_", "VLLM_", "RAY_", "VERL_DOCTOR_", "VIRTUAL_ENV", "CONDA_", "PYTHON")):
                 patch.delenv(name)
+        for name in ("COLUMNS", "LINES"):
+            patch.delenv(name, raising=False)
         yield
 
 
@@ -114,7 +116,10 @@ def wheel_tree(wheel: Callable[[str, str], Path]) -> Callable[[str, str], Path]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
-    """Have signals end processes here, and so in what tests start, also where the tests run in the background or behind nohup."""
+    """Have signals end processes here, and so in what tests start, also where the tests run in the background or behind nohup.
+
+    And files the modes that they have on most machines.
+    """
     for number, action in {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
@@ -122,6 +127,7 @@ def pytest_configure() -> None:
     }.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, action)
+    os.umask(0o022)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

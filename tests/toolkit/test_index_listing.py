@@ -185,8 +185,8 @@ def test_an_index_that_drips_is_left(index: IndexServer, monkeypatch: pytest.Mon
 
 def test_a_proxy_is_asked_for_what_no_proxy_does_not_name(index: IndexServer) -> None:
     with pytest.raises(NoListing):
-        listing("http://index.invalid/simple", http_proxy="http://127.0.0.1:1")
-    listing("http://index.invalid/simple/../simple", http_proxy=f"http://{index.host}")
+        listing("http://index.invalid/simple", http_proxy="http://127.0.0.1:1", no_proxy="")
+    listing("http://index.invalid/simple/../simple", http_proxy=f"http://{index.host}", no_proxy="")
     assert index.asked[-1][0].startswith("http://index.invalid/")
     assert versions(listing(index.url, http_proxy="http://127.0.0.1:1", no_proxy="127.0.0.1"))
 
