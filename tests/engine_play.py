@@ -94,7 +94,7 @@ _FILES = {
             with open(os.environ["ENGINE_TOLD"] + ".part", "w") as file:
                 json.dump(told, file)
             os.rename(file.name, os.environ["ENGINE_TOLD"])
-            for _ in range(600):
+            for _ in range(6000):
                 if os.path.exists(os.environ["ENGINE_TOLD"] + ".heard"):
                     break
                 time.sleep(0.1)
@@ -189,13 +189,13 @@ def play(
         text=True,
     )
     try:
-        for _ in range(1200):
+        for _ in range(3000):
             if answer.is_file() or process.poll() is not None:
                 break
             time.sleep(0.1)
         meanwhile()
         heard.touch()
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=180)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -65,7 +65,7 @@ class Driver:
 
 
 @contextlib.contextmanager
-def driver(at: ray_head.Head, seconds: float = 300) -> Iterator[Driver]:
+def driver(at: ray_head.Head, seconds: float = 3600) -> Iterator[Driver]:
     environ = {
         **os.environ,
         "RAY_TMPDIR": str(at.folder),
@@ -229,7 +229,7 @@ def test_the_port_of_another_ray(busy: tuple[ray_head.Head, Driver], tmp_path: P
         "HOME": str(at.folder),
         "RAY_AUTH_MODE": "disabled",
     }
-    ray = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    ray = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=300)
     assert "does not match persisted value" in ray.stderr + ray.stdout
 
 
@@ -249,7 +249,7 @@ def test_a_node_that_was_killed(python: Path, tmp_path: Path) -> None:
             "--disable-usage-stats",
             *ray_head.ALONE,
         ]
-        subprocess.run(start, env=environ, check=True, capture_output=True, timeout=120)
+        subprocess.run(start, env=environ, check=True, capture_output=True, timeout=300)
         assert len(read(at.address, python).alive) == 2
         (second,) = [
             one.pid for one in ray_head.below(at.folder) if one.name() == "raylet" and one.pid != at.raylet

@@ -131,7 +131,7 @@ def smoke(tmp_path: Path, *arguments: str, **changed: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -126,7 +126,7 @@ def main(address, manager_source, manager_name, trainer_source, how, patience):
             raise RuntimeError("training has failed")
         if how == "wait":
             print("it waits", flush=True)
-            time.sleep(300)
+            time.sleep(600)
         return {"reward": 1.0}
 
     def named():

@@ -26,7 +26,7 @@ def test_an_environment_in_which_rung_1_breaks_is_refused(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 2
     assert done.stdout == ""

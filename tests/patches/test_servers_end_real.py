@@ -69,7 +69,7 @@ def repaired(verl: Path) -> None:
 
 
 def trained(
-    head: ray_head.Head, verl: Path, release: str, how: str, number: int = 0, patience: int = 30
+    head: ray_head.Head, verl: Path, release: str, how: str, number: int = 0, patience: int = 120
 ) -> tuple[list[dict[str, Any]], int]:
     """What the driver counted before and after, and how many engines were left when it had ended."""
     source, manager = _MANAGERS[release]
@@ -96,7 +96,7 @@ def trained(
             [*map(str, command)], env=environ, stdout=subprocess.PIPE, stderr=file, text=True
         )
     assert driver.stdout is not None
-    limit = threading.Timer(240, driver.kill)
+    limit = threading.Timer(600, driver.kill)
     limit.start()
     try:
         lines = [driver.stdout.readline()]

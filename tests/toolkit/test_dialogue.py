@@ -14,7 +14,7 @@ from verl_doctor.toolkit.machine import Machine
 LONG = b"x" * 1_000_000  # more than a pipe holds
 
 
-def said(script: str, order: bytes = b"", seconds: float = 20) -> tuple[list[bytes], str]:
+def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[bytes], str]:
     with Machine().speak([sys.executable, "-c", script], order, patience=0.5) as dialogue:
         lines = list(dialogue.lines(time.monotonic() + seconds))
         return lines, dialogue.complaint
@@ -33,31 +33,32 @@ def test_who_does_not_read_its_order_is_heard_all_the_same(script: str) -> None:
     assert said(script, LONG)[0] == [b"no"]
 
 
-def test_the_complaint_is_heard_after_the_last_line() -> None:
+def test_the_complaint_is_heard_after_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verl_doctor.toolkit.dialogue._LAST_WORDS", 60.0)
     script = "import os, sys, time; os.close(1); time.sleep(0.05); sys.stderr.write('first\\nlast words\\n')"
     assert said(script) == ([], "last words")
 
 
 def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
-    script = "import subprocess; print('done', flush=True); subprocess.Popen(['sleep', '60'], stdout=-3)"
+    script = "import subprocess; print('done', flush=True); subprocess.Popen(['sleep', '600'], stdout=-3)"
     begun = time.monotonic()
     assert said(script)[0] == [b"done"]
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 300
 
 
 @pytest.mark.slow
 def test_time_is_up() -> None:
     speaks = ["sh", "-c", "echo so far; exec sleep 60"]
     with Machine().speak(speaks, b"", patience=0.5) as dialogue:
-        assert list(dialogue.lines(time.monotonic() + 1)) == [b"so far"]
+        assert list(dialogue.lines(time.monotonic() + 3)) == [b"so far"]
 
 
 def test_it_is_told_to_stop_and_may_clear_away(tmp_path: Path) -> None:
     """The end of its input is the order to stop; only who does not obey is killed."""
     away = tmp_path / "away"
     script = f"import sys; print('ready', flush=True); sys.stdin.read(); open({str(away)!r}, 'w').close()"
-    with Machine().speak([sys.executable, "-c", script], b"", patience=20) as dialogue:
-        assert next(dialogue.lines(time.monotonic() + 20)) == b"ready"
+    with Machine().speak([sys.executable, "-c", script], b"", patience=120) as dialogue:
+        assert next(dialogue.lines(time.monotonic() + 120)) == b"ready"
     assert away.exists()
 
 

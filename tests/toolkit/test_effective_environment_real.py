@@ -66,7 +66,7 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
             env=dict(environ),
             cwd=self.verl.parent,
         )

@@ -60,7 +60,7 @@ class Environment:
     def truth(self, path: str) -> str:
         """What the loader says; nothing when it loads the file."""
         command = [sys.executable, "-c", LOAD, f"{self.torch.folder}/lib", path]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout.strip()
 
     def words(self) -> str:
         result = run_check(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.compiled import build
 from tests.elf_files import place
+from trying import LIMITS
 
 from verl_doctor.checks._interpreter_examples import PYTHON
 from verl_doctor.checks._libcuda import machine as lying
@@ -92,7 +93,7 @@ def test_without_the_variable_that_hides_the_gpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("here", "said", "hangs"),
     [
-        ("for (;;);", "did not end within 6 s", True),
+        ("for (;;);", "did not end within", True),
         ("__builtin_trap();", "ended by signal", False),
     ],
     ids=["hangs", "crashes"],
@@ -100,10 +101,13 @@ def test_without_the_variable_that_hides_the_gpus(tmp_path: Path) -> None:
 def test_a_library_that_never_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, said: str, hangs: bool
 ) -> None:
-    monkeypatch.setattr(fact_cuda_init, "_LIMIT", 6.0 if hangs else 60.0)
     file = library(tmp_path / "a", here)
-    found = ask(tmp_path, file.parent, CUDA_VISIBLE_DEVICES="0")
-    answer = found.as_job
+    for limit in LIMITS if hangs else LIMITS[1:]:
+        monkeypatch.setattr(fact_cuda_init, "_LIMIT", limit)
+        found = ask(tmp_path, file.parent, CUDA_VISIBLE_DEVICES="0")
+        answer = found.as_job
+        if answer.cuda:
+            break
     assert (answer.file, answer.code, answer.cuda, answer.hangs) == (str(file), None, 13000, hangs)
     assert (found.all_devices is None) == hangs
     assert said in answer.said

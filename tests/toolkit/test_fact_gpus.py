@@ -13,6 +13,7 @@ from typing import Any
 import pynvml
 import pytest
 from fake_nvml import HEALTHY, LOST, Nvml, NVMLError
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import child_nvml
 from verl_doctor.toolkit.fact_gpus import Bus, Fabric, Gpus, Health, Memory, MigDevice, Peers, gpus
@@ -139,6 +140,7 @@ def test_a_gpu_that_is_lost_while_it_is_asked(tmp_path: Path) -> None:
     assert seen(tmp_path, Nvml(lost)).devices[0].trouble == "GPU is lost"
 
 
+@unless_disturbed
 def test_one_gpu_that_hangs_hides_no_other(tmp_path: Path) -> None:
     found = seen(tmp_path, Nvml(HEALTHY, {**HEALTHY, "nvmlDeviceGetEccMode": "hangs"}), patience=0.2)
     assert [device.trouble for device in found.devices] == ["", "it hangs when it is asked"]

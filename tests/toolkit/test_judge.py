@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 
 import pytest
+from trying import unless_disturbed
 
 from verl_doctor.toolkit.collect import Collection
 from verl_doctor.toolkit.config import Ignore
@@ -228,7 +229,7 @@ def test_facts_that_need_each_other_are_broken_instead_of_hanging() -> None:
 
 
 def test_facts_are_collected_side_by_side() -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=60)
 
     @collector()
     def disk() -> Disk:
@@ -274,6 +275,7 @@ def test_exit_codes() -> None:
     assert code(broken_rule, disk=Disk(50)) == 3
 
 
+@unless_disturbed
 def test_a_wait_for_one_fact_does_not_hold_up_the_clock_of_another() -> None:
     """A collector's limit covers its own work, not the facts that it waits for."""
 

@@ -72,7 +72,7 @@ def driver(ray: Head, *detached: str) -> Iterator[subprocess.Popen[str]]:
         "RAY_AUTH_MODE": "disabled",
     }
     process = subprocess.Popen(
-        [ray.python, "-c", DRIVER, ray.address, "600", *detached],
+        [ray.python, "-c", DRIVER, ray.address, "3600", *detached],
         env=environ,
         stdout=subprocess.PIPE,
         text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.toolkit import smoke_folder
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process_table import row_of
 from verl_doctor.toolkit.smoke_folder import MARK, NOTE, clear_dead, long_as, private_folder
@@ -24,22 +25,24 @@ os.ftruncate(held, 4096)
 area = mmap.mmap(held, 4096)
 os.close(held)
 print("holds", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 # Stands for the doctor: it makes a folder, starts a process that leaves it, and waits.
 DOCTOR = """
 import os, subprocess, sys, time
+from verl_doctor.toolkit import smoke_folder
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.smoke_folder import MARK, private_folder
+smoke_folder._PLACES = tuple(sys.argv[1:]) or smoke_folder._PLACES
 with private_folder(Machine()) as folder:
     env = {**os.environ, MARK: str(folder)}
-    child = subprocess.Popen(["sleep", "60"], env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(["sleep", "600"], env=env, start_new_session=True, stdout=subprocess.DEVNULL)
     print(folder, child.pid, flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
-def waited(question: Callable[[], bool], seconds: float = 20) -> bool:
+def waited(question: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not question() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -114,14 +117,14 @@ def test_what_is_noted_of_a_file_that_no_test_leaves_is_not_believed(tmp_path: P
 def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() -> None:
     with private_folder(Machine()) as folder:
         environ = {**os.environ, MARK: str(folder)}
-        child = subprocess.Popen(["sleep", "60"], env=environ, start_new_session=True)
-        other = subprocess.Popen(["sleep", "60"], start_new_session=True)
-        bash = ["bash", "-c", f"sleep 60; : {folder}/ray/session"]
+        child = subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True)
+        other = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        bash = ["bash", "-c", f"sleep 600; : {folder}/ray/session"]
         named = subprocess.Popen(bash, env={}, start_new_session=True)
         (folder / "log").touch()
         reader = subprocess.Popen(["tail", "-f", f"{folder}/log"], stderr=subprocess.DEVNULL)
     try:
-        assert child.wait(10) == named.wait(10) == -signal.SIGTERM
+        assert child.wait(60) == named.wait(60) == -signal.SIGTERM
         assert other.poll() is None
         assert reader.poll() is None, "somebody who reads along"
         assert not folder.exists()
@@ -141,14 +144,21 @@ def test_the_keeper_clears_up_when_the_doctor_cannot(number: int) -> None:
         assert doctor.stdout is not None
         folder, pid = doctor.stdout.readline().split()
         doctor.send_signal(number)
-        doctor.wait(30)
+        doctor.wait(60)
     assert waited(lambda: gone(int(pid)) and not Path(folder).exists())
 
 
 @pytest.mark.slow
-def test_the_next_test_clears_up_when_the_keeper_was_killed_too() -> None:
+def test_the_next_test_clears_up_when_the_keeper_was_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a place of its own: any other smoke test on this machine would be the next one."""
+    monkeypatch.setattr(smoke_folder, "_PLACES", (str(tmp_path),))
     with subprocess.Popen(
-        [sys.executable, "-c", DOCTOR], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", DOCTOR, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as doctor:
         assert doctor.stdout is not None
         folder, pid = doctor.stdout.readline().split()
@@ -162,7 +172,7 @@ def test_the_next_test_clears_up_when_the_keeper_was_killed_too() -> None:
         os.kill(keeper, signal.SIGKILL)
         assert waited(lambda: gone(keeper))
         doctor.kill()
-        doctor.wait(30)
+        doctor.wait(60)
     assert not gone(int(pid))
     clear_dead(Machine())
     assert gone(int(pid))

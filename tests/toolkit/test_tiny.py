@@ -448,7 +448,7 @@ def begun(tmp_path: Path, verl: Path, folder: str) -> subprocess.Popen[bytes]:
     write(
         tmp_path / "path",
         {
-            "pyarrow.py": f"import os, time; os.symlink(str(os.getpid()), {str(tmp_path / 'begun')!r}); time.sleep(60)"
+            "pyarrow.py": f"import os, time; os.symlink(str(os.getpid()), {str(tmp_path / 'begun')!r}); time.sleep(600)"
         },
     )
     process = subprocess.Popen(
@@ -468,7 +468,7 @@ def begun(tmp_path: Path, verl: Path, folder: str) -> subprocess.Popen[bytes]:
 def test_nothing_stays_of_a_command_that_is_ended(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
     process = begun(tmp_path, verl, "new")
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert said.splitlines()[-1].startswith(b"verl-doctor: stopped"), said
     assert names_in(tmp_path) == ["begun", "path", "verl"]
@@ -491,7 +491,7 @@ def test_what_a_killed_command_leaves_is_removed_by_the_next_one_and_by_no_other
     assert refused.returncode == (2 if there else 3)
     process.kill()
     os.kill(int((tmp_path / "begun").readlink().name), signal.SIGKILL)  # nobody else ends it now
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert left.exists()
     assert "has no pyarrow" in here(*again, cwd=tmp_path).stderr
     assert not list(place.glob(".verl-doctor-*"))

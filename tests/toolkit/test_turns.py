@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import collect
 from verl_doctor.toolkit.collect import Collection
@@ -66,14 +67,16 @@ def test_who_has_waited_is_alone_again_afterwards() -> None:
 
 
 def test_one_that_hangs_is_passed_over_and_takes_no_turn_from_anybody_when_it_ends() -> None:
-    turns, hangs, third = Turns(0.02), threading.Event(), threading.Event()
+    turns, first, hangs, third = Turns(0.02), threading.Event(), threading.Event(), threading.Event()
 
     def hanging() -> None:
         with turns.turn():
+            first.set()
             hangs.wait(_LONG)
 
     stuck = threading.Thread(target=hanging, daemon=True)
     stuck.start()
+    assert first.wait(_LONG)
     with turns.turn():
         turns._until = time.monotonic() + _LONG  # this one is not passed over
         hangs.set()
@@ -118,6 +121,7 @@ def quick() -> Quick:
     return Quick(done=True)
 
 
+@unless_disturbed
 def test_a_time_limit_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "TURNS", Turns(_LONG))
     collection = Collection([slow, quick], {})
