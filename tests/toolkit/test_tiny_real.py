@@ -199,7 +199,7 @@ def inside(script: str, *arguments: str, path: tuple[Path, ...] | list[Path]) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))
