@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-_PATIENCE = 60  # seconds for one answer
+_PATIENCE = 180  # seconds for one answer
 
 
 class Tab:
@@ -108,7 +108,10 @@ def browsing(command: Sequence[str]) -> Iterator[Tab]:
     """What starts a browser, run with a profile of its own; it is ended and removed afterwards."""
     to_browser, from_here = os.pipe()
     to_here, from_browser = os.pipe()
-    with tempfile.TemporaryDirectory(prefix="verl-doctor-browser-") as profile:
+    with tempfile.TemporaryDirectory(
+        prefix="verl-doctor-browser-",
+        ignore_cleanup_errors=True,  # its helpers may still write there
+    ) as profile:
         # Its end of the pipes are descriptors 3 and 4. The shell is replaced by the browser.
         script = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
         process = subprocess.Popen(
@@ -132,4 +135,3 @@ def browsing(command: Sequence[str]) -> Iterator[Tab]:
             process.kill()
             process.wait()
             os.close(to_here)
-            time.sleep(0.2)  # its helpers let go of the profile

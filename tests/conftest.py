@@ -89,7 +89,7 @@ def wheel() -> Callable[[str, str], Path]:
                 ":all:",
             ]
             command += ["--python-version", "3.11", "--dest", str(folder), f"{name}=={version}"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
             if done.returncode:
                 cannot_run(
                     f"the wheel of {name} {version} could not be fetched: {done.stderr.strip()[-200:]}"

@@ -31,7 +31,7 @@ def environment(version: str = VERSION) -> Path:
         try:
             subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, capture_output=True)
             pip = [str(folder / "bin" / "pip"), "install", "-q", f"ray=={version}"]
-            subprocess.run(pip, check=True, capture_output=True, timeout=600)
+            subprocess.run(pip, check=True, capture_output=True, timeout=1800)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             cannot_run(f"an environment with Ray {version} could not be made: {error}")
 

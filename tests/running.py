@@ -24,7 +24,7 @@ def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.Comp
         text=True,
         check=False,
         cwd=cwd,
-        timeout=300,
+        timeout=900,
         env={**os.environ, **environ},
     )
 

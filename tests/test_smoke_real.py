@@ -16,6 +16,7 @@ import rehearsal_environment
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 _LIMIT = 900
+_WHOSE = "WHOSE_TEST"  # in the environment of all that a test starts
 # What stays in a /dev/shm of the test's own is told behind this word.
 _LEFT = "left in /dev/shm: "
 _INSIDE = f'mount -t tmpfs tmpfs /dev/shm 2>/dev/null && seen=yes; "$@"; code=$?; [ "$seen" ] && echo "{_LEFT}$(ls -A /dev/shm)" >&2; exit $code'
@@ -29,6 +30,7 @@ def smoke(home: Path, *arguments: str | Path, **environ: str) -> tuple[dict[str,
     if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
         alone = []
     variables = {**os.environ, **rehearsal_environment.variables(), "HOME": str(home), **environ}
+    variables[_WHOSE] = str(home)
     if "RAY_TMPDIR" not in environ:
         del variables["RAY_TMPDIR"]
     done = subprocess.run(
@@ -44,13 +46,15 @@ def smoke(home: Path, *arguments: str | Path, **environ: str) -> tuple[dict[str,
     return json.loads(done.stdout), done.stderr.partition(_LEFT)[2].strip()
 
 
-def marked() -> list[str]:
-    """The processes of climbs by this user that are no longer going on."""
+def marked(home: Path) -> list[str]:
+    """The processes of climbs from this home that are no longer going on; others may climb on this machine."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
+            continue
+        if f"{_WHOSE}={home}".encode() not in words:
             continue
         folders = [
             word[len(b"VERL_DOCTOR_SMOKE=") :] for word in words if word.startswith(b"VERL_DOCTOR_SMOKE=")
@@ -68,7 +72,7 @@ def test_imports_devices_ray_and_vllm_hold_and_leave_nothing(private_home: Path)
     assert {"import verl.workers.rollout.vllm_rollout", "a worker group of verl's", "generate"} <= steps
     assert told["verdict"] == "ok"
     assert left == ""
-    assert marked() == []
+    assert marked(private_home) == []
     assert not (private_home / ".ray").exists()
     assert not (private_home / ".cache" / "vllm").exists()
     assert list((private_home / ".local" / "state" / "verl-doctor" / "smoke").iterdir()) == []
@@ -88,7 +92,7 @@ def test_a_model_that_transformers_does_not_know_stops_vllm(private_home: Path) 
     model = private_home / "model"
     made = [sys.executable, "-m", "verl_doctor.toolkit", "tiny", str(private_home / "tiny")]
     made += ["--python", str(rehearsal_environment.python())]
-    subprocess.run(made, check=True, capture_output=True, timeout=300)
+    subprocess.run(made, check=True, capture_output=True, timeout=_LIMIT)
     shutil.copytree(next((private_home / "tiny").glob("**/config.json")).parent, model)
     config = json.loads((model / "config.json").read_text())
     config.update(architectures=["Qwen9ForCausalLM"], model_type="qwen9")

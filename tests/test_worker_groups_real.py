@@ -185,9 +185,9 @@ def test_a_detached_group_is_left_when_its_driver_dies(on_stage: Stage, tmp_path
     wish = {"roles": ["actor"], "nodes": [3], "pool": "next", "waits": True}
     with on_stage.driver(wish) as driver:
         assert driver.hear() == "waits"
-        (waiting,) = on_stage.seen(tmp_path)["waiting"]
+        (waiting,) = until(lambda: on_stage.seen(tmp_path)["waiting"])
         assert waiting["name"] == "nextverl_group_3:0"
-        said = on_stage.said(tmp_path)
+        said = until(lambda: on_stage.said(tmp_path))
         assert list(said) == ["RAY126"]
         assert "waits for 3 GPU, and 2 are free" in said["RAY126"][0]
         assert "which has ended" in said["RAY126"][0]

@@ -20,7 +20,7 @@ def cases(number: int) -> int:
 
 
 def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:
-    """Try a test again that the rest of the machine may spoil: at any moment pages are pushed out of memory, and threads held up.
+    """Try a test again that the rest of the machine may spoil: at any moment memory is taken, pages are pushed out, and threads held up.
 
     One that fails by a fault of the program fails each time.
     """

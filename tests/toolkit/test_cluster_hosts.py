@@ -23,7 +23,7 @@ SSH = """#!/bin/sh
 echo "Welcome to $5" >&2
 case $5 in
   gone) echo "ssh: Could not resolve hostname gone: Name or service not known" >&2; exit 255;;
-  hangs) exec sleep 60;;
+  hangs) exec sleep 600;;
 esac
 echo "motd on stdout"
 exec sh -c "$6"
@@ -69,7 +69,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(
-    *hosts: str, via: str = "ssh", python: str = sys.executable, budget: float = 30
+    *hosts: str, via: str = "ssh", python: str = sys.executable, budget: float = 120
 ) -> dict[str, NodeAnswer]:
     answers = host_answers(Machine(), hosts, via, python, PARCEL, budget)  # type: ignore[arg-type]
     return {answer.node: answer for answer in answers}

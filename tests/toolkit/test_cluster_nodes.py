@@ -27,7 +27,7 @@ def row(node: str, address: str, host: str = "", *, port: int = 1, died: str = "
     return {"node": node, "address": address, "port": port, "host": host, "alive": not died, "died": died}
 
 
-def heard(folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 20) -> list[NodeAnswer]:
+def heard(folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 120) -> list[NodeAnswer]:
     """The answers when the driver says these lines and then ends."""
     said = "".join(f"\nprintf '%s%s\\n' \"$3\" {shlex.quote(json.dumps(line))}" for line in lines)
     driver = folder / "python"

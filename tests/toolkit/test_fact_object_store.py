@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import ray_head
+from trying import unless_disturbed
 
 from verl_doctor.checks._configuration import asked
 from verl_doctor.checks._limits_examples import an_h200_node, healthy
@@ -120,6 +121,7 @@ OWN = (
 
 @pytest.mark.real
 @pytest.mark.slow
+@unless_disturbed
 def test_a_real_ray_computes_the_same() -> None:
     environment = ray_head.environment()
     folder = next(environment.glob("lib/python3*/site-packages/ray"))

@@ -13,6 +13,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 from index_server import IndexServer, wheel
+from trying import unless_disturbed
 
 from verl_doctor.toolkit import index_web
 from verl_doctor.toolkit.index_listing import Listing, NoListing, PackageIndex
@@ -160,6 +161,7 @@ def test_an_index_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) ->
             listing(f"http://127.0.0.1:{mute.getsockname()[1]}/simple")
 
 
+@unless_disturbed
 def test_an_index_that_drips_is_left(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_web, "_LONGEST_PAGE", 0.3)
     with socket.socket() as slow:

@@ -100,7 +100,7 @@ def test_hosts_that_share_a_file_system_go_one_after_the_other(ssh: Path) -> Non
     nothing = Parcel(packed([]), {"modules": [], "facts": [], "given": {}})
     sharing = Sharing(dict.fromkeys(hosts[:3], (NFS,)), most=1)
     heard = {
-        one.node for one in host_answers(Machine(), hosts, "ssh", "/bin/true", nothing, 30, sharing=sharing)
+        one.node for one in host_answers(Machine(), hosts, "ssh", "/bin/true", nothing, 120, sharing=sharing)
     }
     assert heard == set(hosts)
     of_sharers = [line for line in ssh.read_text().splitlines() if not line.endswith("n3")]
