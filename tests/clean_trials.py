@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from tests.left_behind import dead_socket, leftovers, machine_in, session, show
@@ -297,13 +298,16 @@ def _address(stage: Stage) -> Thing:
     folder.mkdir(parents=True)
     path = folder / "ray_current_cluster"
     lives = stage.dice.random() < 0.5
-    path.write_text(f"127.0.0.1:{stage.keeper().do('serve') if lives else _closed_port()}")
+    path.write_text(f"127.0.0.1:{stage.keeper().do('serve') if lives else _silent().getsockname()[1]}")
     return Thing(path, lives=lives, what="address file")
 
 
-def _closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@cache
+def _silent() -> socket.socket:
+    """Bound, so that nobody gets its port, and nobody listens at it."""
+    silent = socket.socket()
+    silent.bind(("127.0.0.1", 0))
+    return silent
 
 
 def _planted(stage: Stage) -> Thing:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -141,9 +140,3 @@ def below(folder: Path) -> Iterator[psutil.Process]:
                 or one.environ().get("RAY_TMPDIR") == str(folder)
             ):
                 yield one
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

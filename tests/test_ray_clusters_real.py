@@ -19,6 +19,7 @@ import pytest
 import ray_head
 from environments import interpreter
 from running import doctor
+from trying import unless_disturbed
 
 from verl_doctor.toolkit.fact_ray_addresses import Place, RayAddresses
 from verl_doctor.toolkit.fact_ray_clusters import RayCluster, RayClusters, ray_clusters
@@ -119,6 +120,7 @@ def actor(cluster: RayCluster, name: str) -> RayActor:
     return next(one for one in cluster.actors if one.name == name)
 
 
+@unless_disturbed
 def test_what_a_cluster_is_made_of(busy: tuple[ray_head.Head, Driver]) -> None:
     at, one = busy
     found = read(at.address, at.python)
@@ -155,6 +157,7 @@ def test_what_a_cluster_is_made_of(busy: tuple[ray_head.Head, Driver]) -> None:
 
 
 @pytest.mark.parametrize("version", OLDER)
+@unless_disturbed
 def test_an_older_ray_reads_the_same(busy: tuple[ray_head.Head, Driver], version: str) -> None:
     at, _ = busy
     now, then = (
@@ -289,9 +292,10 @@ def test_a_token_that_is_not_shown(python: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
     with ray_head.head(python, "", "--num-cpus=1") as at:
-        for one in [*ray_head.below(at.folder)]:
+        for one in (ended := [*ray_head.below(at.folder)]):
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
+        psutil.wait_procs(ended, timeout=60)
         found = said(at, tmp_path)
         assert (
             f"names {at.address}, where no Ray answers: ray.init() would wait for it for ever"

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -246,9 +247,11 @@ def test_warmup_has_a_model_in_the_page_cache_of_every_node(
 
 
 def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
-    nowhere = RayDriver(str(python), f"127.0.0.1:{ray_head.free_port()}", WITHOUT_TOKEN)
-    with pytest.raises(CouldNotAsk):
-        list(node_answers(Machine(), nowhere, parcel, 8))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        nowhere = RayDriver(str(python), f"127.0.0.1:{silent.getsockname()[1]}", WITHOUT_TOKEN)
+        with pytest.raises(CouldNotAsk):
+            list(node_answers(Machine(), nowhere, parcel, 8))
 
 
 @pytest.mark.parametrize(

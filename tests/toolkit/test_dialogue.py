@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from trying import unless_disturbed
 
 from verl_doctor.toolkit.dialogue import Dialogue
 from verl_doctor.toolkit.machine import Machine
@@ -75,6 +76,7 @@ def test_a_child_without_pipes_is_none_to_speak_with() -> None:
         Dialogue(Deaf(), b"")  # type: ignore[arg-type]
 
 
+@unless_disturbed
 def test_nothing_is_left_open() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     said("print(1)", LONG)

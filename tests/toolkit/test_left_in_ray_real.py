@@ -136,7 +136,11 @@ def test_what_a_killed_driver_has_left_is_removed_when_nobody_may_need_it(ray: H
         (refused,) = remove([type(left.found[0])("actor", "x", (), stranger)], Machine())
         assert "is another one by now" in refused.why
         assert [(one.state, one.why) for one in remove(left.found, Machine())] == [("removed", "")] * 2
-        left, cluster = look(ray)
+        for _ in range(120):
+            left, cluster = look(ray)
+            if cluster.jobs and all(one.finished for one in cluster.jobs):
+                break
+            time.sleep(0.5)
         assert (left.found, left.kept) == ((), ())
         assert {one.state for one in cluster.actors} == {"DEAD"}
         assert {one.state for one in cluster.groups} == {"REMOVED"}
