@@ -37,6 +37,6 @@ def build(
     ]
     command += [str(folder / need) for need in needs]
     command += [f"-Wl,--version-script={script}"] if versions else []
-    subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=300)
     script.unlink()
     return path

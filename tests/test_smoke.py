@@ -212,7 +212,7 @@ def test_whoever_ends_the_doctor_nothing_of_the_climb_stays(number: int, tmp_pat
         said = [line for log in logs.glob("*/rung-1/import-ray.log") for line in log.read_text().splitlines()]
     grandchild = Path(f"/proc/{said[0].split()[1]}")
     doctor.send_signal(number)
-    report, error = doctor.communicate(timeout=60)
+    report, error = doctor.communicate(timeout=300)
     assert doctor.returncode == (-9 if number == signal.SIGKILL else 3)
     assert ("stopped after" in report) == (number != signal.SIGKILL)
     assert "Traceback" not in error

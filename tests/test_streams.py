@@ -16,7 +16,7 @@ CHECK = f"{sys.executable} -m verl_doctor.toolkit check --select PY100 --format 
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=cwd, timeout=120
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=cwd, timeout=300
     )
 
 

@@ -186,7 +186,7 @@ def test_everything_is_undone_before_anything_is_said(environment: Path, made: t
     command = f"{sys.executable} -m verl_doctor.toolkit undo --all > /dev/full"
     done = subprocess.run(
         ["bash", "-c", command],
-        capture_output=True, text=True, check=False, cwd=environment.parent, timeout=60,
+        capture_output=True, text=True, check=False, cwd=environment.parent, timeout=300,
         env={**os.environ, "VIRTUAL_ENV": str(environment), "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     assert not any(path.exists() for path in made)

@@ -24,7 +24,7 @@ MODULES = {f"torch/module{number}.py": b"" for number in range(600)}
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True, timeout=300)
     (site,) = (tmp_path / "env" / "lib").glob("*/site-packages")
     tree = {"verl/__init__.py": b"", "verl/workers/__init__.py": b"", "verl/protocol.py": b"a = 1\n"}
     install(site, "verl", "0.6.1", requires=["ray>=2.41.0", "torch"], files=tree, requires_python=">=3.8")

@@ -38,7 +38,7 @@ def script(chance: random.Random, depth: int = 0) -> str:
 def run(text: str) -> tuple[int, str]:
     environ = {"HOME": "/h", "PATH": "/bin:/usr/bin"}
     done = subprocess.run(
-        ["bash"], input=text, text=True, capture_output=True, check=False, timeout=20, env=environ
+        ["bash"], input=text, text=True, capture_output=True, check=False, timeout=120, env=environ
     )
     return done.returncode, done.stdout
 

@@ -99,7 +99,7 @@ def test_the_words_are_those_that_bash_passes(name: str, tmp_path: Path) -> None
     found = read(tmp_path, KNOWN[name], "first=1", "two words")
     environ = {**ENVIRON, "PATH": f"{programs}:{ENVIRON['PATH']}"}
     argv = ["bash", str(tmp_path / "run.sh"), "first=1", "two words"]
-    subprocess.run(argv, env=environ, cwd=tmp_path, check=True, timeout=20)
+    subprocess.run(argv, env=environ, cwd=tmp_path, check=True, timeout=120)
     passed = log.read_text().split("\0")[:-1]
     assert words_of(found) == passed[passed.index("-m") + 2 :]
     assert not found.unread

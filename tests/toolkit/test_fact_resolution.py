@@ -285,7 +285,7 @@ def test_a_pip_that_is_too_old_for_a_dry_run_is_typed_but_not_asked(
 def test_a_real_pip_examines_an_environment_without_one(bare: Path) -> None:
     """The doctor's own pip, a real interpreter without pip, and no index."""
     env = bare.parents[2]
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=300)
     machine = Machine(
         environ={"PATH": "", "HOME": str(env), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     )
@@ -318,7 +318,7 @@ def index(tmp_path: Path) -> Path:
 
 def really_resolved(site: Path, tool: str, **environ: str) -> Resolution:
     env = site.parents[2]
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=300)
     if tool == "uv":
         (env / "pyvenv.cfg").write_text((env / "pyvenv.cfg").read_text() + "uv = 0.10.0\n")
     home = site.parents[2] / "home"

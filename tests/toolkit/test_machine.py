@@ -95,7 +95,7 @@ def test_a_folder_that_was_removed_is_replaced_by_the_root(
 def test_a_user_site_package_is_found_by_the_child(tmp_path: Path) -> None:
     home = tmp_path / "home"
     where = "import site; print(site.getusersitepackages())"
-    base = Machine(environ={"HOME": str(home)}).run([sys.executable, "-c", where], timeout=20).stdout.strip()
+    base = Machine(environ={"HOME": str(home)}).run([sys.executable, "-c", where], timeout=120).stdout.strip()
     assert base.startswith(str(home / ".local")), shlex.quote(base)
 
 

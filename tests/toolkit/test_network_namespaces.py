@@ -61,7 +61,7 @@ def said(tmp_path: Path, network: str, *, hosts: str, deep: bool = False, **envi
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         cwd=tmp_path,
         env={**os.environ, **environ},
     )

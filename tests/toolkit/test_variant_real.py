@@ -116,7 +116,7 @@ def handed_over(script: Path) -> list[str]:
     said = script.with_name("said")
     said.unlink(missing_ok=True)
     environ = {**os.environ, "PATH": f"{script.parent}/bin:{os.environ['PATH']}", "SAID": str(said)}
-    subprocess.run(["bash", str(script)], env=environ, check=True, capture_output=True, timeout=30)
+    subprocess.run(["bash", str(script)], env=environ, check=True, capture_output=True, timeout=120)
     words = said.read_text().split("\0")[:-1]
     return [
         word for word in words[words.index("verl.trainer.main_ppo") + 1 :] if not word.startswith("--config")

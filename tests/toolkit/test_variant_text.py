@@ -304,7 +304,7 @@ def test_bash_hands_over_what_was_meant(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=120,
     )
     said = [line for line in done.stdout.splitlines() if line.startswith("<-m>")]
     assert len(said) >= len(names) - 2, done.stderr

@@ -135,7 +135,7 @@ def test_a_signal_ends_it_and_what_was_done_is_summed_up(disk: Path, number: int
         assert running.stderr is not None
         assert "reads 256 MiB" in running.stderr.readline()
         running.send_signal(number)
-        said = json.loads(running.communicate(timeout=60)[0])
+        said = json.loads(running.communicate(timeout=300)[0])
     (node,) = said["nodes"]
     if node["pages"]["ended"]:  # else it was faster than the signal
         assert (running.returncode, node["verdict"]) == (1, "failures")
