@@ -310,6 +310,7 @@ def test_paths_are_looked_at_on_every_node(
 
     def sites(hosts: str) -> dict[str, Any]:
         done = here("checklist", "--python", environment, "--nodes", hosts, "--format", "json", cwd=copy)
+        assert done.stdout, (done.returncode, done.stderr)
         return next(step for step in json.loads(done.stdout)["steps"] if step["key"] == "sites")
 
     everywhere = sites("n[1-2]")
