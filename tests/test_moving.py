@@ -309,7 +309,8 @@ def test_paths_are_looked_at_on_every_node(
     (copy / "verl-doctor.toml").write_text('[sites]\nmodel = "$HERE/verl_x"\n')
 
     def sites(hosts: str) -> dict[str, Any]:
-        done = here("checklist", "--python", environment, "--nodes", hosts, "--format", "json", cwd=copy)
+        asked = ("--nodes", hosts, "--budget", "600", "--format", "json")
+        done = here("checklist", "--python", environment, *asked, cwd=copy)
         assert done.stdout, (done.returncode, done.stderr)
         return next(step for step in json.loads(done.stdout)["steps"] if step["key"] == "sites")
 
