@@ -358,4 +358,17 @@ VARIANTS = [
         "ValueError: vllm version 0.7.2+cu124 not supported. Currently supported versions are 0.3.1, 0.4.2, 0.5.4, 0.6.3 and 0.7.0+",
     ),
     ("LOG102", "ModuleNotFoundError: No module named 'transfer_queue'"),
+    (
+        "HOST110",
+        "(raylet) node_manager.cc:2963: System memory low at node with IP 10.0.0.1. Used memory (60.1GB) / total capacity (64.0GB) (0.94) exceeds threshold 0.9, killing latest task with name f to avoid running out of memory.",
+    ),
+    (
+        "CUDA157",
+        "ValueError: To serve at least one request with the model's max seq len (65536), (7.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.10 GiB).",
+    ),
+    ("RAY111", "ValueError: Not enough GPUs available. The job needs 32 GPUs, the cluster has 24."),
+    (
+        "CUDA115",
+        "torch._inductor.exc.InductorError: RuntimeError: No valid triton configs. PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas fatal   : Value 'sm_130a' is not defined for option 'gpu-name'",
+    ),
 ]

@@ -19,15 +19,16 @@ _COLOUR = re.compile(
 _SPEAKER = re.compile(
     r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
 )
-# torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container.
+# torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container, of a pod (`kubectl logs --prefix`).
 _RANK = re.compile(
     r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
-    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| "
+    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |"
+    r"\[pod/(?P<pod>[\w./-]{1,150})\] "
 )
-# A date, that of the journal with the name of a program, what Kubernetes puts behind it, the sign of a quotation.
+# A date, that of the journal with the name of a program, what Kubernetes puts behind it, the sign of a quotation, the number of a line.
 _CLOCK = re.compile(
     r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:out|err) [FP] )?|\d{1,9}\.\d{3} (?=\()|"
-    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: |> "
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
 )
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 # vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's.
@@ -107,6 +108,7 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
                 speaker["rank"]
                 or speaker["parallel"]
                 or speaker["container"]
+                or speaker["pod"]
                 or f"rank {speaker['mpi'] or speaker['tag'] or speaker['task']}"
             )
         elif not (speaker := _CLOCK.match(rest)):

@@ -31,7 +31,7 @@ _RAISED = re.compile(
 )
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
 _LONGEST = 20  # lines of one message
-_LOOKUPS = frozenset({"KeyError", "IndexError", "StopIteration"})
+_LOOKUPS = frozenset({"KeyError", "IndexError", "StopIteration", "ConfigAttributeError", "ConfigKeyError"})
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,23 @@ def test_the_last_line_of_a_traceback_counts_when_nothing_else_is_there() -> Non
     assert reading.error.words == "JudgeError: the judge did not answer"
 
 
+def test_what_the_compiler_said_counts_before_the_failure_of_its_command() -> None:
+    command = traceback(
+        "subprocess.CalledProcessError: Command '['gcc', '/tmp/t/main.c', '-o', '/tmp/t/cuda_utils.so', '-lcuda']' returned non-zero exit status 1."
+    )
+    header = "/tmp/t/main.c:2:10: fatal error: limits.h: No such file or directory\n"
+    assert named(judged(command)) == ("CUDA105",)
+    assert named(judged(header + command))[:1] == ("CUDA108",)
+    assert named(judged("/usr/bin/ld: cannot find -lcuda\n" + command))[:1] == ("CUDA105",)
+
+
+def test_a_warning_of_torch_about_the_driver_is_the_cause_where_no_gpu_was_found() -> None:
+    warned = "/venv/torch/cuda/__init__.py:8: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).\n"
+    assert named(judged(warned + traceback("RuntimeError: No CUDA GPUs are available")))[:1] == ("CUDA114",)
+    assert named(judged(warned + traceback("KeyError: 'answer'"))) == ()
+    assert named(judged(warned + STEP * 2)) == ()
+
+
 NO_NVCC = "[TP0] Setup of the all-reduce failed with [Errno 2] No such file or directory: 'nvcc'"
 STEP = "(TaskRunner pid=7) step:2 - actor/pg_loss:0.01 - critic/score/mean:0.25\n"
 

@@ -32,6 +32,17 @@ Traceback (most recent call last):
     raise ValueError(f"{name} is no architecture that is known") from error
 ValueError: qwen9 is no architecture that is known
 """
+OVERRIDE = """
+Traceback (most recent call last):
+  File "/venv/omegaconf/_utils.py", line 797, in _raise
+omegaconf.errors.ConfigAttributeError: Key 'trian' is not in struct
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/venv/hydra/config_loader_impl.py", line 383, in _apply
+hydra.errors.ConfigCompositionException: Could not override 'data.trian'.
+"""
 REMOTE = """
 (TaskRunner pid=11) begins
 Traceback (most recent call last):
@@ -110,6 +121,11 @@ Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.
 LOGS = {
     "an import within an import": (CHAIN, "ImportError: libgomp.so.1: cannot open", 5),
     "a look-up says less than what is raised for it": (LOOKUP, "ValueError: qwen9 is no architecture", 12),
+    "an override of a key that is not there": (
+        OVERRIDE,
+        "ConfigCompositionException: Could not override 'data.trian'.",
+        10,
+    ),
     "two processes away": (REMOTE, "AttributeError: 'Parameter' object has no attribute 'weight_loader'", 18),
     "an error that cannot be pickled": (
         UNPICKLED,

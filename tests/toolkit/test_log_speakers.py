@@ -17,6 +17,8 @@ from verl_doctor.toolkit.log_speakers import LogFile, file_of, kind_of, labels_o
         ("(WorkerDict pid=7) [rank0]:[W1121 10:00:07.1 a.cpp:1] x", ("", "7"), "WorkerDict", None),
         ("2025-02-22 12:25:00 | n/p | (LLMActor pid=6, ip=10.4.4.30)  x", ("10.4.4.30", "6"), "LLMActor", None),
         ("[rank3]: x", ("", "rank3"), "rank3", None),
+        ("[pod/head-0/trainer] x", ("", "head-0/trainer"), "head-0/trainer", None),
+        ("[pod/head-0/trainer] (WorkerDict pid=7) x", ("", "7"), "WorkerDict", None),
         ("(pid=7) x", ("", "7"), "pid=7", None),
 ("it was said that (pid=7) has died", ("", "driver"), "driver", None),
         ("ray::WorkerDict.init() (pid=7, ip=10.0.0.2)", ("", "driver"), "driver", None),
@@ -27,6 +29,12 @@ def test_who_speaks(line: str, key: tuple[str, str], kind: str, parent: tuple[st
     (read,) = read_line(1, line)
     found = speaker(read, labels_of(read))
     assert (found.key, kind_of(found.name), found.parent) == (key, kind, parent)
+
+
+@pytest.mark.parametrize("number", ["   118\t", "1234567\t"], ids=["cat -n", "many lines"])
+def test_the_number_of_a_line_is_no_part_of_what_it_says(number: str) -> None:
+    (read,) = read_line(1, f'{number}(WorkerDict pid=7)   File "a.py", line 3')
+    assert (read.process, read.text) == ("WorkerDict pid=7", '  File "a.py", line 3')
 
 
 @pytest.mark.parametrize(
