@@ -366,6 +366,10 @@ VARIANTS = [
         "CUDA157",
         "ValueError: To serve at least one request with the model's max seq len (65536), (7.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.10 GiB).",
     ),
+    (
+        "CUDA115",
+        "ValueError: The quantization method gptq_x is not supported for the current GPU. Minimum capability: 80. Current capability: 75.",
+    ),
     ("RAY111", "ValueError: Not enough GPUs available. The job needs 32 GPUs, the cluster has 24."),
     (
         "CUDA115",

@@ -19,11 +19,11 @@ _COLOUR = re.compile(
 _SPEAKER = re.compile(
     r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
 )
-# torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container, of a pod (`kubectl logs --prefix`).
+# torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container, of a pod (`kubectl logs --prefix`), the node (pdsh).
 _RANK = re.compile(
     r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |"
-    r"\[pod/(?P<pod>[\w./-]{1,150})\] "
+    r"\[pod/(?P<pod>[\w./-]{1,150})\] |(?P<node>\d{1,3}(?:\.\d{1,3}){3}): "
 )
 # A date, that of the journal with the name of a program, what Kubernetes puts behind it, the sign of a quotation, the number of a line.
 _CLOCK = re.compile(
@@ -109,6 +109,7 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
                 or speaker["parallel"]
                 or speaker["container"]
                 or speaker["pod"]
+                or speaker["node"]
                 or f"rank {speaker['mpi'] or speaker['tag'] or speaker['task']}"
             )
         elif not (speaker := _CLOCK.match(rest)):

@@ -17,6 +17,8 @@ from verl_doctor.toolkit.log_speakers import LogFile, file_of, kind_of, labels_o
         ("(WorkerDict pid=7) [rank0]:[W1121 10:00:07.1 a.cpp:1] x", ("", "7"), "WorkerDict", None),
         ("2025-02-22 12:25:00 | n/p | (LLMActor pid=6, ip=10.4.4.30)  x", ("10.4.4.30", "6"), "LLMActor", None),
         ("[rank3]: x", ("", "rank3"), "rank3", None),
+        ("10.0.0.7: [rank3]: x", ("", "rank3"), "rank3", None),
+        ("10.0.0.7: x", ("", "10.0.0.7"), "10.0.0.7", None),
         ("[pod/head-0/trainer] x", ("", "head-0/trainer"), "head-0/trainer", None),
         ("[pod/head-0/trainer] (WorkerDict pid=7) x", ("", "7"), "WorkerDict", None),
         ("(pid=7) x", ("", "7"), "pid=7", None),
