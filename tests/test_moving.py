@@ -292,20 +292,42 @@ def test_patches_in_a_tree_that_is_not_imported_are_said_to_be_there(
 
 SSH = """#!/bin/sh
 [ "$5" = gone ] && exit 255
-[ "$5" = n3 ] && export HERE=/nowhere
+[ "$5" = n3 ] && export HERE=/nowhere NCCL_IB_DISABLE=1
 exec sh -c "$6"
 """
 
 
-def test_paths_are_looked_at_on_every_node(
-    here: Doctor, copy: Path, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts that are this machine, but for what is otherwise on n3; `gone` does not answer."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "ssh").write_text(SSH)
     (folder / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{ENVIRON['PATH']}")
     monkeypatch.setenv("HERE", str(tmp_path))
+
+
+@pytest.mark.usefixtures("ssh")
+def test_nodes_are_compared_with_the_old_cluster(
+    here: Doctor, copy: Path, environment: Path, snapshot: Path
+) -> None:
+    def evidence(hosts: str) -> list[str]:
+        asked = ("--from", snapshot, "--nodes", hosts, "--budget", "600", "--format", "json")
+        done = here("checklist", "--python", environment, *asked, cwd=copy)
+        assert done.stdout, (done.returncode, done.stderr)
+        step = next(step for step in json.loads(done.stdout)["steps"] if step["key"] == "environment")
+        return [
+            sentence for sentence in step["evidence"] if "NCCL_IB_DISABLE" in sentence or "node" in sentence
+        ]
+
+    assert "2 nodes compared" in evidence("n[1-2]")
+    assert any("variable NCCL_IB_DISABLE: none -> 1 on n3" in said for said in evidence("n[1-3]"))
+    assert any("1 of the new nodes did not answer: gone" in said for said in evidence("n1,gone"))
+
+
+@pytest.mark.usefixtures("ssh")
+def test_paths_are_looked_at_on_every_node(here: Doctor, copy: Path, environment: Path) -> None:
     (copy / "verl-doctor.toml").write_text('[sites]\nmodel = "$HERE/verl_x"\n')
 
     def sites(hosts: str) -> dict[str, Any]:

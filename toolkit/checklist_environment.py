@@ -30,8 +30,9 @@ def environment_said(
         [one for one in found.of(weight) if not _is_told_elsewhere(one, judged)]
         for weight in ("breaks", "matters")
     )
-    noise = len(found.of("noise"))
-    rest = (f"{counted(noise, 'difference')} without consequence",) if noise else ()
+    noise, nodes = len(found.of("noise")), len(found.new.nodes)
+    rest = [f"{counted(noise, 'difference')} without consequence"] if noise else []
+    rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
     do = f"verl-doctor compare {shlex.quote(found.old.path)}"
     if breaks:
         return [Said("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]

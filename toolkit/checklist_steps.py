@@ -36,19 +36,25 @@ _NAMED = 4  # findings of one rule
 
 @dataclass(frozen=True)
 class Look:
-    """All that steps are judged by: this run and what it saw, what other nodes say, the old cluster's snapshot, and a log of the DEBUG run."""
+    """All that steps are judged by: this run and what it saw, the old cluster's snapshot, and a log of the DEBUG run.
+
+    Where other nodes were asked, `nodes` is what rules say of them, and `new` is this cluster as a snapshot, these nodes in it.
+    """
 
     run: Session
     facts: Collection
     report: Report
     nodes: Report | None = None
+    new: Snapshot | None = None
     old: Snapshot | None = None
     log: Path | None = None
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """This machine beside the old cluster; None without one."""
-        return None if self.old is None else compared(self.old, taken(self.run, self.facts), self.run)
+        """This machine, or this cluster, beside the old one; None without one."""
+        if self.old is None:
+            return None
+        return compared(self.old, self.new or taken(self.run, self.facts), self.run)
 
     @property
     def arguments(self) -> str:

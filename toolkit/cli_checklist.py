@@ -65,9 +65,9 @@ def checklist(
             _climb(run, progress)
         facts = run.look()
         report = run.check(facts, progress.say)
-        others = None if nodes is None else _asked(nodes, run, progress)
+        others, now = (None, None) if nodes is None else _asked(nodes, run, progress)
         progress.say("judging the steps")
-        done = steps(Look(run, facts, report, others, before, log))
+        done = steps(Look(run, facts, report, others, now, before, log))
     these = checklist_document.List(done, report.target, "" if before is None else _said(before))
     view = as_view(
         lambda: checklist_document.document(these),
@@ -82,11 +82,12 @@ def _read(old: Path, run: Session) -> Snapshot:
     return snapshot.read(Path(os.path.normpath(run.machine.cwd / old)), run.registry.collectors)
 
 
-def _asked(nodes: AskedNodes, run: Session, progress: Progress) -> Report:
-    """What all nodes say, judged with a fresh look at this machine."""
-    from verl_doctor.toolkit import cluster_check  # noqa: PLC0415 - a checklist of one machine does without
+def _asked(nodes: AskedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
+    """What all nodes say, asked once and judged with a fresh look at this machine."""
+    from verl_doctor.toolkit import fleet  # noqa: PLC0415 - a checklist of one machine does without
 
-    return cluster_check.report(nodes, run, run.look(), progress.say)
+    seen = snapshot.look(run, nodes, progress.say)
+    return fleet.judge(seen.nodes.answers(), run, run.look(), progress.say), seen
 
 
 def _climb(run: Session, progress: Progress) -> None:
