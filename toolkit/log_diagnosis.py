@@ -2,7 +2,8 @@
 
 An error that nobody knows stays without a cause: a fault of the environment is named when the error that ended the run is one, or
 when the run's end tells only of a consequence and such a fault was told before. What else was seen is kept apart from it.
-A complaint that the run survived is no cause: training went on behind it, or it says itself that nothing follows from it.
+A complaint that the run survived is no cause: training went on behind it, or it says itself that nothing follows from it. Nor is
+the same complaint once more, except as the program's own last word.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,8 +27,9 @@ from verl_doctor.toolkit.first_cause import (
 )
 from verl_doctor.toolkit.log_clock import Clock
 from verl_doctor.toolkit.log_excerpt import GOES_ON, may_tell
-from verl_doctor.toolkit.log_finish import parted
+from verl_doctor.toolkit.log_finish import finished_at, parted
 from verl_doctor.toolkit.log_lines import Line
+from verl_doctor.toolkit.log_survived import SURE, Steps
 from verl_doctor.toolkit.python_errors import OVERRIDES, Raised, bare_errors
 from verl_doctor.toolkit.signature import Kind, Signature, which
 
@@ -35,11 +38,8 @@ _NEAR = 200  # lines before an unknown error in which its own process may have t
 _END = 100  # lines at the end of a log, which count whatever is in them
 _LONGEST = 400
 _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
-# verl's metrics of a step, servers that are up, and the words of programs for a loss that they can bear.
-_STEP = re.compile(
-    r"\bstep:\d+ - .*:|Final validation metrics|Application startup complete|Uvicorn running on"
-)
-_SURE = 2  # steps behind a complaint: lines of several processes come late
+_LATE = 10  # lines by which what a child process says comes behind the exception of its parent
+# Words of programs for a loss that they can bear.
 _BORNE = re.compile(
     r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
 )
@@ -99,17 +99,25 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     """Judge one log. What the processes of a run say behind its end is kept beside."""
     total = len(lines)
     lines, behind = parted(lines)
-    loud = loud_errors(lines)
+    steps = Steps(lines)
+    every = loud_errors(lines)
+    said = list(_in_lines(lines, every, source))
+    loud, survived = _unsurvived(every, said, steps)
     errors = [_of_chain(one, lines, source) for one in loud]
-    said = list(_in_lines(lines, loud, source))
     told = sorted((*errors, *said), key=lambda one: one.number)
-    fatal = _fatal(loud, errors, lines, source)
-    failed = fatal is not None or any(one.kind == "consequence" for one in told)
-    steps = [line.number for line in lines if _STEP.search(line.text)]
-    borne = [one for one in said if len(steps) - bisect_right(steps, one.number) >= (_SURE if failed else 1)]
-    candidates = [one for one in told if one not in borne]
+    fatal = _fatal(loud, errors, lines, source, survived)
+    if finished_at(lines) is None:
+        fatal = _ending(fatal, said, steps)
+    elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
+        fatal = None
+    failed = (fatal is not None and fatal.kind != "ended") or any(one.kind == "consequence" for one in told)
+    borne = _borne(said, steps, SURE if failed else 1)
+    candidates = [
+        one for one in told if one not in borne and not (fatal in said and one.number > fatal.number)
+    ]
     first, error = _choose(fatal, _began(errors), candidates)
-    beside = [_of_chain(one, behind, source) for one in loud_errors(behind)]
+    beside = [_of_chain(one, lines, source) for one in survived]
+    beside += [_of_chain(one, behind, source) for one in loud_errors(behind)]
     quiet = [one for one in told if one.kind in {"hint", "note"} or one in borne]
     hints = _distinct((*quiet, *beside))
     before = [] if first is None else [one for one in hints if _leads_to(one, first)]
@@ -130,6 +138,65 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     )
 
 
+def _unsurvived(
+    every: Sequence[Raised], said: Sequence[Told], steps: Steps
+) -> tuple[list[Raised], list[Raised]]:
+    """The exceptions that may have ended the run, and those that it survived.
+
+    The program's own last word counts, unless training went on behind it. What was raised once counts unless somebody ended the run.
+    """
+    if not every:
+        return [], []
+    end = last_word(every)
+    was_ended = _is_end(end) or any(one.kind == "ended" for one in said)
+    known = [f"{one.type}: {one.message}" for one in every]
+    over = steps.survived(
+        zip((one.line.number for one in every), known, strict=True), 1 if was_ended else SURE
+    )
+    borne = [
+        one
+        for one, is_over in zip(every, over, strict=True)
+        if is_over and not (one is end and not one.line.process and not steps.behind(one.line.number))
+    ]
+    if not was_ended:
+        often = Counter(known)
+        borne = [one for one in borne if often[f"{one.type}: {one.message}"] > 1]
+    return [one for one in every if one not in borne], borne
+
+
+def _is_end(one: Raised) -> bool:
+    """Whether an exception says that somebody ended the program."""
+    signature = which(f"{one.type}: {one.message}")
+    return signature is not None and signature.kind == "ended"
+
+
+def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | None:
+    """The error that ended the run, or the line that says that somebody did it before anything failed."""
+    first = next((one for one in said if one.kind == "ended" and steps.behind(one.number) < SURE), None)
+    if fatal is not None and fatal.kind == "ended" and steps.behind(fatal.number) >= SURE:
+        fatal = None
+    if first is None:
+        return fatal
+    if fatal is not None:
+        is_first = fatal.kind == "consequence" and first.number < fatal.number and not first.process
+        return first if is_first else fatal
+    failed_before = any(
+        one.kind == "consequence" and one.number < first.number and not steps.behind(one.number)
+        for one in said
+    )
+    return None if failed_before else first
+
+
+def _borne(said: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
+    """What is said outside of tracebacks and was survived. A hint may come true although it was said before."""
+    over = steps.survived(((one.number, one.words) for one in said), enough)
+    return [
+        one
+        for one, is_over in zip(said, over, strict=True)
+        if is_over and (one.kind in {"cause", "weak"} or steps.behind(one.number) >= enough)
+    ]
+
+
 def _choose(fatal: Told | None, began: Told | None, told: Sequence[Told]) -> tuple[Told | None, Told | None]:
     """The named first cause, or the error for which there is none.
 
@@ -148,7 +215,7 @@ def _choose(fatal: Told | None, began: Told | None, told: Sequence[Told]) -> tup
     if fatal.is_strong:
         return fatal, None
     if fatal.kind == "weak":
-        before = [one for one in strong if one.number <= fatal.number]
+        before = [one for one in strong if one.number <= fatal.number + _LATE]
         return (before[0] if before else fatal), None
     if fatal.signature is not None:  # a fault of the job's own
         return None, fatal
@@ -180,21 +247,33 @@ def _only_follows(one: Told) -> bool:
     return one.kind in {"consequence", "ended"}
 
 
-def _fatal(loud: Sequence[Raised], errors: Sequence[Told], lines: Sequence[Line], source: str) -> Told | None:
+def _fatal(
+    loud: Sequence[Raised],
+    errors: Sequence[Told],
+    lines: Sequence[Line],
+    source: str,
+    survived: Sequence[Raised],
+) -> Told | None:
     """The error with which it began, or the death of a process."""
     first = first_error(loud)
     if first is None:
         death = death_in(lines)
         if death is not None:
             return _known(Told(source, death.number, death.process, death.words, death.lines))
-        bare = [_told(one, lines, source) for one in bare_errors(lines) if is_loud(one.line)]
+        over = {each.line for one in survived for each in one.chain}
+        bare = [
+            _told(one, lines, source)
+            for one in bare_errors(lines)
+            if is_loud(one.line) and one.line not in over
+        ]
         known = [one for one in bare if one.signature is not None]
         return (known or bare)[-1] if bare else None
     if not follows(first):
         # The whole chain of the program's last word: what was raised on the way may say more.
-        end = next(told for told, one in zip(errors, loud, strict=True) if one is last_word(loud))
+        last = last_word(loud)
+        end = next(told for told, one in zip(errors, loud, strict=True) if one is last)
         own = _told(first, lines, source)
-        if own.signature is None and end.signature is not None and not follows(last_word(loud).first):
+        if own.signature is None and end.signature is not None and not follows(last.first):
             return end
         return own
     death = death_in(lines)

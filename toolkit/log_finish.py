@@ -16,10 +16,18 @@ FINISHED = "Final validation metrics"
 _BEGINS = re.compile(r"ray init kwargs: |\bstep:\d+ - |Training Progress: +\d{1,2}%|Training from scratch")
 
 
-def parted(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """What counts, and what processes of the run say behind its end. A number of a process may be used again by the next run."""
+def finished_at(lines: Sequence[Line]) -> int | None:
+    """Where the training came to its end, and no other began behind it."""
     end = next((at for at in reversed(range(len(lines))) if FINISHED in lines[at].text), None)
     if end is None or any(_BEGINS.search(line.text) for line in lines[end + 1 :]):
+        return None
+    return end
+
+
+def parted(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """What counts, and what processes of the run say behind its end. A number of a process may be used again by the next run."""
+    end = finished_at(lines)
+    if end is None:
         return list(lines), []
     of_the_run = {line.process for line in lines[: end + 1] if "pid=" in line.process}
     counts = list(lines[: end + 1])

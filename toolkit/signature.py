@@ -74,7 +74,8 @@ class Signature:
     these texts must stand in the last place of the traceback, and none of `unless_frames` may. A hint or a note `leads_to` the faults with
     these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an
     exception: programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too,
-    `deep` that only `check --deep` would confirm it. `confirm` are the rules that would, where
+    `deep` that only `check --deep` would confirm it, `whole` that a pattern is all that a line says. Where the last place of a traceback is told,
+    one of the texts of `within` must stand in it. `confirm` are the rules that would, where
     they are not the one with its code.
     """
 
@@ -91,6 +92,8 @@ class Signature:
     warning: bool = False
     raised: bool = False
     deep: bool = False
+    whole: bool = False
+    within: tuple[str, ...] = ()
     examples: tuple[LogExample, ...] = ()
 
     @property
@@ -114,8 +117,11 @@ class Signature:
             return False
         if any(word in frame for word in self.unless_frames):
             return False
+        if frame and self.within and not any(word in frame for word in self.within):
+            return False
         return any(
             any(_in_order(parts, line) for parts in self.patterns)
+            and not (self.whole and (line.strip(),) not in self.patterns)
             and not any(word in line for word in self.unless)
             for line in lines
         )
@@ -181,6 +187,7 @@ def _signature(
     unless: Sequence[str] = (),
     frames: Sequence[str] = (),
     unless_frames: Sequence[str] = (),
+    within: Sequence[str] = (),
     leads_to: Sequence[str] = (),
     confirm: Sequence[str] = (),
     **more: Any,
@@ -199,6 +206,7 @@ def _signature(
         unless=tuple(unless),
         frames=tuple(frames),
         unless_frames=tuple(unless_frames),
+        within=tuple(within),
         leads_to=tuple(leads_to),
         confirm=tuple(confirm),
         examples=(
@@ -220,8 +228,27 @@ def of_logs_alone() -> tuple[Signature, ...]:
     return tuple(first[code] for code in sorted(first))
 
 
+@cache
+def _screened() -> tuple[tuple[Signature, tuple[str, ...]], ...]:
+    """Each signature with one text of each of its patterns, the longest: where none of them stands, it says nothing."""
+    return tuple(
+        (one, tuple(max((_words(part) for part in parts), key=len) for parts in one.patterns))
+        for one in signatures()
+    )
+
+
+def _words(part: str | Limit) -> str:
+    return part.before if isinstance(part, Limit) else part
+
+
 @lru_cache(maxsize=2048)
 def which(message: str, frame: str = "") -> Signature | None:
     """The first signature that matches a message of one or more lines. What is said again is not looked up again."""
     lines = message.split("\n")
-    return next((one for one in signatures() if one.matches(lines, frame)), None)
+    for one, words in _screened():
+        for word in words:
+            if word in message:
+                if one.matches(lines, frame):
+                    return one
+                break
+    return None
