@@ -39,6 +39,7 @@ _END = 100  # lines at the end of a log, which count whatever is in them
 _LONGEST = 400
 _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
 _LATE = 10  # lines by which what a child process says comes behind the exception of its parent
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
 # Words of programs for a loss that they can bear.
 _BORNE = re.compile(
     r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
@@ -112,16 +113,15 @@ def read(lines: Sequence[Line], source: str) -> Reading:
         fatal = None
     failed = (fatal is not None and fatal.kind != "ended") or any(one.kind == "consequence" for one in told)
     borne = _borne(said, steps, SURE if failed else 1)
-    candidates = [
-        one for one in told if one not in borne and not (fatal in said and one.number > fatal.number)
-    ]
+    last = fatal.number if fatal in said and fatal is not None else math.inf
+    candidates = [one for one in told if one not in borne and one.number <= last]
     first, error = _choose(fatal, _began(errors), candidates)
     beside = [_of_chain(one, lines, source) for one in survived]
     beside += [_of_chain(one, behind, source) for one in loud_errors(behind)]
     quiet = [one for one in told if one.kind in {"hint", "note"} or one in borne]
     hints = _distinct((*quiet, *beside))
     before = [] if first is None else [one for one in hints if _leads_to(one, first)]
-    named = _distinct((*before[:1], *([first] if first else [])))
+    named = _distinct((*before[:1], *([_with_address(first, told)] if first else [])))
     rest = _distinct(
         sorted(
             (one for one in candidates if one.kind in {"cause", "weak"}), key=lambda one: not one.is_strong
@@ -153,15 +153,14 @@ def _unsurvived(
     over = steps.survived(
         zip((one.line.number for one in every), known, strict=True), 1 if was_ended else SURE
     )
-    borne = [
-        one
-        for one, is_over in zip(every, over, strict=True)
-        if is_over and not (one is end and not one.line.process and not steps.behind(one.line.number))
-    ]
-    if not was_ended:
-        often = Counter(known)
-        borne = [one for one in borne if often[f"{one.type}: {one.message}"] > 1]
-    return [one for one in every if one not in borne], borne
+    often = Counter(known)
+    rest: list[Raised] = []
+    borne: list[Raised] = []
+    for one, words, is_over in zip(every, known, over, strict=True):
+        is_last_word = one is end and not one.line.process and not steps.behind(one.line.number)
+        counts = is_over and not is_last_word and (was_ended or often[words] > 1)
+        (borne if counts else rest).append(one)
+    return rest, borne
 
 
 def _is_end(one: Raised) -> bool:
@@ -361,6 +360,15 @@ def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
         if known is not one:
             found[_code(one)] = replace(known, times=known.times + 1)
     return tuple(found.values())
+
+
+def _with_address(one: Told, told: Sequence[Told]) -> Told:
+    """The same with the line of the same fault that says where, when none of its own does."""
+    if any(_ADDRESS.search(line) for line in one.lines):
+        return one
+    same = (other.lines for other in told if _code(other) == _code(one))
+    telling = next((line for lines in same for line in lines if _ADDRESS.search(line)), None)
+    return one if telling is None else replace(one, lines=(*one.lines, telling))
 
 
 def _dated(one: Told, lines: Sequence[Line]) -> Told:

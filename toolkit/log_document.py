@@ -43,11 +43,17 @@ class Answer:
         return "failures" if self.reading.causes else "not_determined"
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to read."""
+        return not self.reading.total
+
+    @property
     def exit_code(self) -> int:
-        """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read, 0 nothing."""
+        """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read or nothing was written, 0 nothing."""
         if self.reading.causes:
             return 1
-        return 3 if self.reading.error is not None or self.reading.consequences or self.unread else 0
+        told = self.reading.error is not None or self.reading.consequences
+        return 3 if told or self.unread or self.is_empty else 0
 
 
 def shown(text: str) -> str:
@@ -173,6 +179,9 @@ def headline(answer: Answer) -> tuple[str, str]:
     if error is None:
         if reading.consequences:
             said = "a process ended, and nothing says why"
+        elif answer.is_empty:
+            named = ", ".join(answer.files[:_NAMED])
+            said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
         elif answer.unread:
             said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
         else:

@@ -68,3 +68,19 @@ def test_a_line_outside_of_tracebacks_that_was_survived_is_no_cause_later() -> N
     found = judged(f"{said}{step(1)}{step(2)}{said}{DRIVER_SAW_IT}")
     assert found.causes == ()
     assert codes(judged(f"{said}{DRIVER_SAW_IT}")) == ["HOST106"]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("/tmp/t/main.c:6:10: fatal error: Python.h: No such file or directory", "CUDA107"),
+        ("/tmp/c.s: Fatal error: can't write 12 bytes: 'No space left on device'", "HOST106"),
+        ("gcc: internal compiler error: Segmentation fault signal terminated program cc1", "LOG113"),
+    ],
+)
+def test_what_the_compiler_says_counts_also_behind_its_command(said: str, code: str) -> None:
+    failed = "subprocess.CalledProcessError: Command '['gcc', 'main.c', '-lcuda']' returned non-zero exit status 1."
+    command = spoken(traceback(failed), "(EngineCore_DP0 pid=5512) ")
+    assert codes(judged(f"{command}{said}\n")) == [code]
+    assert codes(judged(f"{said}\n{command}")) == [code]
+    assert codes(judged(command)) == ["CUDA105"]

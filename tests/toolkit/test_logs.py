@@ -168,8 +168,29 @@ def test_a_log_that_was_cut_off_before_anything_was_named_is_not_said_to_be_fine
     done = here("logs", "run.log.gz", cwd=tmp_path)
     assert done.returncode == 3
     assert "but not all of run.log.gz could be read" in " ".join(done.stdout.split())
-    written(tmp_path, "whole.log", said)
+    written(tmp_path, "whole.log", f"fine\n{said}")
     assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
+
+
+def test_an_empty_log_is_not_said_to_be_fine(
+    here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "run.log", "")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    for name, shown in (("run.log", "run.log"), ("-", "stdin")):
+        done = here("logs", name, cwd=tmp_path)
+        assert done.returncode == 3
+        assert done.stdout.startswith(f"NOT DETERMINED  nothing was read: {shown} is empty\n")
+    written(tmp_path, "other.log", "fine\n")
+    assert here("logs", "run.log", "other.log", cwd=tmp_path).returncode == 0
+
+
+def test_the_line_that_names_the_address_is_shown_with_the_failure() -> None:
+    said = "[2026-11-20 10:00:00,000 E 1 1] gcs_rpc_client.h:179: Failed to connect to GCS at address 10.0.0.1:6379 within 5 seconds."
+    raised = traceback("ray.exceptions.RpcError: Timed out while waiting for GCS to become available.")
+    (cause,) = read(list(log_lines(f"{said}\n{raised}")), "run.log").causes
+    assert cause.lines[-1] == said
+    assert "waiting for GCS" in cause.lines[-2]
 
 
 @pytest.mark.parametrize(("said", "code"), [("torch.OutOfMemoryError", 3), ("fine", 0)])
