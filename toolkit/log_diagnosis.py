@@ -81,6 +81,8 @@ class Reading:
     consequences: tuple[Told, ...] = ()
     hints: tuple[Told, ...] = ()
     total: int = 0
+    finished: bool = False
+    """Whether a training came to its end in it."""
 
     @property
     def rank(self) -> int:
@@ -107,7 +109,8 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     errors = [_of_chain(one, lines, source) for one in loud]
     told = sorted((*errors, *said), key=lambda one: one.number)
     fatal = _fatal(loud, errors, lines, source, survived)
-    if finished_at(lines) is None:
+    finished = finished_at(lines) is not None
+    if not finished:
         fatal = _ending(fatal, said, steps)
     elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
         fatal = None
@@ -135,6 +138,7 @@ def read(lines: Sequence[Line], source: str) -> Reading:
         _distinct(one for one in told if one.kind == "consequence"),
         tuple(one for one in hints if one not in named),
         total,
+        finished,
     )
 
 
@@ -177,8 +181,8 @@ def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | No
     if first is None:
         return fatal
     if fatal is not None:
-        is_first = fatal.kind == "consequence" and first.number < fatal.number and not first.process
-        return first if is_first else fatal
+        is_near = 0 < fatal.number - first.number <= _NEAR
+        return first if fatal.kind == "consequence" and is_near and not first.process else fatal
     failed_before = any(
         one.kind == "consequence" and one.number < first.number and not steps.behind(one.number)
         for one in said
@@ -394,7 +398,10 @@ def together(readings: Mapping[str, Reading]) -> Reading:
     are_strong = any(one.is_strong for one in first)
     named = tuple(one for one in causes if not are_strong or one.is_strong or one in first)
     also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
-    errors = [one.error for one in ordered if one.error is not None]
+    finished = any(one.finished for one in ordered)
+    errors = [
+        one.error for one in ordered if one.error is not None and not (finished and one.error.kind == "ended")
+    ]
     return Reading(
         named,
         None if named else next(iter(errors), None),
@@ -402,4 +409,5 @@ def together(readings: Mapping[str, Reading]) -> Reading:
         _distinct(one for reading in ordered for one in reading.consequences),
         _distinct(one for reading in ordered for one in reading.hints),
         sum(one.total for one in ordered),
+        finished,
     )

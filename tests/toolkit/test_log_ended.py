@@ -7,7 +7,7 @@ import io
 import pytest
 from log_builder import DRIVER_SAW_IT, spoken, traceback
 
-from verl_doctor.toolkit.log_diagnosis import Reading, read
+from verl_doctor.toolkit.log_diagnosis import Reading, read, together
 from verl_doctor.toolkit.log_document import Answer, headline
 from verl_doctor.toolkit.log_excerpt import excerpt
 
@@ -75,3 +75,9 @@ def test_a_death_before_the_end_is_not_put_down_to_who_cleared_up() -> None:
 )
 def test_words_of_an_end_within_others_are_none(said: str) -> None:
     assert judged(f"{STEP}{said}\n").error is None
+
+
+def test_workers_that_were_stopped_when_all_was_done_did_not_end_the_run() -> None:
+    worker = judged(f"{ENDS[3]}\n")
+    assert together({"a": judged(STEP), "b": worker}).error is not None
+    assert together({"a": judged(DONE), "b": worker}).error is None
