@@ -20,7 +20,7 @@ _BLANK = " " * 4
 
 
 @dataclass(frozen=True)
-class List:
+class Checklist:
     """The steps, what was examined, and the old cluster's snapshot in words, "" for none."""
 
     steps: Sequence[Step]
@@ -28,14 +28,14 @@ class List:
     old: str = ""
 
 
-def headline(these: List) -> str:
+def headline(these: Checklist) -> str:
     """How far the move has come."""
     finished = sum(one.state == "done" for one in these.steps)
     since = f", compared with {these.old}" if these.old else ", without an old cluster to compare with"
     return f"{finished} of {counted(len(these.steps), 'step')} done{since}"
 
 
-def text_lines(these: List, width: int | None) -> Iterator[Text]:
+def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
     """The list for a person: each step with its evidence, and the command that does what is left."""
     yield Text(harmless(headline(these)), style="bold")
     for number, one in enumerate(these.steps, 1):
@@ -52,7 +52,7 @@ def text_lines(these: List, width: int | None) -> Iterator[Text]:
                 yield Text(line, style="bold")
 
 
-def markdown_lines(these: List) -> Iterator[str]:
+def markdown_lines(these: Checklist) -> Iterator[str]:
     """The list for a ticket, in which a box is ticked when the step is done."""
     yield escaped(headline(these)) + "\n"
     for one in these.steps:
@@ -64,7 +64,7 @@ def markdown_lines(these: List) -> Iterator[str]:
             yield f"  - next: {code(one.do)}"
 
 
-def document(these: List) -> dict[str, Any]:
+def document(these: Checklist) -> dict[str, Any]:
     """Everything, in JSON types."""
     return {
         "schema_version": SCHEMA_VERSION,

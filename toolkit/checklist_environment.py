@@ -14,7 +14,7 @@ from verl_doctor.toolkit.compare_judge import Comparison
 from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.text import counted
 
-_OF_OTHER_STEPS = frozenset({"patch", "marker", "file", "content"})
+_OF_OTHER_STEPS = frozenset({"patch", "file"})
 
 
 def environment_said(

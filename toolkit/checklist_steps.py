@@ -6,7 +6,7 @@ import importlib.resources
 import shlex
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ def steps(look: Look) -> tuple[Step, ...]:
     return tuple(_step(entry, look) for entry in _entries())
 
 
+@cache
 def _entries() -> list[dict[str, Any]]:
     data = importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml"
     entries: list[dict[str, Any]] = toml.loads(data.read_text("utf-8"))["step"]

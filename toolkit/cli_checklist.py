@@ -68,7 +68,7 @@ def checklist(
         others, now = (None, None) if nodes is None else _asked(nodes, run, progress)
         progress.say("judging the steps")
         done = steps(Look(run, facts, report, others, now, before, log))
-    these = checklist_document.List(done, report.target, "" if before is None else _said(before))
+    these = checklist_document.Checklist(done, report.target, "" if before is None else _said(before))
     view = as_view(
         lambda: checklist_document.document(these),
         lambda: checklist_document.markdown_lines(these),

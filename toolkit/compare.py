@@ -70,7 +70,7 @@ def between(old: Side, new: Side) -> list[Difference]:
     told: dict[tuple[str, str], tuple[str, ...]] = {}
     first = []
     for one in found:
-        # What a reader tells a later one may see less well; and a file that lost a patch is said to have lost it.
+        # The first reader that tells of a subject wins, for later ones may see it less well; and a file that lost a patch is said to have lost it.
         by = told.setdefault((one.kind, one.subject), one.facts)
         if by == one.facts and not (one.kind == "edited file" and one.subject.endswith(patched)):
             first.append(one)
@@ -155,7 +155,7 @@ def _some(side: Side) -> list[str]:
 
 
 def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
-    """The subjects of one reader of which a new node says something else than the old one to which it compares."""
+    """What one reader finds different between a new node and the old node with which it is compared."""
     if reader.asked == SCRIPT and context.one_has_a_script:
         return
     now = context.new.answers(reader)

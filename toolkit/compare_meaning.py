@@ -129,7 +129,9 @@ def override(name: str, old: str, _new: str) -> str:
 
 
 def ulimit(name: str, old: str, _new: str) -> str:
-    """The limit as it was, before Ray is started."""
+    """The limit as it was, before Ray is started; "" for one that no shell command sets."""
+    if name not in _ULIMIT:
+        return ""
     letter, unit = _ULIMIT[name]
     amount = str(int(old) // unit) if old.isdecimal() else old
     told = old.isdecimal() or old == "unlimited"

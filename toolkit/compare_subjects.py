@@ -203,7 +203,7 @@ def _without_places(text: str, places: Mapping[str, str]) -> str:
 
 
 def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
-    """The variables of which it is certain on each side that knows them that no installed package reads them."""
+    """The variables that no installed package reads, on every side that knows them."""
     known = [one for side in sides if not isinstance(side, Unknown) for one in side.variables]
     return frozenset(one.name for one in known if one.dead) - {one.name for one in known if not one.dead}
 

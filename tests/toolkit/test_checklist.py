@@ -10,7 +10,7 @@ import pytest
 
 from verl_doctor.toolkit import checklist, registry, toml
 from verl_doctor.toolkit.checklist import Said, State, Step, step
-from verl_doctor.toolkit.checklist_document import List, document, markdown_lines, text_lines
+from verl_doctor.toolkit.checklist_document import Checklist, document, markdown_lines, text_lines
 from verl_doctor.toolkit.cli_docs import schema_text
 
 STEPS = (
@@ -66,7 +66,7 @@ def test_every_rule_that_a_step_names_is_there() -> None:
 
 
 def test_a_terminal_gets_no_wider_lines_and_no_commands_of_its_own() -> None:
-    lines = [line.plain for line in text_lines(List(STEPS, {}, "OLD.json"), 80)]
+    lines = [line.plain for line in text_lines(Checklist(STEPS, {}, "OLD.json"), 80)]
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("    -> ") for line in lines) == 3
     assert "\x1b" not in "".join(lines)
@@ -75,7 +75,7 @@ def test_a_terminal_gets_no_wider_lines_and_no_commands_of_its_own() -> None:
 
 
 def test_a_ticket_gets_boxes() -> None:
-    text = "\n".join(markdown_lines(List(STEPS, {})))
+    text = "\n".join(markdown_lines(Checklist(STEPS, {})))
     assert text.count("- [x] ") == 1
     assert text.count("- [ ] ") == 3
     assert "`verl-doctor patches apply OLD.json --apply`" in text
@@ -84,7 +84,7 @@ def test_a_ticket_gets_boxes() -> None:
 
 
 def test_the_document_is_as_its_schema_says() -> None:
-    found = json.loads(json.dumps(document(List(STEPS, {"python": "/env/bin/python"}))))
+    found = json.loads(json.dumps(document(Checklist(STEPS, {"python": "/env/bin/python"}))))
     jsonschema.validate(found, json.loads(schema_text("checklist")))
     assert found["verdict"] == "failed"
     assert found["summary"] == {"done": 1, "failed": 1, "open": 1, "unknown": 1}
