@@ -43,7 +43,7 @@ def page_of(seen: Seen, *, masked: bool) -> Page:
 
 
 def _verdict(seen: Seen) -> tuple[str, Mark, str]:
-    """What was found here, and why the run failed where logs were given: a machine that is well does not make a failed run one that is."""
+    """What was found here, and why the run failed where logs were given: a healthy machine does not make up for a failed run."""
     word, sentence = headline(seen.report)
     mark = report_verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:

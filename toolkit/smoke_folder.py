@@ -138,7 +138,7 @@ def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
 
 
 def long_as(folder: Path, environ: Mapping[str, str], *names: str) -> Path:
-    """A folder below this one, whose path is as long as that which the first of these variables has, where that is longer.
+    """A folder below this one, padded to the length of the variable's path if that is longer.
 
     Sockets below a path that is too long cannot be made (AF_UNIX has room for 107 bytes): what fails in the job fails here too.
     """
