@@ -30,6 +30,7 @@ from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, Target, UsageError
 from verl_doctor.toolkit.text import harmless, listed
+from verl_doctor.toolkit.view import show
 
 
 @click.command(epilog=EPILOG)
@@ -108,7 +109,7 @@ def check(
     if save_facts is not None:
         output.write(save_facts, taken, private=True)
     code = report.exit_code(strict=strict)
-    render.show(report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code)
+    _show(report, view, run, code)
     return code
 
 
@@ -176,8 +177,14 @@ def fix(
         else:
             report = repair.show(run, collection, report, job)
     code = max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
-    render.show(report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code)
+    _show(report, view, run, code)
     return code
+
+
+def _show(report: Report, view: View, run: Session, code: int) -> None:
+    forms = render.view_of(report, verbose=view.verbose, rules=run.registry.checks, code=code)
+    undo = "verl-doctor undo --list shows what was changed" if report.applied else ""
+    show(forms, view.form, view.output, next_step=undo)
 
 
 def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> int:
@@ -189,9 +196,7 @@ def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> 
         report = check_each.judged(run, common, options.launch, progress.say)
     code = report.exit_code(strict=strict)
     if view.form != "text":
-        render.show(
-            report, view.form, view.output, verbose=view.verbose, rules=run.registry.checks, code=code
-        )
+        _show(report, view, run, code)
         return code
     said = "".join(f"{line}\n" for line in check_each.lines(report, run.machine.cwd))
     if view.output is None:

@@ -13,11 +13,11 @@ from click.shell_completion import get_completion_class
 from verl_doctor.toolkit import config, documentation, registry, topics
 from verl_doctor.toolkit.cli_options import target_options
 from verl_doctor.toolkit.registry import Registry
-from verl_doctor.toolkit.render import console_for
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
 from verl_doctor.toolkit.topics import TOPICS
+from verl_doctor.toolkit.view import console_for
 
 _DOCUMENTS = (
     "report",

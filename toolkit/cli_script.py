@@ -29,7 +29,6 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.longest_prompt import most_tokens
 from verl_doctor.toolkit.progress import Progress
 from verl_doctor.toolkit.recorded import history
-from verl_doctor.toolkit.render import console_for, width_of
 from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.streams import nothing_on_stdout
 from verl_doctor.toolkit.target import Options, UsageError, journal_home
@@ -37,6 +36,7 @@ from verl_doctor.toolkit.text import harmless, wrapped
 from verl_doctor.toolkit.variant import Kind, Recipe, path_of
 from verl_doctor.toolkit.variant_make import Made, NoVariant, make
 from verl_doctor.toolkit.variant_value import as_written
+from verl_doctor.toolkit.view import console_for, width_of
 
 _STDOUT = Path("-")
 _DATA = ("data.train_files", "data.val_files")

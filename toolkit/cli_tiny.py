@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from verl_doctor.toolkit import output, render, render_tiny
+from verl_doctor.toolkit import output, render_tiny
 from verl_doctor.toolkit.cli_options import PATH, NamedPath
 from verl_doctor.toolkit.fact_interpreter import Interpreter
 from verl_doctor.toolkit.fact_trees import VerlTrees
@@ -24,6 +24,7 @@ from verl_doctor.toolkit.text import harmless
 from verl_doctor.toolkit.tiny import Tiny, make, names_in
 from verl_doctor.toolkit.tiny_rows import KINDS, Kind
 from verl_doctor.toolkit.tiny_shape import SHAPES
+from verl_doctor.toolkit.view import console_for, width_of
 
 _NOT_MADE = 3
 _MOST_ROWS = 10_000
@@ -92,7 +93,7 @@ def tiny(
     if isinstance(made, Unknown):
         print(f"verl-doctor: {harmless(made.reason)}", file=sys.stderr)
         return _NOT_MADE
-    width = render.width_of(render.console_for(sys.stdout))
+    width = width_of(console_for(sys.stdout))
     print("\n".join(harmless(line) for line in render_tiny.lines(made, width, run.target.arguments)))
     return 0
 

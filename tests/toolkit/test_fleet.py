@@ -56,7 +56,7 @@ def said(report: Report) -> list[tuple[str, str, str]]:
 
 def text(report: Report, form: str = "text") -> str:
     file = StringIO()
-    render._write(report, form, file, verbose=False, rules=(), code=0)
+    render.view_of(report)[form](file)
     return file.getvalue()
 
 

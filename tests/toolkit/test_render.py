@@ -6,13 +6,15 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from importlib import resources
+from io import StringIO
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_doctor.toolkit import markdown_text, render_junit, render_markdown, render_text
+from verl_doctor.toolkit import markdown_text, render, render_junit, render_markdown, render_text
+from verl_doctor.toolkit.formats import FORMATS
 from verl_doctor.toolkit.result import CheckResult, Repair, Report, document
 from verl_doctor.toolkit.rule import Evidence, Finding, Location
 from verl_doctor.toolkit.text import harmless, wrapped
@@ -51,6 +53,16 @@ def finding(message: str = "it is wrong", **more: object) -> Finding:
 
 def text(said: Report, width: int | None = None, *, verbose: bool = False) -> str:
     return "\n".join(line.plain for line in render_text.render(said, width=width, verbose=verbose))
+
+
+def test_every_form_that_can_be_asked_for_has_its_writer() -> None:
+    said = {}
+    for form in FORMATS:
+        file = StringIO()
+        render.view_of(report(finding()))[form](file)
+        said[form] = file.getvalue()
+    assert "" not in said.values()
+    assert len(set(said.values())) == len(FORMATS)
 
 
 def test_the_verdict_comes_first_then_the_paths_then_the_next_step_then_the_evidence() -> None:
