@@ -272,7 +272,6 @@ def groups(accessor: Any) -> list[dict[str, Any]]:
             "nodes": [identity(bundle.node_id) for bundle in one.bundles],
             "strategy": strategy(one),
             "waits_for": word(one.stats, "scheduling_state"),
-            "created": getattr(one, "placement_group_creation_timestamp_ms", 0) / 1000,
         }
         for one in latest(found, lambda one: state(one) == "REMOVED", created)
     ]

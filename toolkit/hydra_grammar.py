@@ -43,8 +43,8 @@ _DEEPEST = 50
 class Override:
     """`sign` is what stands in front of `key`; `package` what stands behind `@`, None without it.
 
-    `value` is what Python makes of the right side: None, bool, int, float, str, list or dict. `has_value` is False for
-    `~key`. `several` says that it lists values for a sweep (`a=1,2`), which a single run refuses. `computed` says that
+    `value` is what Python makes of the right side: None, bool, int, float, str, list or dict; None for `~key`
+    too. `several` says that it lists values for a sweep (`a=1,2`), which a single run refuses. `computed` says that
     a function such as `choice(...)` makes the value, which is not followed.
     """
 
@@ -52,7 +52,6 @@ class Override:
     key: str
     value: Any
     package: str | None = None
-    has_value: bool = True
     several: bool = False
     computed: bool = False
 
@@ -69,7 +68,7 @@ def parse_override(text: str) -> Override:
     if not match or (not match[2] and match[3] is None):
         raise OverrideError("it begins with no name of a setting")
     if not rest and sign == "~":
-        return Override(sign, match[2], None, match[3], has_value=False)
+        return Override(sign, match[2], None, match[3])
     if not rest.startswith("="):
         if not rest:
             raise OverrideError("there is no `=` in it")

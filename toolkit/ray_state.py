@@ -89,7 +89,7 @@ class RayGroup:
     `bundles` are the resources of each part, `nodes` where each lies, "" for one that has no place yet, and `strategy` says whether
     they are to lie together: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD. `job` asked for it, and `actor` of that job, "" when its
     driver did. `waits_for` is GCS's word for its last try to place it: NO_RESOURCES when it waits for others to end, INFEASIBLE when
-    no node that is alive could ever hold it. `created` is in seconds since the epoch.
+    no node that is alive could ever hold it.
     """
 
     group: str
@@ -103,4 +103,3 @@ class RayGroup:
     nodes: tuple[str, ...] = ()
     strategy: str = ""
     waits_for: str = ""
-    created: float = 0.0

@@ -27,13 +27,12 @@ class Offer:
     """What verl offers. `closed` says why it has no place for a platform, "" when it has one.
 
     `lacking` are methods that its platforms must have, and that the rehearsal's has not. `needs_queue`: its trainer imports
-    `transfer_queue`. `loads_modules`: a module can be loaded into its processes.
+    `transfer_queue`.
     """
 
     closed: str = ""
     lacking: tuple[str, ...] = ()
     needs_queue: bool = False
-    loads_modules: bool = False
 
 
 def offer_of(verl: Path) -> Offer:
@@ -51,7 +50,6 @@ def offer_of(verl: Path) -> Offer:
         closed,
         () if closed else tuple(lacking),
         _mentions(verl / "trainer" / "main_ppo.py", "import transfer_queue"),
-        "VERL_USE_EXTERNAL_MODULES" not in unread,
     )
 
 

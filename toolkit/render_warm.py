@@ -9,7 +9,6 @@ from rich.text import Text
 from verl_doctor.toolkit.fleet_names import fold
 from verl_doctor.toolkit.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, in_time, wrapped
-from verl_doctor.toolkit.warm import Moment
 from verl_doctor.toolkit.warm_summary import headline, remarks
 from verl_doctor.toolkit.warmup import HERE, NAME_ONE, EngineCaches, Growth, Node, Warmup
 
@@ -88,9 +87,3 @@ def _said(node: Node) -> tuple[str, str, tuple[str, ...]]:
         return "NO ANSWER", node.missing, ()
     word, sentence = headline(node.pages)
     return word, sentence, tuple(remarks(node.pages))
-
-
-def progress(moment: Moment) -> str:
-    """How far it is, in one line."""
-    left = "" if moment.left is None else f", about {in_time(moment.left)} left"
-    return f"{in_bytes(moment.brought)} of {in_bytes(moment.missing)} read, {in_bytes(moment.speed)}/s{left}"

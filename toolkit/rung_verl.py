@@ -142,11 +142,12 @@ def dropped(text: str) -> list[str]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """What the rehearsal replaces in the script, and what of it could not be told."""
+    """What the rehearsal replaces in the script, what verl never reads of it, and what could not be told."""
     said = [
         f"replaced {one.key}: {_short(one.old)} -> {_short(one.new)} ({one.why})"
         for one in asked(job.words.replaced)
     ]
+    said += [f"{key} is accepted and never read by this verl" for key in job.unheeded]
     said += [f"left out {word}: reading the script cannot tell its value" for word in job.words.untold]
     return said
 
