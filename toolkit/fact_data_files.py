@@ -16,6 +16,7 @@ from verl_doctor.toolkit.fact_model import LFS_MARK
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.launch_values import given, launch_values
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.refused import reason_of
 from verl_doctor.toolkit.target import Target
 
 Role = Literal["train", "val", "named"]
@@ -115,7 +116,7 @@ def _trouble(path: Path, kind: str) -> tuple[Trouble, str]:
     except FileNotFoundError:
         return "missing", next(_missing_part(path), "")
     except (OSError, ValueError) as error:
-        return "unreadable", getattr(error, "strerror", None) or str(error)
+        return "unreadable", reason_of(error)
     if first == LFS_MARK:
         return "pointer", ""
     if size == 0:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.refused import reason_of
 from verl_doctor.toolkit.turns import TURNS
 
 Kind = Literal[
@@ -128,7 +129,7 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            answer.append(Resolved(name, failed=getattr(error, "strerror", None) or str(error)))
+            answer.append(Resolved(name, failed=reason_of(error)))
         else:
             spelt = (_plain(str(each[4][0])) for each in found)
             answer.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelt)))))

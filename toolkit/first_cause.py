@@ -15,6 +15,7 @@ from itertools import islice
 
 from verl_doctor.toolkit.log_lines import Line, log_lines
 from verl_doctor.toolkit.python_errors import Raised, raised_in
+from verl_doctor.toolkit.text import clipped
 
 # Exceptions that tell of another process's end, or of their own end from outside.
 _FOLLOWS = re.compile(
@@ -131,7 +132,7 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
         if line.level in _LOUD and _DEATH.fullmatch(line.text):
             what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
             words = line.text.strip() + (f": {what[1]}" if what else "")
-            return Cause(_short(words), _shown(lines[at : at + 3]), line.number, line.process)
+            return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)
     return None
 
 
@@ -143,7 +144,7 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
     if begin is None:
         return None
     words = " ".join(line.text.strip() for line in loud[begin : begin + 3])
-    return Cause(_short(words), _shown(loud[begin:]), loud[begin].number, loud[begin].process)
+    return Cause(clipped(words, _LONGEST), _shown(loud[begin:]), loud[begin].number, loud[begin].process)
 
 
 def cause_of(one: Raised, lines: Sequence[Line]) -> Cause:
@@ -153,7 +154,7 @@ def cause_of(one: Raised, lines: Sequence[Line]) -> Cause:
     near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, one.line))
     said = list(islice(near, min(more, _MOST - 1)))
     return Cause(
-        _short(one.words),
+        clipped(one.words, _LONGEST),
         _shown([*([one.frame] if one.frame else []), *said]),
         one.line.number,
         one.line.process,
@@ -167,7 +168,3 @@ def _same_speaker(line: Line, other: Line) -> bool:
 
 def _shown(lines: Sequence[Line]) -> tuple[str, ...]:
     return tuple(line.written[:_LONGEST] for line in lines[:_MOST])
-
-
-def _short(words: str) -> str:
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."

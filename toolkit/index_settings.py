@@ -15,6 +15,7 @@ from typing import Any
 
 from verl_doctor.toolkit import toml
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.refused import reason_of
 from verl_doctor.toolkit.target import UsageError
 
 PYPI = "https://pypi.org/simple"
@@ -209,8 +210,7 @@ def _uv_tables(machine: Machine, home: Path) -> Iterator[Mapping[str, Any]]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            said = getattr(error, "strerror", None) or type(error).__name__
-            raise UsageError(f"{file} is no configuration that uv could read: {said}") from None
+            raise UsageError(f"{file} is no configuration that uv could read: {reason_of(error)}") from None
         if file.name == "pyproject.toml":
             tool = table.get("tool", {})
             table = tool.get("uv", {}) if isinstance(tool, dict) else {}

@@ -67,6 +67,11 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def clipped(words: str, most: int) -> str:
+    """At most so many characters of it; what is cut off leaves "..."."""
+    return words if len(words) <= most else f"{words[: most - 3]}..."
+
+
 def in_bytes(amount: float) -> str:
     """An amount of bytes with three digits, in binary units: "64.0 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):

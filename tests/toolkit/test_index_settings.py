@@ -101,9 +101,10 @@ def test_a_file_that_pip_could_not_read_is_named_without_its_lines(tmp_path: Pat
         read(tmp_path)
     assert "s3cret" not in str(raised.value)
     (tmp_path / "env" / "pip.conf").unlink()
-    write(tmp_path / "project" / "uv.toml", "[[")
-    with pytest.raises(UsageError, match="is no configuration that uv could read"):
+    write(tmp_path / "project" / "uv.toml", '[[index]]\nurl = "https://me:s3cret@host\n')
+    with pytest.raises(UsageError, match=r"is no configuration that uv could read: .*line 2") as raised:
         read(tmp_path)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_no_credentials_are_in_what_a_traceback_would_show(tmp_path: Path) -> None:

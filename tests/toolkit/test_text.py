@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.toolkit.text import ranges
+from verl_doctor.toolkit.text import clipped, ranges
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,8 @@ from verl_doctor.toolkit.text import ranges
 )
 def test_numbers_that_follow_each_other(numbers: list[int], said: str) -> None:
     assert ranges(numbers) == said
+
+
+@pytest.mark.parametrize(("words", "said"), [("12345678", "12345678"), ("123456789", "12345...")])
+def test_what_is_too_long_says_that_it_goes_on(words: str, said: str) -> None:
+    assert clipped(words, 8) == said
