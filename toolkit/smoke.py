@@ -34,25 +34,29 @@ from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.tiny import Tiny
 
 BUDGET = 1800.0  # seconds for the whole climb
-_WITH_A_MODEL = 4  # the first rung that needs one
 _CANNOT = "SMOKE112"
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung: its number from below, its name, and the module that climbs it."""
+    """One rung: its number from below, its name, and the module that climbs it.
+
+    `needs_model`: it is climbed with a model and data. `starts_job`: it starts verl as the user does, in the same folder.
+    """
 
     number: int
     name: str
     module: str
+    needs_model: bool = False
+    starts_job: bool = False
 
 
 RUNGS = (
     Rung(1, "imports and files", "rung_imports"),
     Rung(2, "devices", "rung_devices"),
     Rung(3, "Ray", "rung_ray"),
-    Rung(4, "vLLM", "rung_vllm"),
-    Rung(5, "a step of verl", "rung_verl"),
+    Rung(4, "vLLM", "rung_vllm", needs_model=True),
+    Rung(5, "a step of verl", "rung_verl", needs_model=True, starts_job=True),
 )
 
 
@@ -125,8 +129,9 @@ def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]
 def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
     """Refuse another tree than the job would get in this folder: Python looks here first for what is started with -m."""
     named, here = run.target.verl, run.machine.cwd / "verl"
-    starts = RUNGS[-1].number in wish.numbers and not run.machine.environ.get("PYTHONSAFEPATH")
-    if named and starts and os.path.isfile(here / "__init__.py") and not named.samefile(here):
+    starts = any(rung.starts_job and rung.number in wish.numbers for rung in RUNGS)
+    looks_here = starts and not run.machine.environ.get("PYTHONSAFEPATH")
+    if named and looks_here and os.path.isfile(here / "__init__.py") and not named.samefile(here):
         raise UsageError(
             f"--verl {named}: a job that starts in this folder imports {here}; start in another folder"
         )
@@ -182,14 +187,14 @@ def _rungs(
             rung.number,
             rung.name,
             outcome.status,
-            round(time.monotonic() - begun, 3),
-            outcome.cause,
-            outcome.remedy,
-            outcome.code,
-            outcome.lines,
-            kept,
-            outcome.steps,
-            outcome.notes,
+            seconds=round(time.monotonic() - begun, 3),
+            cause=outcome.cause,
+            remedy=outcome.remedy,
+            code=outcome.code,
+            lines=outcome.lines,
+            log=kept,
+            steps=outcome.steps,
+            notes=outcome.notes,
         )
         broken = done if done.status == "failed" else None
         yield done
@@ -208,7 +213,7 @@ def _say(say: Callable[[str], None], doing: str, step: str) -> None:
 
 
 def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
-    if rung.number >= _WITH_A_MODEL:
+    if rung.needs_model:
         made = _with_a_model(stage, interpreter)
         if isinstance(made, Outcome):
             return made
