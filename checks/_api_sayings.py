@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from verl_doctor.checks._api_breaks import breaks, finding, judged
 from verl_doctor.checks._successors import SUCCESSORS
@@ -20,17 +20,7 @@ _WRITTEN = {"ray": "Ray", "sglang": "SGLang", "vllm": "vLLM"}
 
 def missing_imports(uses: ApiUses) -> Iterator[Finding]:
     """Say what verl imports and the library does not have, at least not there."""
-    there = named(uses)
-    yield from judged(
-        breaks(uses, "import"),
-        lambda use: use.name,
-        lambda group: _missing_import(group, uses),
-        lambda every: (
-            f"verl imports {len(every)} names that {there} does not have there: "
-            f"{listed((use.last for use in every), SHOWN)}"
-        ),
-        _other_release(uses),
-    )
+    yield from _missing(uses, "import", _missing_import, "imports {} names", "does not have there")
 
 
 def _missing_import(group: list[ApiUse], uses: ApiUses) -> Finding:
@@ -81,17 +71,7 @@ def _import_fix(group: list[ApiUse], now: str, uses: ApiUses) -> str | None:
 
 def missing_attributes(uses: ApiUses) -> Iterator[Finding]:
     """Say what verl reads and the library does not have."""
-    there = named(uses)
-    yield from judged(
-        breaks(uses, "attribute"),
-        lambda use: use.name,
-        lambda group: _missing_attribute(group, uses),
-        lambda every: (
-            f"verl reads {len(every)} attributes that {there} does not have: "
-            f"{listed((use.last for use in every), SHOWN)}"
-        ),
-        _other_release(uses),
-    )
+    yield from _missing(uses, "attribute", _missing_attribute, "reads {} attributes", "does not have")
 
 
 def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
@@ -105,6 +85,23 @@ def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
         found=use.reason,
         wanted=use.now if "." in use.now else f"{name} (nearest there: {use.now})" if use.now else name,
         remedy=f"use {use.now}" if "." in use.now else _other_release(uses),
+    )
+
+
+def _missing(
+    uses: ApiUses, kind: str, say: Callable[[list[ApiUse], ApiUses], Finding], does: str, lacks: str
+) -> Iterator[Finding]:
+    """The findings about names of one kind. Several together are one sentence, in which verl `does` with {} names what the library `lacks`."""
+    there = named(uses)
+    yield from judged(
+        breaks(uses, kind),
+        lambda use: use.name,
+        lambda group: say(group, uses),
+        lambda every: (
+            f"verl {does.format(len(every))} that {there} {lacks}: "
+            f"{listed((use.last for use in every), SHOWN)}"
+        ),
+        _other_release(uses),
     )
 
 
