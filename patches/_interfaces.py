@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from verl_doctor.checks._interfaces import usable
 from verl_doctor.patches._launch_lines import edit_lines
-from verl_doctor.toolkit.change import Change, Refusal, SetVariable
+from verl_doctor.toolkit.change import Change, Fix, Refusal, SetVariable, fix
 from verl_doctor.toolkit.fact_job_nodes import JobNodes
 from verl_doctor.toolkit.fact_launch import Launch
 from verl_doctor.toolkit.fact_network import Network
@@ -32,32 +33,41 @@ def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: s
     return [SetVariable(variable, _value(variable, name), why, node_only=True)]
 
 
-def correct_interface(
-    finding: Finding,
-    network: Network,
-    nodes: JobNodes,
-    launch: Launch | Unknown,
-    sources: SourceFiles,
-    marker: Marker,
-    code: str,
-) -> list[Change] | Refusal:
-    """The same for a variable that is set to something else: in the line of the launch file that does it, if one does."""
-    match = _VARIABLE.search(finding.message)
-    variable, name = match[0] if match else "", usable(network, nodes)
-    if finding.location is None or not name or isinstance(launch, Unknown):
-        return set_interface(variable, network, nodes, "what is set now does not")
+def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
+    """The fix for a variable that is set to something else: in the line of the launch file that does it, if one does.
 
-    def correct(place: Location) -> LineEdit:
-        old = [
-            one.value
-            for one in launch.settings
-            if (one.name, one.path, one.line) == (variable, place.path, place.line) and one.value
-        ]
-        if not old:
-            raise CannotEdit(f"{place}: this line does not set {variable} to a value that is known")
-        return LineEdit(place.line or 0, old[0], _value(variable, name))
+    Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other names.
+    """
 
-    return edit_lines(finding, launch, sources, marker.comment(code), correct)
+    def plan(
+        finding: Finding,
+        network: Network,
+        nodes: JobNodes,
+        launch: Launch | Unknown,
+        sources: SourceFiles,
+        marker: Marker,
+    ) -> list[Change] | Refusal:
+        match = _VARIABLE.search(finding.message)
+        variable, name = match[0] if match else "", usable(network, nodes)
+        if finding.location is None or not name or isinstance(launch, Unknown):
+            return set_interface(variable, network, nodes, "what is set now does not")
+        edit = partial(_edit, launch, variable, _value(variable, name))
+        return edit_lines(finding, launch, sources, marker.comment(repairs), edit)
+
+    plan.__doc__ = title
+    return fix(identifier, repairs=repairs, safety="unsafe", restart="Ray, on this node")(plan)
+
+
+def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdit:
+    """The variable's new value in the line of the launch file that sets it. Raises CannotEdit where the old one is not known."""
+    old = [
+        one.value
+        for one in launch.settings
+        if (one.name, one.path, one.line) == (variable, place.path, place.line) and one.value
+    ]
+    if not old:
+        raise CannotEdit(f"{place}: this line does not set {variable} to a value that is known")
+    return LineEdit(place.line or 0, old[0], value)
 
 
 def _value(variable: str, name: str) -> str:

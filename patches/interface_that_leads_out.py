@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from verl_doctor.patches._interfaces import correct_interface
-from verl_doctor.toolkit.change import Change, Refusal, fix
-from verl_doctor.toolkit.fact_job_nodes import JobNodes
-from verl_doctor.toolkit.fact_launch import Launch
-from verl_doctor.toolkit.fact_network import Network
-from verl_doctor.toolkit.fact_sources import SourceFiles
-from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.marker import Marker
-from verl_doctor.toolkit.rule import Finding
+from verl_doctor.patches._interfaces import interface_fix
 
-
-@fix("interface-that-leads-out", repairs="NET104", safety="unsafe", restart="Ray, on this node")
-def interface_that_leads_out(
-    finding: Finding,
-    network: Network,
-    nodes: JobNodes,
-    launch: Launch | Unknown,
-    sources: SourceFiles,
-    marker: Marker,
-) -> list[Change] | Refusal:
-    """Name the interface that leads to the other nodes.
-
-    Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other names.
-    """
-    return correct_interface(finding, network, nodes, launch, sources, marker, "NET104")
+interface_that_leads_out = interface_fix(
+    "interface-that-leads-out",
+    repairs="NET104",
+    title="Name the interface that leads to the other nodes.",
+)
