@@ -13,6 +13,7 @@ from verl_doctor.toolkit.fact_data_files import DataFile, DataFiles
 from verl_doctor.toolkit.fact_gpus import Device, Gpus, Memory
 from verl_doctor.toolkit.fact_visible_devices import VisibleDevices
 from verl_doctor.toolkit.fact_vllm_platform import VllmPlatform
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.minded import NotStarted
 from verl_doctor.toolkit.smoke_child import Ran
 from verl_doctor.toolkit.smoke_folder import long_as
@@ -243,6 +244,16 @@ def test_a_file_that_is_not_there_is_no_child_that_cannot_be_started(
     one: Stage = stage(tmp_path, tmp_path)
     outcome = smoke._climbed(one, smoke.RUNGS[0], interpreter())
     assert (outcome.code, outcome.cause) == ("SMOKE112", cause)
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_what_loads_a_model_is_not_climbed_without_one(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smoke.tiny, "make", lambda *_, **__: Unknown("no tokenizers here"))
+    one: Stage = stage(tmp_path, tmp_path)
+    outcome = smoke._climbed(one, smoke.RUNGS[number - 1], interpreter())
+    assert (outcome.code, outcome.cause) == ("SMOKE112", "no tokenizers here")
 
 
 @pytest.mark.parametrize(
