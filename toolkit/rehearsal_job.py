@@ -116,7 +116,11 @@ def _is_megatron(composed: Configuration) -> bool:
 def _unheeded(composed: Configuration, old: OldRewardKeys | Unknown) -> tuple[str, ...]:
     if isinstance(old, Unknown) or old.moved_by:
         return ()
-    return tuple(one.key for one in composed.asked if one.fate == "applied" and one.key in old.keys)
+    return tuple(
+        one.key
+        for one in composed.asked
+        if one.fate == "applied" and one.key in old.keys and one.value is not None
+    )
 
 
 def _of_device(stage: Stage, *, own: bool) -> list[needs.Want]:

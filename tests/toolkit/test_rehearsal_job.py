@@ -114,12 +114,13 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
     assert job.words.untold == ("+mine.name=$(date)",)
 
 
-def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("value", "named"), [("mine.py", True), ("null", False)])
+def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path, value: str, *, named: bool) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
-    one = stage(tmp_path, script=("custom_reward_function.path=mine.py",))
+    one = stage(tmp_path, script=(f"custom_reward_function.path={value}",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
     said = "custom_reward_function.path is accepted and never read by this verl"
-    assert said in notes_of(job_of(one))
+    assert (said in notes_of(job_of(one))) == named
 
 
 def test_what_a_script_must_say_is_not_said_for_it(tmp_path: Path) -> None:
