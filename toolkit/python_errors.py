@@ -31,6 +31,7 @@ _RAISED = re.compile(
 )
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
 _LONGEST = 20  # lines of one message
+_DEEPEST = 50  # processes whose errors are told in each other's messages; what lies deeper is read by itself
 _LOOKUPS = frozenset({"KeyError", "IndexError", "StopIteration", "ConfigAttributeError", "ConfigKeyError"})
 
 
@@ -73,9 +74,10 @@ class Raised:
     @property
     def chain(self) -> Iterator[Raised]:
         """This one, and all that are behind it."""
-        yield self
-        if self.before is not None:
-            yield from self.before.chain
+        one: Raised | None = self
+        while one is not None:
+            yield one
+            one = one.before
 
 
 def raised_in(lines: Iterable[Line]) -> list[Raised]:
@@ -126,15 +128,18 @@ def _behind(one: Raised, before: Raised | None, *, direct: bool) -> Raised:
     """Put another exception behind the first of this chain."""
     if before is None:
         return one
-    if one.before is not None:
-        return replace(one, before=_behind(one.before, before, direct=direct))
-    return replace(one, before=before, direct=direct, began=before.began)
+    *others, first = one.chain
+    whole = replace(first, before=before, direct=direct, began=before.began)
+    for each in reversed(others):
+        whole = replace(each, before=whole)
+    return whole
 
 
-def _exception(lines: Sequence[Line], begin: int, head: int = 1) -> tuple[Raised | None, int]:
+def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0) -> tuple[Raised | None, int]:
     """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise.
 
     `head` is 0 where the frames begin in this line: the head of the traceback was lost, or said by somebody else.
+    `depth` is in how many messages of other processes it stands.
     """
     at, frame = begin + head, None
     while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
@@ -151,16 +156,16 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1) -> tuple[Raised
             said.append(lines[end].text)
             end += 1
     one = Raised(match["type"], "\n".join(said).strip(), lines[at], lines[begin].number, frame)
-    if end < len(lines) and _REMOTE.search(lines[end].text.strip()):
-        inner, after = _remote(lines, end)
+    if depth < _DEEPEST and end < len(lines) and _REMOTE.search(lines[end].text.strip()):
+        inner, after = _remote(lines, end, depth + 1)
         if inner is not None:
             return replace(one, before=inner, direct=True), after
     return one, max(end, at + 1)
 
 
-def _remote(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
+def _remote(lines: Sequence[Line], begin: int, depth: int) -> tuple[Raised | None, int]:
     """The chain of another process, in the message of an exception of this one."""
-    one, at = _exception(lines, begin)
+    one, at = _exception(lines, begin, depth=depth)
     while one is not None:
         begin, join = at, None
         while at < len(lines) and (not (text := lines[at].text.strip()) or text in _JOINS):
@@ -168,7 +173,7 @@ def _remote(lines: Sequence[Line], begin: int) -> tuple[Raised | None, int]:
             at += 1
         if join is None or at == len(lines) or not lines[at].text.strip().startswith("ray::"):
             return one, begin
-        following, after = _exception(lines, at)
+        following, after = _exception(lines, at, depth=depth)
         if following is None:
             return one, begin
         one, at = _behind(following, one, direct=join), after
