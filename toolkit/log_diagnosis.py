@@ -115,13 +115,13 @@ def read(lines: Sequence[Line], source: str) -> Reading:
     elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
         fatal = None
     failed = (fatal is not None and fatal.kind != "ended") or any(one.kind == "consequence" for one in told)
-    borne = _borne(said, steps, SURE if failed else 1)
+    borne = {id(one) for one in _borne(said, steps, SURE if failed else 1)}
     last = fatal.number if fatal in said and fatal is not None else math.inf
-    candidates = [one for one in told if one not in borne and one.number <= last]
+    candidates = [one for one in told if id(one) not in borne and one.number <= last]
     first, error = _choose(fatal, _began(errors), candidates)
     beside = [_of_chain(one, lines, source) for one in survived]
     beside += [_of_chain(one, behind, source) for one in loud_errors(behind)]
-    quiet = [one for one in told if one.kind in {"hint", "note"} or one in borne]
+    quiet = [one for one in told if one.kind in {"hint", "note"} or id(one) in borne]
     hints = _distinct((*quiet, *beside))
     before = [] if first is None else [one for one in hints if _leads_to(one, first)]
     named = _distinct((*before[:1], *([_with_address(first, told)] if first else [])))

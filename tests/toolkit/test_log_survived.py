@@ -7,8 +7,9 @@ import io
 import pytest
 from log_builder import DRIVER_SAW_IT, spoken, traceback
 
-from verl_doctor.toolkit.log_diagnosis import Reading, read
+from verl_doctor.toolkit.log_diagnosis import Reading, Told, read
 from verl_doctor.toolkit.log_excerpt import excerpt
+from verl_doctor.toolkit.log_lines import log_lines
 
 RUNNER = "(TaskRunner pid=7131) "
 REWARD = "(RewardWorker pid=771) "
@@ -84,3 +85,19 @@ def test_what_the_compiler_says_counts_also_behind_its_command(said: str, code: 
     assert codes(judged(f"{command}{said}\n")) == [code]
     assert codes(judged(f"{said}\n{command}")) == [code]
     assert codes(judged(command)) == ["CUDA105"]
+
+
+def test_however_much_was_survived_no_complaint_is_compared_with_all_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[Told] = []
+
+    def counted(one: Told, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    monkeypatch.setattr(Told, "__eq__", counted)
+    said = [f"{'x' * at} failed: No space left on device\n" for at in range(300)]
+    found = read(list(log_lines(f"{''.join(said)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
+    assert [one.times for one in found.hints] == [len(said)]
+    assert len(compared) <= 2 * len(said)
