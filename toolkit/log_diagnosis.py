@@ -264,13 +264,8 @@ def _fatal(
         if death is not None:
             return _known(Told(source, death.number, death.process, death.words, death.lines))
         over = {each.line for one in survived for each in one.chain}
-        bare = [
-            _told(one, lines, source)
-            for one in bare_errors(lines)
-            if is_loud(one.line) and one.line not in over
-        ]
-        known = [one for one in bare if one.signature is not None]
-        return (known or bare)[-1] if bare else None
+        bare = [one for one in bare_errors(lines) if is_loud(one.line) and one.line not in over]
+        return _last_known(bare, lines, source)
     if not follows(first):
         # The whole chain of the program's last word: what was raised on the way may say more.
         last = last_word(loud)
@@ -287,6 +282,17 @@ def _fatal(
 
 
 _FOLLOWS = Signature("", "consequence", "Another process ended, and this one noticed it", ())
+
+
+def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> Told | None:
+    """The last of them that is known, else the last of all. None when there is none."""
+    last: Told | None = None
+    for one in reversed(errors):
+        told = _told(one, lines, source)
+        if told.signature is not None:
+            return told
+        last = last or told
+    return last
 
 
 def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
