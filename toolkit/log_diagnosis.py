@@ -296,11 +296,17 @@ def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) ->
 
 
 def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
-    """An exception with those behind it: the innermost that is known, else the first of all."""
-    every = [_told(each, lines, source) for each in reversed(list(one.chain))]
-    known = [each for each in every if each.signature is not None and each.signature.kind != "consequence"]
-    first = _told(one.first, lines, source)
-    return first if first.signature is not None else (known or [first])[0]
+    """An exception with those behind it: the one with which it began, where that is known.
+
+    Else of the others, from the innermost, the first that is known as more than a consequence, or else that first one, unknown.
+    """
+    first = one.first
+    began = _told(first, lines, source)
+    if began.signature is not None:
+        return began
+    others = (_told(each, lines, source) for each in reversed(list(one.chain)) if each is not first)
+    known = (each for each in others if each.signature is not None and each.kind != "consequence")
+    return next(known, began)
 
 
 def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:

@@ -57,14 +57,17 @@ def test_errors_without_tracebacks_are_judged_from_the_last(
 
 
 @pytest.mark.parametrize(
-    ("errors", "taken"),
+    ("errors", "taken", "looked_at"),
     [
-        ((FILES, MEMORY), FILES),
-        ((UNKNOWN, FILES, MEMORY), FILES),
-        ((UNKNOWN, DIED, FILES), FILES),
-        ((UNKNOWN, DIED), UNKNOWN),
+        ((FILES, MEMORY), FILES, 1),
+        ((UNKNOWN, FILES, MEMORY), FILES, 2),
+        ((UNKNOWN, DIED, FILES), FILES, 3),
+        ((UNKNOWN, DIED), UNKNOWN, 2),
     ],
 )
-def test_of_a_chain_the_innermost_that_is_known_is_taken(errors: Sequence[str], taken: str) -> None:
+def test_of_a_chain_the_innermost_that_is_known_is_taken_and_none_behind_it_is_judged(
+    errors: Sequence[str], taken: str, looked_at: int, judged: list[str]
+) -> None:
     joint = "\nThe above exception was the direct cause of the following exception:\n\n"
     assert first_cause(joint.join(traceback(one) for one in errors)) == taken
+    assert len(judged) == looked_at + 1  # and once the error that ended the run
