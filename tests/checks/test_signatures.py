@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from io import BytesIO
+from itertools import permutations
 
 import pytest
 from log_builder import DRIVER_SAW_IT, ENGINE, OTHERS_WAITED, RANK, RAY, is_raised, told_by, traceback
@@ -12,7 +14,8 @@ from log_variants import VARIANTS
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.log_diagnosis import Reading, read
 from verl_doctor.toolkit.log_excerpt import excerpt
-from verl_doctor.toolkit.signature import Signature, signatures
+from verl_doctor.toolkit.signature import Limit, Signature, signatures
+from verl_doctor.toolkit.signature import read as signatures_in
 
 ALL = signatures()
 OWN = "LOG"
@@ -82,6 +85,46 @@ def test_each_says_what_helps_and_has_an_example_in_which_it_speaks() -> None:
         assert any(example.speaks for example in one.examples), one.title
         assert bool(one.remedy) == one.is_named, one.title
     assert max(Counter((one.code, one.title) for one in ALL).values()) == 1
+
+
+Pattern = tuple[str | Limit, ...]
+
+
+def covers(wide: Pattern, narrow: Pattern) -> bool:
+    """Whether the wide pattern matches whatever the narrow one does. A number with a bound covers itself alone."""
+    words = [part for part in wide if isinstance(part, str)]
+    if len(words) < len(wide):
+        return wide == narrow
+    parts = (part if isinstance(part, str) else f"{part.before}\n{part.after}" for part in narrow)
+    return re.search(".*".join(map(re.escape, words)), "\n".join(parts), re.DOTALL) is not None
+
+
+def superfluous(one: Signature) -> list[tuple[Pattern, Pattern]]:
+    """Its patterns that decide nothing, each with the one that does it for them."""
+    if one.whole:
+        return []
+    return [(narrow, wide) for narrow, wide in permutations(one.patterns, 2) if covers(wide, narrow)]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "count"),
+    [
+        ('"disk is full", "is full"', 1),
+        ('"no*room*left", "no*left"', 1),
+        ('"no room", "no room"', 2),
+        ('"took {>60} s", "took "', 1),
+        ('"no*left", "left*no"', 0),
+        ('"ab*cd", "bc"', 0),
+        ('"took {>60} s", "took {>70} s"', 0),
+    ],
+)
+def test_a_pattern_that_decides_nothing_is_seen(patterns: str, count: int) -> None:
+    (one,) = signatures_in(f'[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = [{patterns}]', "x.toml")
+    assert len(superfluous(one)) == count
+
+
+def test_each_pattern_decides_something() -> None:
+    assert [(one.title, each) for one in ALL for each in superfluous(one)] == []
 
 
 ORDINARY = {
