@@ -23,8 +23,10 @@ WORDS = (
     "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed", "*** SIG",
     "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
+    "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible",
 )  # fmt: skip
-"""Nearly every complaint has one of these in it, or the end or the beginning of a run; each costs half a second for a gigabyte."""
+"""Nearly every complaint has one of these in it, or the end or the beginning of a run; the longer it is, the less it costs: up to half a second for
+a gigabyte. The tests of the signatures name an example in which none stands."""
 
 GOES_ON = 2
 """Lines behind a complaint into which its message may go on."""

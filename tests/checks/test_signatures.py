@@ -13,7 +13,7 @@ from log_variants import VARIANTS
 
 from verl_doctor.toolkit import registry
 from verl_doctor.toolkit.log_diagnosis import Reading, read
-from verl_doctor.toolkit.log_excerpt import excerpt
+from verl_doctor.toolkit.log_excerpt import excerpt, may_tell
 from verl_doctor.toolkit.signature import Limit, Signature, signatures
 from verl_doctor.toolkit.signature import read as signatures_in
 
@@ -29,6 +29,17 @@ def judged(log: str) -> Reading:
 def named(reading: Reading) -> tuple[str, ...]:
     """The codes of the causes."""
     return tuple(one.signature.code for one in reading.causes if one.signature is not None)
+
+
+def shown(signature: Signature, log: str) -> list[str]:
+    """The lines that the answer quotes for this fault."""
+    reading = judged(log)
+    return [
+        line
+        for told in (*reading.causes, *reading.hints)
+        if told.signature is not None and told.signature.code == signature.code
+        for line in told.lines
+    ]
 
 
 def name_of(signature: Signature) -> str:
@@ -47,6 +58,16 @@ def test_each_example_is_judged_as_it_says(signature: Signature) -> None:
                 assert found[:1] == ((signature.code,) if signature.is_named else ()), log
             else:
                 assert signature.code not in found or not signature.code, log
+
+
+def test_what_each_example_shows_is_kept_of_a_long_log_too() -> None:
+    lost = [
+        (signature.code, example.log)
+        for signature in ALL
+        for example in signature.examples
+        if signature.is_named and example.speaks and not any(map(may_tell, shown(signature, example.log)))
+    ]
+    assert lost == []
 
 
 @pytest.mark.parametrize("prefix", [RAY, RANK, ENGINE], ids=["Ray", "rank", "engine"])

@@ -52,6 +52,23 @@ def test_what_is_written_over_a_bar_is_said_by_who_wrote_the_bar() -> None:
     assert cause.process == "WorkerDict pid=7"
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("ptxas fatal   : Value 'sm_130a' is not defined for option 'gpu-name'", "CUDA115"),
+        (
+            "Waiting for register center actor x_register_center to be ready. Elapsed time: 30 seconds",
+            "RAY128",
+        ),
+    ],
+)
+def test_a_telling_line_is_found_in_the_middle_of_thousands(said: str, code: str) -> None:
+    quiet = "".join(f"(TaskRunner pid=7) moved {at} blocks of the cache\n" for at in range(1500))
+    (cause,) = judged(f"{quiet}{said}\n{quiet}").causes
+    assert cause.signature is not None
+    assert (cause.signature.code, cause.number, cause.lines) == (code, 1501, (said,))
+
+
 @pytest.mark.parametrize("behind", [b"", b"\r" + b"x" * 3_000_000])
 def test_a_line_that_never_ends_is_read_around_its_first_complaint_and_at_its_end(behind: bytes) -> None:
     raw = b"x" * 5_000_000 + b"\r" + MEMORY.encode() + behind + b"\n"
