@@ -23,8 +23,8 @@ _NAMED = 3  # logs in one sentence
 class Answer:
     """What was read and found, and where the time of the start went.
 
-    `notes` say what was passed over, `unread` names the logs of which something may not have been read; `confirmed` what the rules say here, by code, when they were asked; `fixes` which fix of ours
-    repairs a fault, and how safe it is, by the fault's code.
+    `notes` say what was passed over, `unread` names the logs of which something may not have been read; `confirmed` what the rules say
+    here, by code, when they were asked; `fixes` which fix of ours repairs a fault, and how safe it is, by the fault's code.
     """
 
     reading: Reading

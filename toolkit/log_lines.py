@@ -53,7 +53,8 @@ _WRAPPED = ("log", "message", "msg", "textPayload")  # where collectors keep wha
 class Line:
     """One line. `number` counts from 1, `process` is "WorkerDict pid=12" or "rank3", "" for one that does not say its name.
 
-    `level` is that of a logger, "" where none wrote it, `place` the line of its program that spoke ("core.py:700"). `text` is what it says, `written` the whole line without colours.
+    `level` is that of a logger, "" where none wrote it, `place` the line of its program that spoke ("core.py:700"). `text` is what it
+    says, `written` the whole line without colours.
     """
 
     number: int

@@ -125,7 +125,7 @@ def _union(spans: Iterable[Span]) -> float:
 
 
 def without_covered(silences: Iterable[Span], spans: Sequence[Span]) -> list[Span]:
-    """The silences of which no phase is known that went on in them."""
+    """Silences during which no known phase was running."""
     return [
         one
         for one in silences

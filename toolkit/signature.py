@@ -20,9 +20,9 @@ from verl_doctor.toolkit import toml
 Kind = Literal["cause", "weak", "hint", "note", "job", "ended", "consequence"]
 """What a text proves when it is the first that was said.
 
-cause: this fault. weak: this fault, unless another cause is told, which has it as a consequence too. hint: something
-that is not right, and counts where nothing else is told. note: something that is worth a look and stops no run. job: a fault of the job's own code, model, data or settings, not of the
-environment. ended: somebody ended the run. consequence: that another process or step failed.
+cause: this fault. weak: this fault, unless another cause is told that also leads to it. hint: something that is not right, and
+counts where nothing else is told. note: something that is worth a look and stops no run. job: a fault of the job's own code, model,
+data or settings, not of the environment. ended: somebody ended the run. consequence: that another process or step failed.
 """
 
 OF_LOGS = "LOG"
@@ -30,8 +30,6 @@ OF_LOGS = "LOG"
 
 _KINDS = get_args(Kind)
 _NAMED: tuple[Kind, ...] = ("cause", "weak", "hint", "note")
-
-
 _LIMIT = re.compile(r"\{([<>])(\d+(?:\.\d+)?)\}")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,12})?")
 
@@ -59,7 +57,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class LogExample:
-    """A log of a few lines, and the words that the answer quotes; None where the signature says nothing."""
+    """A log of a few lines, and whether the signature `speaks` in it."""
 
     log: str
     speaks: bool
@@ -71,12 +69,12 @@ class Signature:
 
     `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
     proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
-    these texts must stand in the last place of the traceback, and none of `unless_frames` may. A hint or a note `leads_to` the faults with
-    these codes: told before one of them, it is the first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an
-    exception: programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too,
-    `deep` that only `check --deep` would confirm it, `whole` that a pattern is all that a line says. Where the last place of a traceback is told,
-    one of the texts of `within` must stand in it. `confirm` are the rules that would, where
-    they are not the one with its code.
+    these texts must stand in the last place of the traceback, and none of `unless_frames` may. Where that place is told, one of the
+    texts of `within` must stand in it. A hint or a note `leads_to` the faults with these codes: told before one of them, it is the
+    first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
+    programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
+    that a pattern is all that a line says. `confirm` are the rules that would confirm it, where they are not the one with its code,
+    `deep` says that they do so only in `check --deep`.
     """
 
     code: str
