@@ -20,8 +20,8 @@ CUT_OFF = (EOFError, zlib.error, OSError, ValueError)
 WORDS = (
     "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "not found",
     "No such file or directory", "No space left on device", "No module named", "temporarily unavailable", "terminate called",
-    "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full", "Sleep mode freed", "*** SIG",
-    "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
+    "Watchdog caught", "out of memory", "low on memory", "memory pressure", "oom_kill", "% full, available space",
+    "Sleep mode freed", " received at time=", "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
     "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible",
 )  # fmt: skip
