@@ -81,6 +81,7 @@ def test_the_loop(
     assert tree(job) == before
 
 
+@pytest.mark.slow
 def test_the_steps_that_follow_are_said(
     python: Path, vllm: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

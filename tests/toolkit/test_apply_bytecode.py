@@ -139,6 +139,7 @@ def test_a_place_that_cannot_be_written_is_refused_with_its_first_error(root: Pa
     assert history(root / ".verl-doctor") == ()
 
 
+@pytest.mark.slow
 def test_a_doctor_killed_meanwhile_leaves_nothing_that_undo_does_not_find(root: Path) -> None:
     for number in range(20):
         (root / f"pkg/deep/quick{number}.py").write_text("x = 1\n")

@@ -66,6 +66,7 @@ def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> N
     assert [name for name, entry in entries.items() if "broken" in entry] == []
 
 
+@pytest.mark.slow
 def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> None:
     session = open_session(Options(python=Path(sys.executable)))
     sites = (Site("model", str(tmp_path)), Site("data", "/path/to/data"))
@@ -78,6 +79,7 @@ def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_who_repairs_on_a_node_has_all_rules_and_fixes_and_their_data() -> None:
     session = open_session(Options(python=Path(sys.executable)))
     sent = json.loads(zlib.decompress(repair_parcel(session, session.look(), unsafe=False).content))

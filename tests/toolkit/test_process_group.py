@@ -137,6 +137,7 @@ def test_nobody_elses_child_is_touched() -> None:
             stranger.kill()
 
 
+@pytest.mark.slow
 def test_children_of_several_threads_do_not_end_each_other() -> None:
     answers: list[Answer] = []
     threads = [

@@ -29,7 +29,7 @@ def nested(depth: int) -> str:
     return f'Traceback (most recent call last):\n  File "/src/f.py", line 1, in f\n{remote}KeyError: 1\n'
 
 
-@pytest.mark.parametrize("links", [1, 3, 1_000, 20_000])
+@pytest.mark.parametrize("links", [1, 3, 1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_chain_of_any_length_is_read_in_work_proportional_to_it(
     links: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
