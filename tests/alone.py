@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+
+from running import ran
 
 # A process space of its own: whatever is left in it ends with it.
 ALONE = (
@@ -38,12 +39,4 @@ def command(*arguments: str | Path) -> list[str]:
 
 def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run it with these variables added to the test's own."""
-    return subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        timeout=900,
-        env={**os.environ, **environ},
-    )
+    return ran(command(*arguments), cwd, environ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,13 @@ Doctor = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `verl-doctor ARGUMENTS` in a folder, with these variables added to the test's own."""
+    return ran([sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)], cwd, environ)
+
+
+def ran(words: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run these words in a folder, with these variables added to the test's own."""
     return subprocess.run(
-        [sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)],
+        words,
         capture_output=True,
         text=True,
         check=False,

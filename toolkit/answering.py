@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 
 from verl_doctor.toolkit.file_systems import file_system_of
+from verl_doctor.toolkit.in_time import in_time
 from verl_doctor.toolkit.machine import Machine
 
 PATIENCE = 20.0
@@ -14,19 +14,14 @@ PATIENCE = 20.0
 
 
 def why_silent(path: str) -> str:
-    """Why nothing more can be asked of a path, in words; "" when the kernel says what is there, or that nothing is.
+    """Why nothing more can be asked of a path, in words; "" when the kernel says what is there, or that nothing is."""
 
-    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive.
-    """
-    answered = threading.Event()
-
-    def look() -> None:
+    def answers() -> bool:
         with contextlib.suppress(OSError, ValueError):
             os.stat(path)  # noqa: PTH116 - what a person typed may be no path at all
-        answered.set()
+        return True
 
-    threading.Thread(target=look, name="look", daemon=True).start()
-    if answered.wait(PATIENCE):
+    if in_time(answers, PATIENCE):
         return ""
     system = file_system_of(Machine(), os.path.abspath(path), follow=False)
     where = f": {system.kind} from {system.device} on {system.mounted_on}" if system else ""

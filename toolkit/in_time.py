@@ -12,13 +12,16 @@ T = TypeVar("T")
 PATIENCE = 5  # seconds
 
 
-def in_time(ask: Callable[[], T]) -> T | None:
+def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
     """What a question about a path says; None when it did not answer in time."""
-    return all_in_time([ask])[0]
+    return all_in_time([ask], patience)[0]
 
 
-def all_in_time(questions: Sequence[Callable[[], T]]) -> list[T | None]:
-    """What each of them says, all asked at once; None for those that did not answer in time."""
+def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
+    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATIENCE`).
+
+    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive.
+    """
     answers: list[T | None] = [None] * len(questions)
 
     def ask(number: int) -> None:
@@ -27,7 +30,7 @@ def all_in_time(questions: Sequence[Callable[[], T]]) -> list[T | None]:
     threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(questions))]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + (PATIENCE if patience is None else patience)
     for thread in threads:
         thread.join(max(0, until - time.monotonic()))
     return list(answers)

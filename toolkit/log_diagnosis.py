@@ -32,6 +32,7 @@ from verl_doctor.toolkit.log_lines import Line
 from verl_doctor.toolkit.log_survived import SURE, Steps
 from verl_doctor.toolkit.python_errors import OVERRIDES, Raised, bare_errors
 from verl_doctor.toolkit.signature import Kind, Signature, which
+from verl_doctor.toolkit.text import clipped
 
 _FRAME = '  File "'
 _NEAR = 200  # lines before an unknown error in which its own process may have told why
@@ -353,7 +354,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             source,
             line.number,
             line.process,
-            words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}...",
+            clipped(words, _LONGEST),
             (line.written[:_LONGEST],),
             signature,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.log_lines import Line, read_line
+from verl_doctor.toolkit.refused import reason_of
 
 CUT_OFF = (EOFError, zlib.error, OSError, ValueError)
 """What the readers of packed files raise when one is damaged, or ends too early."""
@@ -82,7 +83,7 @@ def excerpt(
     except CUT_OFF as error:
         if not reader.size:
             raise
-        cut_off = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        cut_off = reason_of(error)
     return replace(reader.end(), cut_off=cut_off)
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from verl_doctor.toolkit.answering import why_silent
 from verl_doctor.toolkit.log_excerpt import CUT_OFF
+from verl_doctor.toolkit.refused import reason_of
 from verl_doctor.toolkit.target import UsageError
 
 STDIN = "-"
@@ -124,8 +125,7 @@ def opened(source: Source) -> Iterator[Read]:
                 raise UnreadableError("it is no text")
             yield read
         except CUT_OFF as error:
-            said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise UnreadableError(said) from None
+            raise UnreadableError(reason_of(error)) from None
 
 
 def _after_nuls(raw: BinaryIO) -> bytes:

@@ -9,15 +9,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from verl_doctor.toolkit.log_finish import FINISHED
 from verl_doctor.toolkit.log_lines import Line
 
 SURE = 2
 """Steps behind a complaint of a run that failed: lines of several processes come late."""
 
 # verl's metrics of a step, and servers that are up.
-_STEP = re.compile(
-    r"\bstep:\d+ - .*:|Final validation metrics|Application startup complete|Uvicorn running on"
-)
+_STEP = re.compile(rf"\bstep:\d+ - .*:|{FINISHED}|Application startup complete|Uvicorn running on")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 

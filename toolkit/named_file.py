@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from verl_doctor.toolkit.refused import reason_of
 from verl_doctor.toolkit.target import UsageError
 
 
@@ -24,7 +25,7 @@ def read(path: Path, largest: int) -> bytes | None:
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UsageError(f"{path} cannot be read: {reason_of(error)}") from None
     return content if len(content) <= largest else None
 
 
