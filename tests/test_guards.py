@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from verl_doctor.toolkit import public_facts
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.testing import run_check
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("toolkit", "checks", "patches")
-SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))]
+SOURCES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "data" not in path.relative_to(ROOT).parts
+]
+PROBES = ROOT / "toolkit" / "probes"
 PATIENT = {"torch", "vllm", "ray", "transformers", "verl", "triton"}
-VOCABULARY = {
-    "rule",
-    "facts",
-    "change",
-    "marker",
-    "text",
-    "target",
-    "wishes",
-    "line_edit",
-    "line_list",
-    "leftover",
-    "ray_state",
-    "worker_groups",
-}
+MOST_MODULES = 40
 
 
 _IMPORT = re.compile(
@@ -82,46 +82,41 @@ def at_the_top(path: Path) -> frozenset[str]:
 def test_no_source_file_imports_the_patient() -> None:
     """The script of a child may, in a function: whoever imports the script to hand it over does not run that."""
     found = [
-        f"{path.name}: {name}"
+        f"{path.relative_to(ROOT)}: {name}"
         for path in SOURCES
         if any(name.split(".")[0] in PATIENT for name in imported(path))
-        for name in (at_the_top(path) if path.name.startswith("child_") else really_imported(path))
+        for name in (at_the_top(path) if PROBES in path.parents else really_imported(path))
         if name.split(".")[0] in PATIENT
     ]
     assert found == []
 
 
-def test_the_engine_imports_no_rule_and_no_fix() -> None:
-    found = [
-        f"{path.name}: {name}"
-        for path in SOURCES
-        if path.parent.name == "toolkit"
-        for name in imported(path)
-        if name.startswith(("verl_doctor.checks", "verl_doctor.patches"))
-    ]
-    assert found == []
+def test_all_sources_are_walked() -> None:
+    """Guards that walk too few files pass for nothing."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *(f"{folder}/*.py" for folder in FOLDERS)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    walked = {str(path.relative_to(ROOT)) for path in SOURCES}
+    assert {name for name in tracked if "/data/" not in name and (ROOT / name).exists()} == walked
 
 
-def test_rules_and_fixes_import_only_the_vocabulary() -> None:
-    found = [
-        f"{path.name}: {name}"
-        for path in SOURCES
-        if path.parent.name != "toolkit"
-        for name in imported(path)
-        if name.startswith("verl_doctor.toolkit.")
-        and (own := name.split(".")[2]) not in VOCABULARY
-        and not own.startswith(("fact_", "py_"))
-    ]
-    assert found == []
+def test_no_folder_is_too_large_to_read_at_a_glance() -> None:
+    counts = collections.Counter(
+        path.parent for path in ROOT.rglob("*.py") if not {".git", ".venv", "build"} & set(path.parts)
+    )
+    crowded = {
+        str(folder): count
+        for folder, count in counts.items()
+        if count > MOST_MODULES and ROOT / ".venv-dev" not in folder.parents
+    }
+    assert crowded == {}
 
 
-def test_only_the_command_line_imports_click() -> None:
-    found = [
-        path.name
-        for path in SOURCES
-        if not path.name.startswith("cli") and "click" in {name.split(".")[0] for name in imported(path)}
-    ]
-    assert found == []
+def test_every_package_says_what_belongs_there() -> None:
+    packages = [path for path in SOURCES if path.name == "__init__.py"]
+    assert packages
+    assert [str(path) for path in packages if not ast.get_docstring(parsed(path))] == []
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -139,20 +134,50 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_the_doctor_starts_without_heavy_modules() -> None:
     """What a command pays before it begins: no network, no test framework, no patient."""
-    loaded = loaded_by("import verl_doctor.toolkit.cli_check")
+    loaded = loaded_by("import verl_doctor.toolkit.commands.check.command")
     assert not loaded & (PATIENT | {"http.client", "urllib.request", "pytest", "numpy"})
 
 
 def test_the_command_line_loads_what_its_commands_need_when_one_is_asked_for() -> None:
-    loaded = loaded_by("import verl_doctor.toolkit.cli")
-    assert not loaded & {"rich", "platformdirs", "verl_doctor.toolkit.session", "verl_doctor.toolkit.rule"}
+    loaded = loaded_by("import verl_doctor.toolkit.cli.main")
+    assert not loaded & {
+        "rich",
+        "platformdirs",
+        "verl_doctor.toolkit.engine.session",
+        "verl_doctor.toolkit.rule",
+    }
 
 
+@pytest.mark.slow
 def test_what_few_checks_need_is_not_loaded_by_all() -> None:
     """Every check loads all rules and facts; few are given a launch script, or a source tree that is not remembered."""
-    loaded = loaded_by("from verl_doctor.toolkit import registry; registry.load()")
-    readers = {"shell_parse", "launch_reader", "hydra_compose", "py_resolve", "api_uses", "matrix"}
+    loaded = loaded_by("from verl_doctor.toolkit.engine import registry; registry.load()")
+    readers = (
+        "sources.shell.parse",
+        "collectors.launch.reader",
+        "sources.hydra.compose",
+        "sources.python.resolve",
+        "collectors.api.module_uses",
+        "commands.matrix.matrix",
+    )
     assert not loaded & {"yaml", *(f"verl_doctor.toolkit.{name}" for name in readers)}
+
+
+BUILT_IN = [
+    check for check in registry.load().checks if check.judge.__module__.startswith("verl_doctor.checks.")
+]
+
+
+def test_every_finding_of_a_built_in_rule_names_its_subject() -> None:
+    """Fixes, renderers and judges decide by it; only a plugin's finding may lack one."""
+    findings = [
+        (check.code, finding)
+        for check in BUILT_IN
+        for example in check.examples
+        for finding in run_check(check, *example.facts).findings
+    ]
+    assert {code for code, _ in findings} == {check.code for check in BUILT_IN}
+    assert [code for code, finding in findings if not (finding.subject and finding.subject.name)] == []
 
 
 def test_no_path_or_host_of_a_developers_machine_is_in_the_tree() -> None:
@@ -187,3 +212,15 @@ def test_a_folder_that_may_not_be_entered_ends_no_look() -> None:
         and ast.unparse(node.func.value) not in {"os.path", *_ENTRIES}
     ]
     assert found == []
+
+
+def test_numbers_from_900_on_are_left_to_plugins() -> None:
+    assert [check.code for check in registry.load().checks if int(check.code[-3:]) >= 900] == []
+
+
+def test_the_facts_of_plugins_are_facts() -> None:
+    """Each public fact is one that a collector observes."""
+    collected = {collector.name: collector.fact for collector in registry.load().collectors}
+    assert {name: getattr(public_facts, name) for name in public_facts.__all__} == {
+        name: collected[name] for name in public_facts.__all__
+    }

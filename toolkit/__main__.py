@@ -1,6 +1,6 @@
 """`python -m verl_doctor.toolkit` does what `verl-doctor` does."""
 
-from verl_doctor.toolkit.cli import main
+from verl_doctor.toolkit.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -21,6 +21,8 @@ class ReplaceFile:
     path: Path
     before: bytes
     after: bytes
+    why: str = ""
+    """What is to be known about it before it is done: the arithmetic, and what it changes of the training."""
 
     undoable = True
 
@@ -51,14 +53,14 @@ class SetVariable:
     """Give an environment variable to all processes of the job, or take one from them (`value` None).
 
     `fix --output-env DIR` carries it out: a line in the shell file that is sourced before Ray is started, and in the
-    `runtime_env` that Ray gives to its workers. `why` is a sentence, `until` says when it is needed no longer, "" when
-    that depends on this machine alone. With `prepend` the value is put in front of a list of paths that is there
+    `runtime_env` that Ray gives to its workers. `why` is a sentence, "" for that of the finding. `until` says when it is
+    needed no longer, "" when that depends on this machine alone. With `prepend` the value is put in front of a list of paths that is there
     already. `node_only` says that other nodes may need another value, so that it is no part of the `runtime_env`.
     """
 
     name: str
     value: str | None
-    why: str
+    why: str = ""
     until: str = ""
     prepend: bool = False
     node_only: bool = False
@@ -104,7 +106,7 @@ class Fix:
     """A repair: a pure function from a finding and facts to changes, and what is declared about it."""
 
     id: str
-    repairs: str
+    repairs: tuple[str, ...]
     plan: Callable[..., list[Change] | Refusal]
     needs: tuple[Need, ...]
     safety: Safety
@@ -121,7 +123,7 @@ class Fix:
 def fix(
     identifier: str,
     *,
-    repairs: str,
+    repairs: str | tuple[str, ...],
     safety: Safety,
     upstream: str = "",
     needed: str = "",
@@ -129,14 +131,14 @@ def fix(
 ) -> Callable[[Callable[..., list[Change] | Refusal]], Fix]:
     """Declare a fix.
 
-    `upstream` names the change in another project that made it necessary (repo#number), `needed` the version range in
+    `repairs` are the codes of the rules for whose findings it is. `upstream` names the change in another project that made it necessary (repo#number), `needed` the version range in
     which it is, `restart` what must be restarted before it has an effect.
     """
 
     def declare(function: Callable[..., list[Change] | Refusal]) -> Fix:
         return Fix(
             identifier,
-            repairs,
+            (repairs,) if isinstance(repairs, str) else repairs,
             function,
             needs_of(function, skip=(Finding,)),
             safety,

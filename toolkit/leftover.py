@@ -1,4 +1,4 @@
-"""What finished or dead jobs leave behind: the thing, what proves that nobody needs it, and how it would be removed.
+"""What finished or dead jobs leave behind: the thing, the proof that it is unused, and how to remove it.
 
 A fact that finds leftovers is a `Leftovers` of its own name; `verl-doctor clean` asks for every such fact there is.
 """

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from verl_doctor.toolkit.dialogue import Dialogue
-from verl_doctor.toolkit.process_group import Answer, run_group, started
-from verl_doctor.toolkit.turns import TURNS
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.process.dialogue import Dialogue
+from verl_doctor.toolkit.process.group import Answer, run_group, started
 
 __all__ = ["Answer", "Machine", "Runner"]
 
@@ -26,7 +26,9 @@ _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
 _MOST_LINKS = 40  # as the kernel has it
 _PIECE = 1024 * 1024  # bytes that are read at once
-_NO_TEMPORARY_FOLDER = "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp)"
+_NO_TEMPORARY_FOLDER = (
+    "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp): set TMPDIR to one"
+)
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
 
@@ -43,7 +45,7 @@ def _current_folder() -> Path:
 class Machine:
     """This machine, as the user stands before it.
 
-    `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
+    `planned` is the content of launch files by path that a plan would give them: they are read as if it was done. `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
     `as_started` turns the environment that a process of Ray's was started with into the one that it will have when it is
     started anew: another one only while a repair of the job's environment is judged.
     """
@@ -52,6 +54,7 @@ class Machine:
     cwd: Path = field(default_factory=_current_folder)
     runner: Runner | None = None
     root: Path = Path("/")
+    planned: Mapping[str, bytes] = field(default_factory=dict)
     as_started: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
 
     @property
@@ -81,7 +84,11 @@ class Machine:
         try:
             with open(self.at(path), "rb", opener=_at_once) as file:
                 # In pieces: the kernel fills no buffer of 4 MiB with one of its settings (proc_sys_call_handler).
-                pieces = [file.read(_PIECE) or b"" for _ in range(_MOST_OF_A_FILE // _PIECE)]
+                pieces = []
+                for _ in range(_MOST_OF_A_FILE // _PIECE):
+                    if not (piece := file.read(_PIECE)):
+                        break
+                    pieces.append(piece)
                 return b"".join(pieces).decode("utf-8", "replace")
         except (OSError, ValueError):
             return None

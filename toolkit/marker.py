@@ -1,8 +1,9 @@
-"""The word at the end of patched lines, so that one grep lists them: ours, and those that other people use.
+"""The word in comments on patched lines, so that one grep lists them: ours, and those that other people use.
 
-People who patch a tree by hand keep the replaced line as a comment and end both lines in a word of their own, such as
-`# Uky`. That is how a foreign marker is told from an ordinary comment: a commented-out line ends in it, a line of code
-beside it as well, and the code itself does not speak of it.
+People who patch a tree by hand keep the replaced line as a comment and put a word of their own, such as `# Uky`, on both
+lines. That tells a foreign marker from an ordinary comment: a commented-out line ends or begins with it, a line of code
+beside it carries it as well, and the code itself has no such name. A block between `# Uky begin` and `# Uky end` is
+marked as a whole. Once a word is known, it marks every line that has it anywhere in its comment.
 """
 
 from __future__ import annotations
@@ -17,11 +18,36 @@ _TRAILING = re.compile(r"#\s*(?P<word>[A-Za-z][\w.-]{0,30})(?P<code>:\s*[A-Z]{2,
 _KEPT_LINE = re.compile(
     r"^\s*#(?:.*[=(),:].*|\s*(?:import|from|return|raise|yield|del|assert|pass|break|continue)\b.*)\s#\s*(?P<word>[A-Za-z][\w.-]{0,30})\s*$"
 )
+_KEPT_BEHIND_WORD = re.compile(
+    r"^\s*#\s*(?P<word>[A-Za-z][\w.-]{0,30}?)\s*[:>|-]{1,2}\s+"
+    r"(?:\S*\s*=.*|[\w.]+\(.*|(?:import|from|return|raise|export)\s.*)$"
+)
+_EDGE = re.compile(
+    r"^\s*#[\s\W]*(?:(?P<edge>begin|start|end)[\s:_-]+(?P<word>[A-Za-z][\w.-]{0,30})"
+    r"|(?P<first>[A-Za-z][\w.-]{0,30}?)[\s:_-]+(?P<last>begin|start|end))\W*$",
+    re.IGNORECASE,
+)
 # How far the line that replaces another may be from it: what is replaced is often an argument list.
 _BESIDE = 8
 # Trailing words that speak to tools, or say what they say in many trees.
 _ORDINARY = frozenset(
-    {"noqa", "nosec", "type", "pragma", "pylint", "fmt", "isort", "todo", "optional", "none"}
+    {
+        *("noqa", "nosec", "type", "pragma", "pylint", "fmt", "isort", "todo", "optional", "none"),
+        *(
+            "note",
+            "fixme",
+            "xxx",
+            "hack",
+            "warning",
+            "example",
+            "old",
+            "new",
+            "before",
+            "after",
+            "default",
+            "see",
+        ),
+    }
 )
 
 
@@ -54,16 +80,34 @@ def foreign_words(text: str, marker: Marker) -> frozenset[str]:
     lines = text.splitlines()
     kept: dict[str, list[int]] = {}
     for number, line in enumerate(lines):
-        if match := _KEPT_LINE.match(line):
+        if "#" in line and (match := _KEPT_LINE.match(line) or _KEPT_BEHIND_WORD.match(line)):
             kept.setdefault(match["word"], []).append(number)
+    words = {
+        word for word, numbers in kept.items() if any(_replaced(lines, number, word) for number in numbers)
+    } | _words_of_blocks(lines)
     return frozenset(
         word
-        for word, numbers in kept.items()
-        if word.lower() not in _ORDINARY
-        and word != marker.word
-        and any(_replaced(lines, number, word) for number in numbers)
-        and not _spoken_of(text, word)
+        for word in words
+        if word.lower() not in _ORDINARY and word != marker.word and not _spoken_of(text, word)
     )
+
+
+def _words_of_blocks(lines: Iterable[str]) -> set[str]:
+    """Capitalised words between whose `begin` and `end` a block stands: `# Encoder start` and `# end training` are prose."""
+    edges: dict[str, list[str]] = {}
+    for line in lines:
+        if "#" in line and (edge := _edge(line)) and edge[0][0].isupper() and "start" not in line.lower():
+            edges.setdefault(edge[0], []).append(edge[1])
+    return {word for word, found in edges.items() if found == ["begin", "end"] * (len(found) // 2)}
+
+
+def _edge(line: str) -> tuple[str, str] | None:
+    """The word of a line that begins or ends a block, and which of the two it does."""
+    match = _EDGE.match(line)
+    if match is None:
+        return None
+    side = (match["edge"] or match["last"]).lower()
+    return match["word"] or match["first"], "end" if side == "end" else "begin"
 
 
 def _replaced(lines: list[str], number: int, word: str) -> bool:
@@ -85,12 +129,36 @@ def _spoken_of(text: str, word: str) -> bool:
 
 
 def marked_lines(text: str, marker: Marker, words: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Line number, marker and line of every line that ends in our marker or in one of these words."""
-    wanted = frozenset(words)
+    """Line number, marker and line of every line with our marker at its end, or with one of these words in its comment.
+
+    All lines of a block of such a word are marked, its edges included.
+    """
+    known = frozenset(words)
+    anywhere = _in_comment(known)
+    block = ""
     for number, line in enumerate(text.splitlines(), 1):
-        match = _TRAILING.search(line) if "#" in line else None
-        if match is None:
-            continue
-        ours = match["word"] == marker.word and match["code"] is not None
-        if ours or (match["word"] in wanted and match["code"] is None):
+        has_comment = "#" in line
+        match = _TRAILING.search(line) if has_comment else None
+        if match and match["word"] == marker.word and match["code"] is not None:
             yield number, match[0].lstrip("# ").strip(), line.strip()
+            continue
+        edge = _edge(line) if has_comment else None
+        if edge and edge[0] in known:
+            block = edge[0] if edge[1] == "begin" and _ends(text, number, edge[0]) else ""
+            yield number, edge[0], line.strip()
+        elif block:
+            yield number, block, line.strip()
+        elif anywhere and has_comment and (found := anywhere.search(line)):
+            yield number, found["word"], line.strip()
+
+
+def _ends(text: str, begin: int, word: str) -> bool:
+    """Whether the block that begins in this line has an end: without one, only its edge is marked."""
+    return (word, "end") in (_edge(line) for line in text.splitlines()[begin:] if word in line)
+
+
+def _in_comment(words: frozenset[str]) -> re.Pattern[str] | None:
+    if not words:
+        return None
+    choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?:^|\s|[^\"'\w&/])#(?:.*[^\w.-])?(?P<word>{choice})(?![\w-]|\.\w)")

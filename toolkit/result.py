@@ -5,28 +5,51 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
-from verl_doctor.toolkit.rule import EVERY_JOB, Finding, Unjudged
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.rule import EVERY_JOB, PHASES, Finding, Phase, Unjudged
+from verl_doctor.toolkit.verdict import CODES, PathState, Verdict
 
 SCHEMA_VERSION = 1
 
 Status = Literal["pass", "warn", "fail", "skipped", "not_applicable", "error"]
-Verdict = Literal["ok", "warnings", "failures", "could_not_check"]
 Outcome = Literal["planned", "repaired", "still failing", "made worse, undone", "refused", "not attempted"]
-PathState = Literal["starts", "stops", "unknown"]
 
 STATUSES: tuple[Status, ...] = ("fail", "error", "warn", "skipped", "not_applicable", "pass")
-_VERDICT_CODES: Mapping[Verdict, int] = {"ok": 0, "warnings": 0, "failures": 1, "could_not_check": 3}
+JOB = "job"
+"""The name of the only path where no rule tells several apart."""
+
+_LAST = len(PHASES)
+
+ReasonKind = Literal[
+    "ignored until a date",
+    "ignore expired",
+    "cost not paid",
+    "follows from another rule",
+    "not relevant",
+    "fact absent",
+    "fact unknown",
+    "fact broken",
+    "rule broke",
+]
+"""Why a rule was not judged, or what is to be added to its judgement.
+
+ignored until a date: the user's configuration leaves it out; ignore expired: it left it out until a day that is over; cost
+not paid: it, or a fact that it needs, is dearer than this command may be; not relevant: the rule declares itself so; fact absent, unknown or broken:
+what became of a fact that it needs (`facts.Absent`, `facts.Unknown`, `facts.Broken`); rule broke: it raised.
+"""
 
 
 @dataclass(frozen=True)
 class CheckResult:
     """What one rule said.
 
-    `reason` explains a status other than pass, warn and fail, or adds to one; `trace` is for `-v`. `deliberate` means
+    `reason` explains a status other than pass, warn and fail, or adds to one: a sentence for people. Code decides by
+    `reason_kind`, and by `follows_from`, the code of the rule that failed before it. `trace` is for `-v`. `deliberate` means
     that the rule was left out on purpose: ignored by the user's configuration, or dearer than this command may be.
-    `unjudged` is what it looked at and could not tell. Two results are equal when they say the same, however long each took.
+    `unjudged` is what it looked at and could not tell; `blind`: it judges paths of a job, and could not see any. Two results are equal when they say the same, however long each took.
     """
 
     code: str
@@ -39,21 +62,26 @@ class CheckResult:
     trace: str = ""
     deliberate: bool = False
     unjudged: tuple[Unjudged, ...] = ()
+    reason_kind: ReasonKind | None = None
+    follows_from: str | None = None
+    blind: bool = False
 
 
 @dataclass(frozen=True)
 class PathVerdict:
-    """Whether one path of a job, for instance "async rollout", would start.
+    """What becomes of one path of a job, for instance "async rollout", as far as the rules can tell.
 
-    "starts" means that every rule that judges the path ran and found nothing that stops it. `because` names the rules
-    that say otherwise or could not be judged, `not_asked` those that were not selected, `may_stop` those that found what
-    stops it under some setting.
+    "will_fail": an error strikes it, first in `phase` (None: the rule cannot tell when), and `codes` are the rules that found
+    such errors, in the order in which they strike. "not_checked": `codes` are the rules that could not check; there are
+    none where nothing was judged at all. `not_judged` names the rules about this path that were left out, `may_stop`
+    those that found what stops it under some setting.
     """
 
     path: str
     state: PathState
-    because: tuple[str, ...] = ()
-    not_asked: tuple[str, ...] = ()
+    phase: Phase | None = None
+    codes: tuple[str, ...] = ()
+    not_judged: tuple[str, ...] = ()
     may_stop: tuple[str, ...] = ()
 
 
@@ -61,7 +89,8 @@ class PathVerdict:
 class Repair:
     """What became of one fix: planned, and after `--apply` judged anew in fresh state.
 
-    `transaction` is the name under which `verl-doctor undo` takes it back: the journal's folder and a number.
+    `transaction` is the name under which `verl-doctor undo` takes it back: the journal's folder and a number. All repairs of
+    one run have the same. `notes` are sentences on what else would change, and on what undo cannot give back.
     """
 
     fix: str
@@ -74,6 +103,19 @@ class Repair:
     diff: str = ""
     restart: str = ""
     transaction: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The verdict to which a plan would lead, with its unsafe repairs or without, and the rules that would still find errors.
+
+    Edits of launch files are judged in memory; of safe repairs elsewhere it is presumed that they hold.
+    """
+
+    unsafe: bool
+    verdict: Verdict
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +134,7 @@ class EnvironmentFiles:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes of which one thing is true: what, how many, and which, as ranges (`fleet_names`), "" for most of them."""
+    """Nodes of which one thing is true: what, how many, and which, as ranges (`system.node_names`), "" for most of them."""
 
     what: str
     count: int
@@ -121,9 +163,10 @@ class Nodes:
 class Report:
     """Everything that was found out in one run.
 
-    `not_asked` names for each path the rules that would judge it and were not selected. `repairs` is None for a check;
+    `not_asked` names for each path the rules that would judge it and were not selected. `unexamined` is why there is no verl to
+    judge, "" where there is one or where rules were selected by name. `repairs` is None for a check;
     `applied` says whether they were carried out; `environment` are the files that were asked for. `nodes` is None when one
-    machine was judged.
+    machine was judged. `forecasts` say to which verdicts a plan would lead.
     """
 
     target: Mapping[str, Any]
@@ -131,26 +174,35 @@ class Report:
     seconds: float = 0.0
     fix_safety: Mapping[str, str] = field(default_factory=dict)
     not_asked: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    unexamined: str = ""
     repairs: tuple[Repair, ...] | None = None
     applied: bool = False
     environment: EnvironmentFiles | None = None
     nodes: Nodes | None = None
+    forecasts: tuple[Forecast, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
-        """The whole run in one word. A failure outweighs a rule that broke or a node that did not answer, and these a warning.
-
-        It is not "ok" when nothing was judged: because what the rules need could not be seen, or because all of them
-        were left out.
-        """
-        found = {result.status for result in self.results if not result.deliberate}
-        if "fail" in found:
+        """The whole run in one word: the worst state of any path of the job. A failure outweighs what could not be checked."""
+        states = {path.state for path in self.paths}
+        if "will_fail" in states:
             return "failures"
-        if self.nodes is not None and (self.nodes.lost or not self.nodes.answered):
+        if "not_checked" in states:
             return "could_not_check"
-        if "error" in found or not found or ("skipped" in found and not found & {"pass", "warn"}):
-            return "could_not_check"
-        return "warnings" if "warn" in found else "ok"
+        return "warnings" if any(result.status == "warn" for result in self.results) else "ok"
+
+    @property
+    def could_not_check(self) -> bool:
+        """Whether the silence of the rules proves nothing.
+
+        There is no verl, a node did not answer, a rule broke or could not see the sources, or none judged anything.
+        """
+        if self.unexamined or (self.nodes is not None and (self.nodes.lost or not self.nodes.answered)):
+            return True
+        if any(result.blind for result in self.results):
+            return True
+        found = {result.status for result in self.results if not result.deliberate}
+        return "error" in found or not found or ("skipped" in found and not found & {"pass", "warn"})
 
     @property
     def summary(self) -> dict[str, int]:
@@ -158,21 +210,34 @@ class Report:
         counted = Counter(result.status for result in self.results)
         return {status: counted[status] for status in STATUSES}
 
-    @property
+    @cached_property
     def paths(self) -> tuple[PathVerdict, ...]:
-        """The verdict for each path of a job that some rule judged."""
+        """The verdict for each path of a job that some rule judged or some error stops; for the job as a whole where none did."""
         names = dict.fromkeys(path for result in self.results for path in result.paths)
-        return tuple(_path_verdict(path, self.results, self.not_asked.get(path, ())) for path in names)
+        names |= dict.fromkeys(
+            path
+            for _, finding in self.findings()
+            if finding.severity == "error"
+            for path in finding.stops
+            if path != EVERY_JOB
+        )
+        return tuple(_path_verdict(path, self) for path in names or (JOB,))
 
-    def exit_code(self, *, strict: bool = False) -> int:
-        """0 nothing failed, 1 failures (with `strict`: warnings too), 3 a rule could not check."""
+    def exit_code(self, *, strict: bool = False) -> ExitCode:
+        """0 no fault was found, 1 the job will fail (with `strict`: warnings too), 3 it could not be checked."""
         if strict and self.verdict == "warnings":
-            return 1
-        return _VERDICT_CODES[self.verdict]
+            return ExitCode.FAILED
+        return CODES[self.verdict]
 
-    def findings(self) -> Iterable[tuple[CheckResult, Finding]]:
-        """Every finding with the result that it belongs to."""
-        return ((result, finding) for result in self.results for finding in result.findings)
+    def findings(self) -> list[tuple[CheckResult, Finding]]:
+        """Every finding with the result that it belongs to, in the order in which they strike."""
+        found = [(result, finding) for result in self.results for finding in result.findings]
+        return sorted(found, key=lambda pair: when_it_strikes(pair[1]))
+
+
+def when_it_strikes(finding: Finding) -> int:
+    """The place of its phase among all phases; a phase that the rule cannot tell comes last."""
+    return PHASES.index(finding.phase) if finding.phase else _LAST
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
@@ -183,24 +248,42 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return "warn" if "warning" in severities else "pass"
 
 
-def _path_verdict(path: str, results: Iterable[CheckResult], not_asked: Iterable[str]) -> PathVerdict:
-    known = list(results)
-    stopping = tuple(result.code for result in known if _stops(result, path))
-    may_stop = tuple(
-        result.code for result in known if any(path in finding.may_stop for finding in result.findings)
+def _path_verdict(path: str, report: Report) -> PathVerdict:
+    found = report.findings()
+    striking = [(result.code, finding.phase) for result, finding in found if _strikes(finding, path)]
+    may_stop = _codes(result.code for result, finding in found if _may_stop(finding, path))
+    if striking:
+        codes = _codes(code for code, _ in striking)
+        return PathVerdict(path, "will_fail", striking[0][1], codes, may_stop=may_stop)
+    blind = _codes(
+        result.code
+        for result in report.results
+        if not result.deliberate
+        and (result.status == "error" or any(path in entry.paths for entry in result.unjudged))
     )
-    if stopping:
-        return PathVerdict(path, "stops", stopping, may_stop=may_stop)
-    judges = [result for result in known if path in result.paths]
-    silent = tuple(
-        result.code for result in judges if result.status in {"skipped", "error", "not_applicable"}
+    left_out = _codes(
+        result.code for result in report.results if path in result.paths and result.status == "skipped"
     )
-    others = tuple(not_asked)
-    return PathVerdict(path, "unknown" if silent or others else "starts", silent, others, may_stop)
+    state: PathState = "not_checked" if blind or report.could_not_check else "no_fault_found"
+    not_judged = _codes((*left_out, *report.not_asked.get(path, ())))
+    return PathVerdict(path, state, None, blind, not_judged, may_stop)
 
 
-def _stops(result: CheckResult, path: str) -> bool:
-    return any(path in finding.stops or EVERY_JOB in finding.stops for finding in result.findings)
+def _codes(codes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(codes))
+
+
+def _strikes(finding: Finding, path: str) -> bool:
+    """Whether it stops this path: an error that names no path stops all of them."""
+    if finding.severity != "error":
+        return False
+    return not finding.stops or path in finding.stops or EVERY_JOB in finding.stops
+
+
+def _may_stop(finding: Finding, path: str) -> bool:
+    if path in finding.may_stop:
+        return True
+    return finding.severity != "error" and (path in finding.stops or EVERY_JOB in finding.stops)
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -209,7 +292,7 @@ def document(report: Report) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "verdict": report.verdict,
         "target": dict(report.target),
-        "paths": [_path(path) for path in report.paths],
+        "paths": [path_document(path) for path in report.paths],
         "results": [_result(result, report.fix_safety) for result in report.results],
         "summary": report.summary,
         "seconds": round(report.seconds, 3),
@@ -220,6 +303,8 @@ def document(report: Report) -> dict[str, Any]:
         said["repairs"] = [
             {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs
         ]
+    if report.forecasts:
+        said["forecasts"] = [{**asdict(one), "left": list(one.left)} for one in report.forecasts]
     if report.environment is not None:
         said["environment"] = {
             **asdict(report.environment),
@@ -228,8 +313,9 @@ def document(report: Report) -> dict[str, Any]:
     return said
 
 
-def _path(path: PathVerdict) -> dict[str, Any]:
-    lists = {name: list(getattr(path, name)) for name in ("because", "not_asked", "may_stop")}
+def path_document(path: PathVerdict) -> dict[str, Any]:
+    """One path in JSON types."""
+    lists = {name: list(getattr(path, name)) for name in ("codes", "not_judged", "may_stop")}
     return {**asdict(path), **lists}
 
 
@@ -239,9 +325,11 @@ def _result(result: CheckResult, fix_safety: Mapping[str, str]) -> dict[str, Any
         "title": result.title,
         "status": result.status,
         "reason": result.reason,
+        "reason_kind": result.reason_kind,
+        "follows_from": result.follows_from,
         "seconds": round(result.seconds, 4),
         "findings": [_finding(finding, fix_safety) for finding in result.findings],
-        "unjudged": [asdict(entry) for entry in result.unjudged],
+        "unjudged": [{**asdict(entry), "paths": list(entry.paths)} for entry in result.unjudged],
     }
 
 
@@ -256,6 +344,7 @@ def _finding(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
         "remedy": finding.remedy,
         "stops": list(finding.stops),
         "may_stop": list(finding.may_stop),
+        "subject": asdict(finding.subject) if finding.subject else None,
         "phase": finding.phase,
         "node": finding.node,
         "fix": {"id": known, "safety": fix_safety[known]} if known else None,

@@ -13,7 +13,10 @@ from typing import Literal
 
 from verl_doctor.toolkit.machine import Machine
 
-Environment = Literal["--python", "virtual environment", "conda environment", "verl-doctor's own"]
+Environment = Literal[
+    "--python", "virtual environment", "conda environment", ".venv", "launch script", "verl-doctor's own"
+]
+"""How the interpreter was found, in the order in which they count."""
 
 
 _ACTIVE: Mapping[str, Environment] = {
@@ -32,6 +35,10 @@ class UsageError(Exception):
     """The user's input cannot be used: one sentence with the next step. Exit code 2."""
 
 
+class CannotJudgeError(Exception):
+    """What was named may be right, and the doctor cannot look at it: one sentence with the reason. Exit code 3."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What the command line names explicitly. Everything else is discovered."""
@@ -44,6 +51,7 @@ class Options:
     model: Path | None = None
     data: tuple[Path, ...] = ()
     ray_address: str = ""
+    gpu_memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,9 @@ class Target:
 
     `libraries` are bare trees of other packages, by name. `files` are what starts the job: launch scripts, `runtime_env`
     YAML, Dockerfiles. `words` are the arguments behind them, or a whole command line when there are no files. `model` is
-    a model's folder, `model_by` who names it, `data` are data files. `ray_address` is that of a cluster's control store (GCS), "host:port". `passed_over` says
-    which active environment could not be taken, and why.
+    a model's folder, `model_by` who names it, `data` are data files. `ray_address` is that of a cluster's control store (GCS), "host:port". `gpu_memory` is the
+    memory in bytes of the GPUs that the job is judged for, 0 for those of this machine. `passed_over` says which environment was
+    not taken, and why. `chosen_at` is the place in the launch script that names the interpreter.
     """
 
     python: Path
@@ -66,8 +75,21 @@ class Target:
     model: Path | None = None
     data: tuple[Path, ...] = ()
     ray_address: str = ""
+    gpu_memory: int = 0
     passed_over: str = ""
     model_by: str = "--model"
+    chosen_at: str = ""
+
+    @property
+    def chosen_why(self) -> str:
+        """Return how the interpreter was found, in words."""
+        words = {
+            "virtual environment": "active virtual environment",
+            "conda environment": "active conda environment",
+            ".venv": ".venv here or above",
+            "launch script": f"named in the launch script, {self.chosen_at}",
+        }
+        return words.get(self.chosen_by, self.chosen_by)
 
     @property
     def prefix(self) -> Path:
@@ -75,13 +97,18 @@ class Target:
         return self.python.parent.parent
 
     @property
+    def names_no_environment(self) -> bool:
+        """Whether only a tree is named: the packages beside the doctor are not those that the job imports."""
+        return self.verl is not None and self.chosen_by == "verl-doctor's own"
+
+    @property
     def arguments(self) -> tuple[str, ...]:
-        """The options with which another command examines the same target."""
+        """The options with which another command examines the same target. `--gpu-memory` goes with --deep, and is none of them."""
         named = (
-            ("--python", self.python if self.chosen_by == "--python" else None),
+            ("--python", self.python if self.chosen_by in ("--python", "launch script") else None),
             ("--verl", self.verl),
-            ("--vllm", self.vllm),
-            *((f"--{name}", path) for name, path in self.libraries),
+            ("--tree", None if self.vllm is None else f"vllm={self.vllm}"),
+            *(("--tree", f"{name}={path}") for name, path in self.libraries),
             ("--model", self.model),
             *(("--data", path) for path in self.data),
             ("--ray-address", self.ray_address or None),
@@ -93,6 +120,8 @@ class Target:
 
 def discover(options: Options, machine: Machine) -> Target:
     """Choose the interpreter: the option, then the active environment, then the one that runs the doctor.
+
+    `engine.discovery` looks at further places between the last two.
 
     Raises UsageError when what the user named cannot be an interpreter or a source tree.
     """
@@ -111,6 +140,7 @@ def discover(options: Options, machine: Machine) -> Target:
         model=_there(options.model, "--model", machine),
         data=tuple(path for named in options.data if (path := _there(named, "--data", machine))),
         ray_address=_ray_address(options.ray_address),
+        gpu_memory=options.gpu_memory,
     )
 
 
@@ -240,27 +270,32 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))
 
 
+def _option(package: str) -> str:
+    """The option that names a tree of this package, up to its folder."""
+    return "--verl " if package == "verl" else f"--tree {package}="
+
+
 def _package_folder(path: Path | None, package: str, machine: Machine) -> Path | None:
     """Accept the folder that holds the package as well as the package folder itself; return the package folder."""
     if path is None:
         return None
     path = _absolute(machine.cwd / path)
-    _demand_access(path, f"--{package} {path}")
+    _demand_access(path, f"{_option(package)}{path}")
     if not os.path.isdir(path):
         what = "this is a file, no folder" if os.path.exists(path) else "there is no such folder"
         unpack = "; unpack the wheel first" if path.suffix == ".whl" else ""
         raise UsageError(
-            f"--{package} {path}: {what}{unpack or f'; name a {package} checkout or package folder'}"
+            f"{_option(package)}{path}: {what}{unpack or f'; name a {package} checkout or package folder'}"
         )
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(
-            f"--{package} {path}: you may not look into this folder; ask its owner, or run as somebody who may"
+            f"{_option(package)}{path}: you may not look into this folder; ask its owner, or run as somebody who may"
         )
     for folder in (path / package, path / "src" / package, path):
         if os.path.isfile(folder / "__init__.py") and (folder.name == package or folder == path):
             return folder
     raise UsageError(
-        f"--{package} {path}: this folder is no {package} tree: it holds neither {package}/__init__.py nor "
+        f"{_option(package)}{path}: this folder is no {package} tree: it holds neither {package}/__init__.py nor "
         f"__init__.py; name the checkout, the unpacked wheel, or the package folder itself"
     )
 
@@ -286,12 +321,13 @@ def own_journal(target: Target) -> Path:
 
 
 def journal_home(target: Target, paths: Iterable[Path], *, about_environment: bool = False) -> Path:
-    """The journal for changes to these paths: the environment's when all lie in it, or are `about_environment`.
+    """The journal for changes to these files: the environment's when all lie in it, else the user's.
 
-    What is about an environment that this user may not write into is journalled in the user's folder.
+    What is `about_environment` and in no file is journalled in the user's folder where the environment may not be written.
     """
     inside, outside = journal_homes(target)
     prefix = Path(os.path.realpath(target.prefix))
-    if about_environment and os.access(prefix, os.W_OK):
-        return inside
-    return inside if all(Path(os.path.realpath(path)).is_relative_to(prefix) for path in paths) else outside
+    real = [Path(os.path.realpath(path.parent), path.name) for path in paths]
+    if about_environment and not real and not os.access(prefix, os.W_OK):
+        return outside
+    return inside if all(path.is_relative_to(prefix) for path in real) else outside

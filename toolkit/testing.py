@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from verl_doctor.toolkit.collect import Collection
-from verl_doctor.toolkit.judge import Selection, judge
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.judge import Selection, judge
 from verl_doctor.toolkit.result import CheckResult
 from verl_doctor.toolkit.rule import Check, Example
 

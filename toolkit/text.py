@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable
 
 # Cf holds the marks that reorder text on the screen; a log or a path may try to hide something with them.
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+_SEPARATORS = re.compile(r"[-_.]+")
 
 
 def harmless(text: str, *, keep: str = "") -> str:
@@ -26,21 +29,70 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+_PROGRAM = re.compile(
+    r"`[^`]+`|(?<![\w/.-])(?:verl-doctor|pip|uv|ray|conda|docker|apt-get|nvidia-smi|ulimit|mount|export|source|sudo|python3?)(?= )"
+)
+_PLAIN = re.compile(r"[a-z]+")
+_WORD_OF_COMMAND = re.compile(r"[^\s]*[^\s,;:.)]")
+_SUBCOMMANDS = frozenset(
+    {
+        "install",
+        "uninstall",
+        "sync",
+        "pip",
+        "stop",
+        "start",
+        "run",
+        "exec",
+        "update",
+        "list",
+        "export",
+        "verify",
+        "apply",
+        "import",
+    }
+)
+_NO_BREAK = "\x00"
+
+
+def commands_kept_whole(text: str) -> str:
+    """Join the words of each command in a sentence, and of what stands in backquotes, by a character that is no blank."""
+    parts: list[str] = []
+    place = 0
+    while match := _PROGRAM.search(text, place):
+        end = match.end() if match[0].startswith("`") else _end_of_command(text, match)
+        parts += [text[place : match.start()], text[match.start() : end].replace(" ", _NO_BREAK)]
+        place = end
+    return "".join([*parts, text[place:]])
+
+
+def _end_of_command(text: str, program: re.Match[str]) -> int:
+    """Where a command ends that begins with this program: before the next plain word that belongs to the sentence."""
+    end, last, is_first = program.end(), "", True
+    while text[end : end + 1] == " " and (word := _WORD_OF_COMMAND.match(text, end + 1)):
+        subcommand = (is_first and program[0] == "verl-doctor") or word[0] in _SUBCOMMANDS
+        if _PLAIN.fullmatch(word[0]) and not subcommand and not last.startswith("--"):
+            break
+        end, last, is_first = word.end(), word[0], False
+    return end
+
+
 def wrapped(text: str, width: int | None, *, indent: str = "", hanging: str = "") -> list[str]:
     """Wrap to `width` columns, or not at all when it is None: a pipe wants one thing on one line.
 
-    Long words, such as paths, are never broken.
+    Long words, such as paths, are never broken, and neither are commands to copy.
     """
     if width is None:
         return [indent + text]
-    return textwrap.wrap(
-        text,
+    lines = textwrap.wrap(
+        commands_kept_whole(text),
         max(width, 20),
         initial_indent=indent,
         subsequent_indent=hanging,
         break_long_words=False,
         break_on_hyphens=False,
-    ) or [indent]
+    )
+    return [line.replace(_NO_BREAK, " ") for line in lines] or [indent]
 
 
 def listed(words: Iterable[str], most: int) -> str:
@@ -87,3 +139,16 @@ def in_time(seconds: float) -> str:
         if seconds >= 2 * length:
             return counted(int(seconds // length), unit)
     return counted(int(seconds), "second")
+
+
+def without_middle(text: str, size: int) -> str:
+    """A text with its middle left out when it is longer than `size`: both ends of a path tell more."""
+    if len(text) <= size:
+        return text
+    end = (size - 2) // 2
+    return f"{text[: size - 2 - end]}..{text[len(text) - end :]}"
+
+
+def canonical(name: str) -> str:
+    """Return the form of a distribution's name in which two spellings compare equal (PEP 503)."""
+    return _SEPARATORS.sub("-", name).strip("-").lower()

@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from verl_doctor.toolkit.attention_backends import read_backends
-from verl_doctor.toolkit.fact_attention import AttentionBackends
-from verl_doctor.toolkit.fact_trees import Tree
+from verl_doctor.toolkit.collectors.installed.trees import Tree
+from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
+from verl_doctor.toolkit.collectors.vllm.attention_backends import read_backends
 
 _ASK = """
 import importlib, json, os, sys

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from measure import Run, median, run, spread
 
-from verl_doctor.toolkit.registry import load
+from verl_doctor.toolkit.engine.registry import load
 
 _DIAGNOSE = "scripts/diagnose.py"
 _PATIENT = "verl-doctor check on T"

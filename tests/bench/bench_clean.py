@@ -24,8 +24,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "tests")]
 
-from tests.clean_trials import Totals, keepers, trial  # noqa: E402
-from tests.left_behind import two_minutes_later  # noqa: E402
+from support.clean_trials import Totals, keepers, trial  # noqa: E402
+from support.left_behind import two_minutes_later  # noqa: E402
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
     python tests/bench/bench_cluster.py 10 [20 ...]
 
 All raylets share this machine's cores, as nodes do not: what is measured is the cores, not the nodes. Ray comes from the
-environment that the tests keep; see `tests/ray_cluster.py`.
+environment that the tests keep; see `tests/support/ray/cluster.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import ray_head
-from ray_cluster import Cluster, cluster
+from support.ray import head
+from support.ray.cluster import Cluster, cluster
 
-from verl_doctor.toolkit.cluster_nodes import RayDriver, node_answers
+from verl_doctor.toolkit.cluster.node_parcel import parcel_for
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
+from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.node_parcel import parcel_for
-from verl_doctor.toolkit.session import open_session
 from verl_doctor.toolkit.target import Options
 
 LOOKS = 3
@@ -58,14 +58,14 @@ def looked(running: Cluster) -> dict[str, float]:
 def main(sizes: list[int]) -> None:
     """Print a table."""
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Ray {ray_head.VERSION}"
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, Ray {head.VERSION}"
     )
     print(f"load of the machine before: {os.getloadavg()[0]:.1f}\n")
     print(
         "| nodes | cluster up s | parcel kB | prepare s | first answer s | all answers s | missing | facts kB each |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    python = ray_head.environment() / "bin" / "python"
+    python = head.environment() / "bin" / "python"
     for nodes in sizes:
         begun = time.monotonic()
         with (

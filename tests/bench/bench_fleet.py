@@ -26,17 +26,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fleets import Edit, dead, node, with_value, with_version
-from machine_facts import known
 from measure import put_table
+from support.fleets import Edit, dead, node, with_value, with_version
+from support.machine_facts import known
 
-from verl_doctor.toolkit import fleet, node_reader, render_text
-from verl_doctor.toolkit.config import Config
-from verl_doctor.toolkit.judge import Selection
+from verl_doctor.toolkit.cluster import fleet, node_reader
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.node_answer import NodeAnswer
+from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.result import document
-from verl_doctor.toolkit.session import Session
 from verl_doctor.toolkit.target import Target
 
 DRIFTS: Sequence[Edit] = (

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from real_load import take_out
 
-from verl_doctor.checks._load_prediction import in_seconds, rate, reading
-from verl_doctor.toolkit.fact_load_speed import LoadSpeed, load_speed
-from verl_doctor.toolkit.fact_model import Model
-from verl_doctor.toolkit.fact_model_files import ModelFiles, model_files
-from verl_doctor.toolkit.fact_model_storage import model_storage
+from verl_doctor.checks.loading._load_prediction import in_seconds, rate, reading
+from verl_doctor.toolkit.collectors.model.files import ModelFiles, model_files
+from verl_doctor.toolkit.collectors.model.load_speed import LoadSpeed, load_speed
+from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.collectors.model.storage import model_storage
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.text import in_bytes
 

@@ -23,15 +23,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from log_builder import DRIVER_SAW_IT, RAY, spoken, traceback
 from measure import put_table
+from support.logs.builder import DRIVER_SAW_IT, RAY, spoken, traceback
 
-from verl_doctor.toolkit.signature import signatures
+from verl_doctor.toolkit.logs.signature import signatures
 
 READ = """
 import sys
-from verl_doctor.toolkit.log_excerpt import excerpt
-from verl_doctor.toolkit.log_timeline_reader import TimelineReader
+from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 with open(sys.argv[1], "rb") as log:
     excerpt(log.read, beside=TimelineReader("run.log").take if sys.argv[2:] else None)
 """

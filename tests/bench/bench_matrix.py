@@ -20,12 +20,12 @@ from pathlib import Path
 
 from measure import Run, run
 
-from verl_doctor.toolkit.index_listing import PackageIndex
-from verl_doctor.toolkit.index_settings import index_settings
-from verl_doctor.toolkit.index_web import Part, Web
+from verl_doctor.toolkit.commands.matrix.releases import one, releases
+from verl_doctor.toolkit.index.listing import PackageIndex
+from verl_doctor.toolkit.index.settings import index_settings
+from verl_doctor.toolkit.index.web import Part, Web
+from verl_doctor.toolkit.index.wheel_sources import WheelSources
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.matrix_releases import one, releases
-from verl_doctor.toolkit.wheel_sources import WheelSources
 
 _RELEASES = ("0.8.5", "0.10.2", "0.12.0", "0.18.1", "0.24.0", "0.33.0")
 

@@ -36,15 +36,16 @@ from pathlib import Path
 from measure import Run, run
 from truth import Oracle, Truth, imports_of
 
-from verl_doctor.toolkit.api_trees import read_trees
-from verl_doctor.toolkit.api_use import Use
-from verl_doctor.toolkit.api_uses import read_uses
-from verl_doctor.toolkit.fact_api_uses import VllmUses
-from verl_doctor.toolkit.fact_trees import Tree
-from verl_doctor.toolkit.job_entries import rollout_entries
-from verl_doctor.toolkit.py_resolve import Missing, Present, Sources
-from verl_doctor.toolkit.py_source import ModuleFile, SourceTree, Unreadable, parse, read
-from verl_doctor.toolkit.py_symbols import Module
+from verl_doctor.toolkit.collectors.api.job_entries import rollout_entries
+from verl_doctor.toolkit.collectors.api.module_uses import read_uses
+from verl_doctor.toolkit.collectors.api.trees import read_trees
+from verl_doctor.toolkit.collectors.api.use import Use
+from verl_doctor.toolkit.collectors.api.uses import VllmUses
+from verl_doctor.toolkit.collectors.installed.trees import Tree
+from verl_doctor.toolkit.sources.python.answers import Missing, Present
+from verl_doctor.toolkit.sources.python.resolve import Sources
+from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, Unreadable, parse, read
+from verl_doctor.toolkit.sources.python.symbols import Module
 
 _MISSING_BY_PYRIGHT = frozenset({"reportAttributeAccessIssue", "reportMissingImports", "reportCallIssue"})
 

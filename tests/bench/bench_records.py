@@ -17,9 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from verl_doctor.toolkit.fact_records import HashedRecords, Records
+from verl_doctor.toolkit.collectors.packages.records import HashedRecords, Records
+from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.session import Session, open_session
 from verl_doctor.toolkit.target import Options
 
 

@@ -17,14 +17,15 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from verl_doctor.toolkit import child_smoke_imports, rung_imports
-from verl_doctor.toolkit.fact_interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.commands.smoke.child import script
+from verl_doctor.toolkit.commands.smoke.failure import failed
+from verl_doctor.toolkit.commands.smoke.folder import private_folder
+from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
+from verl_doctor.toolkit.commands.smoke.rungs import imports
+from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.session import open_session
-from verl_doctor.toolkit.smoke_child import script
-from verl_doctor.toolkit.smoke_failure import failed
-from verl_doctor.toolkit.smoke_folder import private_folder
-from verl_doctor.toolkit.smoke_rung import Outcome, Stage
+from verl_doctor.toolkit.probes import smoke_imports
 from verl_doctor.toolkit.target import Options, UsageError
 
 
@@ -66,21 +67,21 @@ def _measured(python: Path, rounds: int) -> str:
             budget=3600.0,
         )
         rows = [_round(stage) for _ in range(rounds)]
-        lanes = rung_imports.lanes_for(stage, rung_imports.cores(stage))
-    return _table(rows, lanes, rung_imports.cores(stage))
+        lanes = imports.lanes_for(stage, imports.cores(stage))
+    return _table(rows, lanes, imports.cores(stage))
 
 
 def _round(stage: Stage) -> tuple[float, float, float, float]:
     """CPU seconds of all and of the longest child, the rung's wall seconds, and the load before it."""
     costs = []
-    for modules in rung_imports.lanes_for(stage, rung_imports.cores(stage)):
-        ran = stage.run(script(stage.python, child_smoke_imports, "cpu", *modules))
+    for modules in imports.lanes_for(stage, imports.cores(stage)):
+        ran = stage.run(script(stage.python, smoke_imports, "cpu", *modules))
         if ran.code != 0:
             _refuse(stage, failed(ran, {"": ""}))
         costs.append(float(ran.told[-1]["cpu"]))
     load = os.getloadavg()[0]
     begun = time.monotonic()
-    outcome = rung_imports.climb(stage)
+    outcome = imports.climb(stage)
     if outcome.status != "passed":
         _refuse(stage, outcome)
     return sum(costs), max(costs), time.monotonic() - begun, load

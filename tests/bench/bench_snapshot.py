@@ -23,17 +23,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_fleet import made
-from machine_facts import known, machine
 from measure import put_table
+from support.machine_facts import known, machine
 
-from verl_doctor.toolkit import snapshot
-from verl_doctor.toolkit.compare_judge import compared
-from verl_doctor.toolkit.config import Config
-from verl_doctor.toolkit.judge import Selection
+from verl_doctor.toolkit.comparison.judge import compared
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.session import Session, version
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.session import Session, version
-from verl_doctor.toolkit.snapshot import Snapshot
-from verl_doctor.toolkit.snapshot_nodes import FoldedNodes
+from verl_doctor.toolkit.snapshot import snapshot
+from verl_doctor.toolkit.snapshot.nodes import FoldedNodes
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.target import Target
 
 HEAD = "| nodes | file MB | take CPU s | take peak MB | read CPU s | compare CPU s | compare peak MB |"

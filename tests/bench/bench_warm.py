@@ -27,7 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evicted import cached_share, evict
+from support.evicted import cached_share, evict
 
 # Reads with so many threads into one buffer each, as a program of one's own would.
 PREADV = """
@@ -101,8 +101,6 @@ def _doctor(files: Sequence[Path]) -> list[str]:
         "-m",
         "verl_doctor.toolkit",
         "warmup",
-        "--only",
-        "files",
         "--format",
         "json",
         *words,

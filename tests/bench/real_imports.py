@@ -276,7 +276,7 @@ def let_register_twice():
 
         register = AutoConfig.register
         AutoConfig.register = staticmethod(
-            lambda kind, config, exist_ok=False: register(kind, config, exist_ok=True)
+            lambda kind, config, exist_ok=False: register(kind, config, exist_ok=True),
         )
 
 
@@ -313,7 +313,7 @@ def main():
             said = back.read()
         os.waitpid(child, 0)
         stream.write(
-            (said or json.dumps({"failed": {"said": "the child died", "file": "", "line": 0}})) + "\n"
+            (said or json.dumps({"failed": {"said": "the child died", "file": "", "line": 0}})) + "\n",
         )
         stream.flush()
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from smoke_miniatures import packages
+from support.miniatures.smoke import packages
 
 BENCH = Path(__file__).parent / "bench_smoke.py"
 

@@ -8,14 +8,23 @@ from io import BytesIO
 from itertools import permutations
 
 import pytest
-from log_builder import DRIVER_SAW_IT, ENGINE, OTHERS_WAITED, RANK, RAY, is_raised, told_by, traceback
-from log_variants import VARIANTS
+from support.logs.builder import (
+    DRIVER_SAW_IT,
+    ENGINE,
+    OTHERS_WAITED,
+    RANK,
+    RAY,
+    is_raised,
+    told_by,
+    traceback,
+)
+from support.logs.variants import VARIANTS
 
-from verl_doctor.toolkit import registry
-from verl_doctor.toolkit.log_diagnosis import Reading, read
-from verl_doctor.toolkit.log_excerpt import excerpt, may_tell
-from verl_doctor.toolkit.signature import Limit, Signature, signatures
-from verl_doctor.toolkit.signature import read as signatures_in
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.logs.diagnosis import Reading, read
+from verl_doctor.toolkit.logs.excerpt import excerpt, may_tell
+from verl_doctor.toolkit.logs.signature import Limit, Signature, signatures
+from verl_doctor.toolkit.logs.signature import read as signatures_in
 
 ALL = signatures()
 OWN = "LOG"
@@ -104,7 +113,7 @@ def test_every_code_is_that_of_a_rule_or_one_of_its_own() -> None:
 def test_each_says_what_helps_and_has_an_example_in_which_it_speaks() -> None:
     for one in ALL:
         assert any(example.speaks for example in one.examples), one.title
-        assert bool(one.remedy) == one.is_named, one.title
+        assert bool(one.remedy) == bool(one.code), one.title
     assert max(Counter((one.code, one.title) for one in ALL).values()) == 1
 
 

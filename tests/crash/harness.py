@@ -19,8 +19,8 @@ from crash import tracing
 from crash.children import run_as
 from crash.tracing import Act
 
-from verl_doctor.toolkit import apply as engine
 from verl_doctor.toolkit.change import Change
+from verl_doctor.toolkit.changes import apply as engine
 
 HOME = ".verl-doctor"
 _FAR_AHEAD = 4_102_444_800
@@ -55,7 +55,7 @@ def survive(
 
 
 def tree(root: Path) -> Tree:
-    """All that must come back: names, kinds, bytes, modes, owners, attributes. Not the journal, and no times."""
+    """All that must come back: names, kinds, bytes, modes, owners, attributes. Not the journal; for times see `identities`."""
     found: Tree = {}
     for folder, folders, names in os.walk(root):
         if HOME in folders:
@@ -63,6 +63,16 @@ def tree(root: Path) -> Tree:
         for name in (*folders, *names):
             path = Path(folder, name)
             found[str(path.relative_to(root))] = _description(path)
+    return found
+
+
+def identities(root: Path) -> dict[str, tuple[int, int, bool]]:
+    """The times of the sources and links, how many links each has, and whether it is the link that it was. Not those of folders."""
+    found = {}
+    for name, what in tree(root).items():
+        if what[0] in {"file", "link"}:
+            about = (root / name).lstat()
+            found[name] = about.st_mtime_ns, about.st_nlink, (root / name).is_symlink()
     return found
 
 
@@ -85,7 +95,7 @@ class _Trial:
         for name in tree(self.root):  # so far ahead that each job has to set a time as well
             os.utime(self.root / name, (_FAR_AHEAD, _FAR_AHEAD), follow_symlinks=False)
         self.changes = plan(self.root)
-        self.old = tree(self.root)
+        self.old, self.originals = tree(self.root), identities(self.root)
         self._keep("old")
         self._do(self.apply)
         self.new = tree(self.root)
@@ -158,6 +168,9 @@ class _Trial:
         subprocess.run(["cp", "-a", self.root, self.where / name], check=True)
 
     def _is(self, wanted: str, *, caches: bool = True) -> bool:
+        """Whether the tree is as `wanted`. When that is the old one, its files are the very ones that they were."""
+        if wanted == "old" and identities(self.root) != self.originals:
+            return False
         trees = [tree(self.root), {"old": self.old, "new": self.new}[wanted]]
         if not caches:
             trees = [{name: what for name, what in one.items() if "__pycache__" not in name} for one in trees]
@@ -196,6 +209,8 @@ class _Trial:
     ) -> None:
         assert not said or said.startswith("Refused: "), f"{point}: {said}"
         wanted = start if said else goal
+        if not said:  # the next doctor lets go of an original that could not be removed
+            self._do(self.recover)
         assert self._is(wanted, caches=not said or job != self.undo), (
             f"{point}: it is not {wanted} after: {said or 'success'}"
         )

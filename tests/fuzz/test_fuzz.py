@@ -11,18 +11,21 @@ from pathlib import Path
 import pytest
 from fuzz.mutate import mutants
 
-from verl_doctor.toolkit import apply, config, factsfile, guard, guard_agreement, guard_files, plan, registry
 from verl_doctor.toolkit.change import Fix, ReplaceFile
-from verl_doctor.toolkit.collect import Collection
-from verl_doctor.toolkit.demo import build
-from verl_doctor.toolkit.fact_interpreter import Interpreter
-from verl_doctor.toolkit.fact_plugins import PluginProblems
-from verl_doctor.toolkit.judge import Selection, judge
+from verl_doctor.toolkit.changes import apply
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
+from verl_doctor.toolkit.commands.demo.demo import build
+from verl_doctor.toolkit.commands.guard import agreement, files, guard
+from verl_doctor.toolkit.engine import config, factsfile, registry
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.judge import Selection, judge
+from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.repair import plan
 from verl_doctor.toolkit.result import Report, document
-from verl_doctor.toolkit.session import Session
-from verl_doctor.toolkit.sites import Site
+from verl_doctor.toolkit.system.sites import Site
 from verl_doctor.toolkit.target import Target, UsageError
 
 pytestmark = pytest.mark.slow
@@ -93,27 +96,27 @@ def test_damaged_configurations(tmp_path: Path) -> None:
 
 def test_damaged_agreements(tmp_path: Path) -> None:
     """Each is judged, or refused in a sentence."""
-    site, path = guard_agreement.Place("environment", "lib"), tmp_path / guard_agreement.NAME
-    repaired = guard_agreement.AgreedFile(
+    site, path = agreement.Place("environment", "lib"), tmp_path / agreement.NAME
+    repaired = agreement.AgreedFile(
         site, "VLLM101", "0" * 64, marked=("1" * 16,), patches=({"path": "x.py"},)
     )
-    sample = guard_agreement.Agreement(
+    sample = agreement.Agreement(
         python="3.11",
         site_packages=(site,),
         packages={"verl": "==0.6.1"},
-        verl=guard_agreement.Place("project", "verl"),
+        verl=agreement.Place("project", "verl"),
         variables={"A": "b"},
         driver=">=570",
         sites=(Site("model", "$HOME/m", free=5),),
         files=(repaired,),
     )
-    bases = guard_agreement.Bases(tmp_path, tmp_path)
+    bases = agreement.Bases(tmp_path, tmp_path)
     here = guard.Here(Machine(environ={}, cwd=tmp_path, root=tmp_path), tmp_path / "bin" / "python", bases)
-    for seed, text in each([guard_agreement.dump(sample, "0").encode()], 6):
+    for seed, text in each([agreement.dump(sample, "0").encode()], 6):
         path.write_bytes(text)
         try:
-            agreed = guard_agreement.read(path)
-            terms = guard.judged(agreed, here, [guard_files.found(one, bases) for one in agreed.files])
+            agreed = agreement.read(path)
+            terms = guard.judged(agreed, here, [files.found(one, bases) for one in agreed.files])
         except UsageError as refused:
             assert str(refused), seed  # noqa: PT017
         else:
@@ -156,7 +159,7 @@ def test_damaged_sources(miniature: Path, look: Callable[[], tuple[Session, Coll
     """verl's and vLLM's files: the rules about them, and the plan of the fix, which must parse or be refused."""
     sources = [path for path in miniature.rglob("site-packages/v*/**/*.py") if path.stat().st_size]
     originals = {path: path.read_bytes() for path in sources}
-    fixes = [fix for fix in KNOWN.fixes if fix.repairs.startswith("VLLM")]
+    fixes = [fix for fix in KNOWN.fixes if fix.repairs[0].startswith("VLLM")]
     for seed, text in each(list(originals.values()), 4):
         path = sources[seed % len(sources)]
         path.write_bytes(text)
@@ -168,7 +171,7 @@ def test_damaged_sources(miniature: Path, look: Callable[[], tuple[Session, Coll
 
 def _plans_parse(look: Callable[[], tuple[Session, Collection]], fixes: list[Fix], seed: int) -> None:
     session, collection = look()
-    report = session.narrowed(tuple(fix.repairs for fix in fixes)).check(collection)
+    report = session.narrowed(tuple(code for fix in fixes for code in fix.repairs)).check(collection)
     for planned in plan.plans(session, collection, report):
         assert "the fix broke" not in planned.refusal, f"seed {seed}: {planned.refusal}"
         for change in planned.changes:

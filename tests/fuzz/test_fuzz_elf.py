@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from compiled import build
+from support.compiled import build
 
-from verl_doctor.toolkit.elf import ElfFile
+from verl_doctor.toolkit.sources.elf.elf import ElfFile
 
 
 @pytest.fixture(scope="module")

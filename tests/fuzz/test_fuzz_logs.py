@@ -15,15 +15,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from fuzz.mutate import mutant
-from log_builder import DRIVER_SAW_IT, ENGINE, NOISE, OTHERS_WAITED, RANK, RAY, told_by
-from log_variants import VARIANTS
+from support.logs.builder import DRIVER_SAW_IT, ENGINE, NOISE, OTHERS_WAITED, RANK, RAY, told_by
+from support.logs.variants import VARIANTS
 
-from verl_doctor.toolkit import render_logs
-from verl_doctor.toolkit.cli_docs import schema_text
-from verl_doctor.toolkit.log_document import document
-from verl_doctor.toolkit.log_reading import diagnose
-from verl_doctor.toolkit.log_sources import Source
-from verl_doctor.toolkit.signature import signatures
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.commands.logs import render
+from verl_doctor.toolkit.logs.document import document
+from verl_doctor.toolkit.logs.reading import diagnose
+from verl_doctor.toolkit.logs.signature import signatures
+from verl_doctor.toolkit.logs.sources import Source
 
 SAMPLES = [
     *(
@@ -52,8 +52,8 @@ def test_every_damaged_log_gets_an_answer(tmp_path: Path, round_: int) -> None:
         path = tmp_path / "run.log"
         path.write_bytes(content)
         answer = diagnose([Source("run.log", path)])
-        said = [str(line) for line in render_logs.text_lines(answer, 80)]
-        said += render_logs.markdown_lines(answer)
+        said = [str(line) for line in render.text_lines(answer, 80)]
+        said += render.markdown_lines(answer)
         shown = "\n".join(said)
         assert all(sign in "\n\t" or unicodedata.category(sign) not in {"Cc", "Cs"} for sign in shown), seed
         SCHEMA.validate(json.loads(json.dumps(document(answer))))

@@ -8,24 +8,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
-from fleets import node, numbered
 from fuzz.mutate import mutants
-from machine_facts import known, machine
+from support.fleets import node, numbered
+from support.machine_facts import known, machine
+from support.schemas import validate
 
-from verl_doctor.toolkit import snapshot
-from verl_doctor.toolkit.cli_docs import schema_text
-from verl_doctor.toolkit.compare_document import document
-from verl_doctor.toolkit.compare_judge import compared
-from verl_doctor.toolkit.config import Config
-from verl_doctor.toolkit.judge import Selection
+from verl_doctor.toolkit.commands.compare.render import markdown_lines, text_lines
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.comparison.document import document
+from verl_doctor.toolkit.comparison.judge import compared
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.patchset import Patch
-from verl_doctor.toolkit.render_compare import markdown_lines, text_lines
-from verl_doctor.toolkit.session import Session
-from verl_doctor.toolkit.snapshot import Snapshot
-from verl_doctor.toolkit.snapshot_nodes import FoldedNodes
+from verl_doctor.toolkit.patchsets.patchset import Patch
+from verl_doctor.toolkit.snapshot import snapshot
+from verl_doctor.toolkit.snapshot.nodes import FoldedNodes
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.target import Target, UsageError
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def shown(path: Path, against: Snapshot, run: Session) -> None:
         return
     read = snapshot.read(path, COLLECTORS)
     for found in (compared(against, read, run), compared(read, against, run)):
-        jsonschema.validate(json.loads(json.dumps(document(found))), json.loads(schema_text("compare")))
+        validate(json.loads(json.dumps(document(found))), schema_text("compare"))
         assert all(line.plain.isprintable() for line in text_lines(found, 80, every=True))
         assert list(markdown_lines(found, every=True))
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from fuzz.mutate import mutants
-from index_server import IndexServer, wheel
+from support.index_server import IndexServer, wheel
 
-from verl_doctor.toolkit.index_listing import NoListing, PackageIndex
-from verl_doctor.toolkit.index_page import WheelFile, wheels_on_page
-from verl_doctor.toolkit.index_settings import IndexSettings
-from verl_doctor.toolkit.index_web import Web
-from verl_doctor.toolkit.wheel_sources import WheelError, WheelSources
+from verl_doctor.toolkit.index.listing import NoListing, PackageIndex
+from verl_doctor.toolkit.index.page import WheelFile, wheels_on_page
+from verl_doctor.toolkit.index.settings import IndexSettings
+from verl_doctor.toolkit.index.web import Web
+from verl_doctor.toolkit.index.wheel_sources import WheelError, WheelSources
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from verl_doctor.toolkit.line_edit import LineEdit, edited
-from verl_doctor.toolkit.py_edit import CannotEdit
+from verl_doctor.toolkit.edit.line_edit import LineEdit, edited
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 pytestmark = [
     pytest.mark.slow,

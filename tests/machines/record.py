@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit import registry
+from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.rule import Check
-from verl_doctor.toolkit.secret import may_hold_secret, smells_of_secret
+from verl_doctor.toolkit.system.secret import may_hold_secret, smells_of_secret
 
 FAMILIES = frozenset({"CUDA", "HOST", "NET", "ENV"})
 

@@ -28,7 +28,7 @@ def welcome(machine: Machine) -> Welcome:
 
 
 @check(
-    "HOST950",
+    "MOTD101",
     severity="error",
     examples=[
         Example("the file is there", (Welcome("/job/WELCOME", exists=True),)),
@@ -55,7 +55,7 @@ def no_welcome(welcome: Welcome) -> Iterator[Finding]:
         )
 
 
-@fix("write-welcome", repairs="HOST950", safety="safe")
+@fix("write-welcome", repairs="MOTD101", safety="safe")
 def write_welcome(finding: Finding, welcome: Welcome) -> list[Change]:
     """Write the file that greets users."""
     return [NewFile(Path(welcome.path), b"welcome\n")]

@@ -9,10 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.fact_interpreter import Interpreter, interpreter
-from verl_doctor.toolkit.fact_trees import OFF_THE_PATH, ON_THE_PATH, VerlTrees, verl_trees, vllm_tree
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.collectors.installed.trees import (
+    OFF_THE_PATH,
+    ON_THE_PATH,
+    Tree,
+    VerlTrees,
+    verl_trees,
+    vllm_tree,
+)
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.system.restore import restored
 from verl_doctor.toolkit.target import Options, Target, UsageError, discover, journal_home, journal_homes
 
 
@@ -406,3 +414,27 @@ def test_a_closed_folder_of_packages_is_named(
     answer = verl_trees.collect(machine_in(tmp_path / "job"), TARGET, python)
     assert isinstance(answer, Absent)
     assert answer.reason.endswith(f"where this user may not look into {closed}")
+
+
+def test_where_a_tree_was_found_is_a_field_and_facts_of_0_1_0_have_it_from_their_words() -> None:
+    words = {
+        "--verl": "named",
+        "the current folder": "current folder",
+        OFF_THE_PATH: "off the path",
+        ON_THE_PATH: "on the path",
+        f"the interpreter's path ({ON_THE_PATH})": "on the path",
+        "site-packages": "site-packages",
+        "nested inside /me/verl": "nested",
+        "vendored inside pkg": "vendored",
+        "/me, above the current folder": "above the current folder",
+        "somewhere": "",
+    }
+    old = {"folder": "/me/verl", "module": "verl", "version": "0.6.1"}
+    assert {said: restored(Tree, {**old, "found_in": said}).place for said in words} == words
+    assert restored(Tree, {**old, "found_in": "in other words", "place": "nested"}).nested
+
+
+def test_assumed_memory_is_none_of_the_options_that_name_the_target(tmp_path: Path) -> None:
+    target = discover(Options(gpu_memory=80 << 30), machine_in(tmp_path))
+    assert target.gpu_memory == 80 << 30
+    assert "--gpu-memory" not in target.arguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.toolkit.text import clipped, ranges
+from verl_doctor.toolkit.text import clipped, commands_kept_whole, ranges, wrapped
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,28 @@ def test_numbers_that_follow_each_other(numbers: list[int], said: str) -> None:
 @pytest.mark.parametrize(("words", "said"), [("12345678", "12345678"), ("123456789", "12345...")])
 def test_what_is_too_long_says_that_it_goes_on(words: str, said: str) -> None:
     assert clipped(words, 8) == said
+
+
+@pytest.mark.parametrize(
+    ("sentence", "commands"),
+    [
+        (
+            "Name it: verl-doctor check --python PATH/TO/bin/python, or leave it",
+            ["verl-doctor check --python PATH/TO/bin/python"],
+        ),
+        ("verl-doctor undo takes it back", ["verl-doctor undo"]),
+        ("run `pip install -U x` and then go on", ["`pip install -U x`"]),
+        ("pip install 'vllm==0.11.0' repairs it", ["pip install 'vllm==0.11.0'"]),
+        ("use uv pip install -e . here", ["uv pip install -e"]),
+        ("verl-doctor smoke --up-to 2 shows it", ["verl-doctor smoke --up-to 2"]),
+        ("set it with export NCCL_DEBUG=INFO before ray start", ["export NCCL_DEBUG=INFO", "ray start"]),
+        ("the source of Ray is ray itself", []),
+    ],
+)
+def test_a_command_in_a_sentence_is_never_broken(sentence: str, commands: list[str]) -> None:
+    kept = [word.replace("\x00", " ") for word in commands_kept_whole(sentence).split(" ") if "\x00" in word]
+    assert [word.rstrip(",") for word in kept if word.rstrip(",") in commands] == commands
+    for width in range(20, 81, 5):
+        lines = wrapped(sentence, width)
+        assert " ".join(lines) == sentence
+        assert all(any(command in line for line in lines) for command in commands)

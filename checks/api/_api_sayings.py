@@ -1,0 +1,166 @@
+"""What the rules about uses of a library say of an import, an attribute or a call that the library does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from verl_doctor.checks.api._api_breaks import breaks, finding, judged
+from verl_doctor.checks.api._successors import SUCCESSORS
+from verl_doctor.checks.api._vllm_dropped import dropped
+from verl_doctor.checks.api._vllm_renames import EARLIER, REMOVED
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, VllmUses
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.text import listed
+
+SHOWN = 3
+"""How many names a finding for several causes gives."""
+# How people write the names of libraries that they do not write as they import them.
+_WRITTEN = {"ray": "Ray", "sglang": "SGLang", "vllm": "vLLM"}
+
+
+def missing_imports(uses: ApiUses) -> Iterator[Finding]:
+    """Say what verl imports and the library does not have, at least not there."""
+    yield from _missing(uses, "import", _missing_import, "imports {} names", "does not have there")
+
+
+def _missing_import(group: list[ApiUse], uses: ApiUses) -> Finding:
+    use = group[0]
+    module, _, name = use.name.partition(":")
+    if use.name in SUCCESSORS:
+        return _replaced_import(group, module, name, uses)
+    now = "" if use.name in REMOVED else use.now.rpartition(".")[0]
+    what = f"{name} from {module}" if name else module
+    where = f": it is in {now} now" if now else f": {REMOVED[use.name]}" if use.name in REMOVED else ""
+    if use.name in EARLIER:
+        where = ": older releases have it as {1} in {0}".format(*EARLIER[use.name])
+    slips = f"; its {use.handler} does not catch this" if use.handler else ""
+    return finding(
+        group,
+        f"verl imports {what}, which {named(uses)} does not have{' there' if now else ''}{where}{slips}",
+        found=use.reason,
+        wanted=use.now if now else use.name.replace(":", "."),
+        remedy=f"import {name} from {module}, and from {now} where that fails"
+        if now
+        else _other_release(uses),
+        fix=_import_fix(group, now, uses),
+    )
+
+
+def _replaced_import(group: list[ApiUse], module: str, name: str, uses: ApiUses) -> Finding:
+    then = SUCCESSORS[group[0].name]
+    return finding(
+        group,
+        f"verl imports {name} from {module}, which {named(uses)} does not have: {then.name} took its place",
+        found=group[0].reason,
+        wanted=f"{module}.{then.name}; {then.since} ({then.upstream}, as of {then.as_of})",
+        remedy=f"import {then.name} where {name} is not there, or {_other_release(uses)}",
+        fix="library-import",
+    )
+
+
+def _import_fix(group: list[ApiUse], now: str, uses: ApiUses) -> str | None:
+    """Where verl means to do without the name, its handler is widened; else the name is looked for where it is."""
+    if not isinstance(uses, VllmUses):
+        return "library-import" if now else None
+    if group[0].name in EARLIER:
+        return "earlier-import"
+    if all(use.handler for use in group):
+        return "widen-except"
+    return "moved-import" if now else None
+
+
+def missing_attributes(uses: ApiUses) -> Iterator[Finding]:
+    """Say what verl reads and the library does not have."""
+    yield from _missing(uses, "attribute", _missing_attribute, "reads {} attributes", "does not have")
+
+
+def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
+    use = group[0]
+    owner, _, name = use.name.rpartition(".")
+    short = owner.rpartition(".")[2] if owner.rpartition(".")[2][:1].isupper() else owner
+    return finding(
+        group,
+        f"verl reads {short}.{name}, which {named(uses)} does not have"
+        + (f": it is {use.now} now" if "." in use.now else ""),
+        found=use.reason,
+        wanted=use.now if "." in use.now else f"{name} (nearest there: {use.now})" if use.now else name,
+        remedy=f"use {use.now}" if "." in use.now else _other_release(uses),
+    )
+
+
+def _missing(
+    uses: ApiUses, kind: str, say: Callable[[list[ApiUse], ApiUses], Finding], does: str, lacks: str
+) -> Iterator[Finding]:
+    """The findings about names of one kind. Several together are one sentence, in which verl `does` with {} names what the library `lacks`."""
+    there = named(uses)
+    yield from judged(
+        breaks(uses, kind),
+        lambda use: use.name,
+        lambda group: say(group, uses),
+        lambda every: (
+            f"verl {does.format(len(every))} that {there} {lacks}: "
+            f"{listed((use.last for use in every), SHOWN)}"
+        ),
+        _other_release(uses),
+    )
+
+
+def mismatched_calls(uses: ApiUses) -> Iterator[Finding]:
+    """Say which calls give arguments that the library does not take."""
+    there = named(uses)
+    yield from judged(
+        breaks(uses, "keyword", "positional", "required", "meaning"),
+        lambda use: f"{use.name} {use.kind}",
+        lambda group: finding(
+            group,
+            f"{_mismatch(group[0])} in {there}",
+            found=group[0].name,
+            wanted=_wanted(group[0]),
+            remedy=f"change the call, or {_other_release(uses)}",
+            fix="dropped-argument" if isinstance(uses, VllmUses) and all(map(dropped, group)) else None,
+        ),
+        lambda every: (
+            f"verl makes {len(every)} calls that {there} does not take: "
+            f"{listed(('{}({})'.format(*_parts(use)) for use in every), SHOWN)}"
+        ),
+        _other_release(uses),
+    )
+
+
+def _parts(use: ApiUse) -> tuple[str, str]:
+    """The callee as people write it, and the argument."""
+    callee, _, argument = use.name.rstrip(")").partition("(")
+    words = callee.split(".")
+    return ".".join(words[-2:] if words[-2][:1].isupper() else words[-1:]), argument
+
+
+def _mismatch(use: ApiUse) -> str:
+    callee, argument = _parts(use)
+    match use.kind:
+        case "keyword":
+            return f"{callee}() is called with the keyword {argument}, which it does not take"
+        case "positional":
+            return f"{callee}() is called with {argument} positional arguments, more than it takes"
+        case "required":
+            return f"{callee}() is called without {argument}, which it requires"
+    return f"{callee}() is called with ({argument}), while its parameters stand in another order"
+
+
+def _wanted(use: ApiUse) -> str:
+    if use.kind == "keyword":
+        return f"{use.now}?" if use.now else "a keyword that it takes"
+    return f"({use.now})"
+
+
+def named(uses: ApiUses) -> str:
+    """The library and its version, as a person would say it."""
+    return f"{title(uses)} {uses.library.version}".rstrip()
+
+
+def title(uses: ApiUses) -> str:
+    """The library's name, as people write it."""
+    return _WRITTEN.get(uses.library.module, uses.library.module)
+
+
+def _other_release(uses: ApiUses) -> str:
+    return f"use a {title(uses)} release that this verl supports"

@@ -1,0 +1,37 @@
+"""What vLLM's callables no longer take because they have it from elsewhere, with dates: no release's sources tell that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.api.uses import ApiUse
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A parameter that a callable lost, and where it finds the value instead. `as_of` is when that was looked up."""
+
+    callee: str
+    parameter: str
+    instead: str
+    as_of: str = "2026-11"
+
+
+DROPPED = (
+    Dropped("init_app_state", "vllm_config", "engine_client.vllm_config (from vLLM 0.11.1)"),
+    Dropped("OpenAIServingModels", "model_config", "engine_client.model_config (from vLLM 0.11.1)"),
+    Dropped("OpenAIServingChat", "model_config", "engine_client.model_config (from vLLM 0.11.1)"),
+    Dropped("WorkerWrapperBase", "vllm_config", "what init_worker() is given (from vLLM 0.14.0)"),
+)
+
+
+def dropped(use: ApiUse) -> Dropped | None:
+    """The parameter whose loss explains that a call does not fit."""
+    callee, _, argument = use.name.rstrip(")").partition("(")
+    for one in DROPPED:
+        if callee.rpartition(".")[2] == one.callee:
+            if use.kind == "keyword" and argument == one.parameter:
+                return one
+            if use.kind in {"positional", "meaning"} and one.parameter not in use.now.split(", "):
+                return one
+    return None

@@ -1,0 +1,51 @@
+"""API102: verl reads an attribute that this Ray, transformers, tensordict or SGLang does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_examples import seen
+from verl_doctor.checks.api._api_sayings import missing_attributes
+from verl_doctor.checks.api._libraries_unjudged import libraries_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_path
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_GONE = ApiUse(
+    "/env/verl/models/transformers/npu_patch.py", 201, "attribute",
+    "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2RMSNorm", "missing", "import",
+    now="transformers.models.qwen2.modeling_qwen2.Qwen2RMSNorm",
+    reason="transformers.models.qwen2_5_vl.modeling_qwen2_5_vl has no Qwen2RMSNorm",
+)  # fmt: skip
+_UNKNOWN = ApiUse(
+    "/env/verl/protocol.py", 400, "attribute", "tensordict._td.TensorDict.consolidate", "unknown", "start", ("trainer",),
+    reason="TensorDict inherits from collections.abc.MutableMapping",
+)  # fmt: skip
+
+
+@check(
+    "API102",
+    paths=every_path,
+    unjudged=libraries_unjudged,
+    examples=lambda: [
+        Example("every attribute is there", seen()),
+        Example("whether it is there cannot be told", seen(_UNKNOWN)),
+        Example(
+            "a class is read from a module that no longer imports it",
+            seen(_GONE),
+            expect="it is transformers.models.qwen2.modeling_qwen2.Qwen2RMSNorm now",
+        ),
+    ],
+)
+def library_attribute_missing(uses: LibraryUses) -> Iterator[Finding]:
+    """verl reads an attribute that this Ray, transformers, tensordict or SGLang does not have.
+
+    ## Why it matters
+    The line raises AttributeError when it is reached: at start, in the first step, or when a setting first needs it.
+
+    ## How to fix
+    Use the attribute that the finding suggests, if it suggests one, or install a release of the library for which this
+    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before
+    it is installed.
+    """
+    for library in uses.answers:
+        yield from missing_attributes(library)

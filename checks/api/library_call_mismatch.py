@@ -1,0 +1,45 @@
+"""API103: verl calls something of Ray, transformers, tensordict or SGLang with arguments that it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_examples import seen
+from verl_doctor.checks.api._api_sayings import mismatched_calls
+from verl_doctor.checks.api._libraries_unjudged import libraries_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_path
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_REFUSED = ApiUse(
+    "/env/verl/single_controller/ray/base.py", 120, "keyword", "ray.util.placement_group.placement_group(strat)",
+    "missing", "start", ("trainer",), now="strategy", read_from="/env/ray/util/placement_group.py",
+)  # fmt: skip
+
+
+@check(
+    "API103",
+    paths=every_path,
+    unjudged=libraries_unjudged,
+    examples=lambda: [
+        Example("every call fits", seen()),
+        Example(
+            "a keyword is not taken",
+            seen(_REFUSED),
+            expect="placement_group() is called with the keyword strat, which it does not take",
+        ),
+    ],
+)
+def library_call_mismatch(uses: LibraryUses) -> Iterator[Finding]:
+    """verl calls Ray, transformers, tensordict or SGLang with arguments that it does not accept.
+
+    ## Why it matters
+    The call raises TypeError when it is reached. Where as many arguments are taken in another order, nothing raises and
+    the values land in the wrong parameters.
+
+    ## How to fix
+    Change the call to the parameters that the finding shows, or install a release of the library for which this verl was
+    written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before it is
+    installed.
+    """
+    for library in uses.answers:
+        yield from mismatched_calls(library)

@@ -1,0 +1,60 @@
+"""API101: verl imports something that this Ray, transformers, tensordict or SGLang does not have, at least not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_examples import MODEL, PATHS, seen
+from verl_doctor.checks.api._api_sayings import missing_imports
+from verl_doctor.checks.api._libraries_unjudged import libraries_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_path
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_REMOVED = ApiUse(
+    MODEL, 34, "import", "transformers:AutoModelForVision2Seq", "missing", "import", PATHS,
+    reason="transformers has no AutoModelForVision2Seq", read_from="/env/transformers/__init__.py",
+)  # fmt: skip
+_AGAIN = ApiUse(
+    "/env/verl/workers/fsdp_workers.py", 289, "import", _REMOVED.name, "missing", "start", ("trainer",),
+    reason=_REMOVED.reason, read_from=_REMOVED.read_from,
+)  # fmt: skip
+_TRIED = ApiUse(MODEL, 34, "import", _REMOVED.name, "missing", "import", PATHS, guard="except ImportError")
+_ON_DEMAND = ApiUse(
+    "/env/verl/models/transformers/npu_patch.py", 25, "import", "transformers.modeling_utils:PretrainedConfig",
+    "missing", "import", now="transformers.configuration_utils.PretrainedConfig",
+)  # fmt: skip
+
+
+@check(
+    "API101",
+    paths=every_path,
+    unjudged=libraries_unjudged,
+    examples=lambda: [
+        Example("every import is there", seen()),
+        Example("verl tries the old name, then the new one", seen(_TRIED)),
+        Example(
+            "a class was removed that two modules import",
+            seen(_REMOVED, _AGAIN),
+            expect="transformers 5.10.4 does not have: AutoModelForImageTextToText took its place",
+        ),
+        Example(
+            "a class has moved that only an optional part of verl imports",
+            seen(_ON_DEMAND),
+            expect="it is in transformers.configuration_utils now",
+        ),
+    ],
+)
+def library_import_missing(uses: LibraryUses) -> Iterator[Finding]:
+    """verl imports a name that this Ray, transformers, tensordict or SGLang does not have.
+
+    ## Why it matters
+    The module fails with ImportError when it is loaded, on every node, and with it each path that loads it. verl's trainer
+    imports these libraries before anything else happens, so a job may end before its first line of output.
+
+    ## How to fix
+    Where the finding names what took its place, import that. Otherwise install a release of the library for which this
+    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before
+    it is installed.
+    """
+    for library in uses.answers:
+        yield from missing_imports(library)

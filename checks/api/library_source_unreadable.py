@@ -1,0 +1,60 @@
+"""API104: a file of the trainer, or of a library that it needs, cannot be read or is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_examples import PATHS, seen
+from verl_doctor.checks.api._api_sayings import title
+from verl_doctor.checks.api._libraries_unjudged import libraries_unjudged
+from verl_doctor.checks.api._unread import unread_file
+from verl_doctor.toolkit.collectors.api.uses import LibraryUses, Unread, VllmUses, every_path
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_TRAINER = Unread(
+    "verl.trainer.main_ppo", "/env/verl/trainer/main_ppo.py", "line 12: invalid syntax", ("trainer",), 12
+)
+_DAMAGED = Unread(
+    "transformers.cache_utils", "/env/transformers/cache_utils.py", "line 7: '(' was never closed", PATHS, 7
+)
+_NO_VLLM = Absent("vLLM is not installed in this environment")
+
+
+@check(
+    "API104",
+    phase="import",
+    paths=every_path,
+    unjudged=libraries_unjudged,
+    examples=lambda: [
+        Example("every file can be read", (*seen(), _NO_VLLM)),
+        Example(
+            "the trainer is broken", (*seen(unread=(_TRAINER,)), _NO_VLLM), expect="verl.trainer.main_ppo"
+        ),
+        Example(
+            "a file of a library is damaged",
+            (*seen(damaged=(_DAMAGED,)), _NO_VLLM),
+            expect="this transformers is damaged",
+        ),
+    ],
+)
+def library_source_unreadable(uses: LibraryUses, vllm: VllmUses | Unknown) -> Iterator[Finding]:
+    """A source file that the trainer needs, or that a library of it needs, cannot be read.
+
+    What VLLM105 says of the rollouts is not said again.
+
+    ## Why it matters
+    Python cannot import what is not there, may not be read, or cannot be parsed: the job fails where it loads the file,
+    on every node. It is also why other rules have nothing to say about this file.
+
+    ## How to fix
+    Look at the line: half a merge, an edit by hand, a file that was cut short by a full disk. Where the file came with
+    a wheel, reinstalling the package brings it back; `verl-doctor undo` does when verl-doctor changed it.
+    """
+    told = set() if isinstance(vllm, Unknown) else {file.path for file in vllm.unread}
+    for file in uses.unread:
+        if file.path not in told:
+            yield unread_file(file, "verl")
+    for library in uses.answers:
+        for file in library.unread:
+            yield unread_file(file, title(library), damaged=f"this {title(library)} is damaged: ")

@@ -1,0 +1,75 @@
+"""VLLM106: verl itself refuses this vLLM release, so nothing behind that line is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.api._api_breaks import by_cause, finding
+from verl_doctor.checks.api._vllm_examples import BOTH, SERVER, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
+
+_FLOOR = ApiUse(
+    "/env/verl/third_party/vllm/__init__.py", 55, "refusal",
+    "vllm version 0.12.0 not supported and SGLang also not Found. Currently supported vllm versions are 0.18.0+",
+    "missing", "import", BOTH, reason="vs.parse(package_version) < vs.parse('0.18.0')",
+)  # fmt: skip
+_UNDER_A_SETTING = ApiUse(
+    SERVER, 446, "refusal", "rollout.enable_rollout_routing_replay=True requires vLLM >= 0.22.0", "missing", "start",
+    ("async rollout",), when="self.config.enable_rollout_routing_replay",
+    reason="_VLLM_VERSION < version.parse('0.22.0')",
+)  # fmt: skip
+_BEHIND = ApiUse(SERVER, 38, "import", "vllm.utils:get_tcp_uri", "missing", "import", ("async rollout",))
+
+
+@check(
+    "VLLM106",
+    phase="import",
+    paths=rollouts,
+    unjudged=uses_unjudged(),
+    examples=lambda: [
+        Example("verl has nothing against this release", seen()),
+        Example("verl asks for a newer one", seen(_FLOOR), expect="verl refuses vLLM 0.12.0"),
+        Example(
+            "what else does not fit is not told apart",
+            seen(_FLOOR, _BEHIND),
+            expect="this hides 1 other place that does not fit",
+        ),
+        Example(
+            "one feature asks for a newer one",
+            seen(_UNDER_A_SETTING),
+            expect="only when self.config.enable_rollout_routing_replay",
+        ),
+    ],
+)
+def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
+    """verl itself refuses this vLLM release.
+
+    ## Why it matters
+    Verl compares the version of vLLM with the one that it was written for, and raises before anything else is loaded:
+    no rollout starts. Whatever else does not fit lies behind that line and is not reported one by one.
+
+    ## How to fix
+    Install a vLLM release that the message asks for: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    A verl that refuses a vLLM which is too old accepts it where SGLang is installed, and then fails when it is used.
+    """
+    refused = [use for use in uses.uses if use.kind == "refusal" and use.breaks]
+    certain = [use for use in refused if use.paths and not use.when]
+    for group in by_cause(certain or refused, lambda use: use.name):
+        use = group[0]
+        said = finding(
+            group,
+            f"verl refuses vLLM {uses.library.version}: {use.name}",
+            found=use.reason,
+            wanted="a release of which this does not hold",
+            remedy="install a vLLM release that this verl takes",
+            subject=Subject("package", "vllm", use.name),
+        )
+        hidden = {(other.path, other.line) for other in uses.uses if other.breaks and other.kind != use.kind}
+        if said.stops and hidden:
+            behind = f"this hides {counted(len(hidden), 'other place')} that {'does' if len(hidden) == 1 else 'do'} not fit"
+            said = replace(said, message=f"{said.message} ({behind})")
+        yield said

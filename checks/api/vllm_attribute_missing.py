@@ -1,0 +1,49 @@
+"""VLLM104: verl reads an attribute that this vLLM does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_sayings import missing_attributes
+from verl_doctor.checks.api._vllm_examples import SERVER, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_GONE = ApiUse(
+    SERVER, 337, "attribute", "vllm.v1.engine.async_llm.AsyncLLM.reset_mm_cache", "missing", "start",
+    ("async rollout",), reason="AsyncLLM has no reset_mm_cache", read_from="/env/vllm/v1/engine/async_llm.py",
+)  # fmt: skip
+_UNKNOWN = ApiUse(
+    SERVER, 600, "attribute", "vllm.v1.worker.worker_base.WorkerWrapperBase.load_model", "unknown", "start",
+    ("async rollout",), reason="it defines __getattr__",
+)  # fmt: skip
+
+
+@check(
+    "VLLM104",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("attribute"),
+    examples=lambda: [
+        Example("every attribute is there", seen()),
+        Example("whether it is there cannot be told", seen(_UNKNOWN)),
+        Example(
+            "a method does not exist",
+            seen(_GONE),
+            expect="AsyncLLM.reset_mm_cache",
+        ),
+    ],
+)
+def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
+    """verl reads an attribute that this vLLM does not have.
+
+    ## Why it matters
+    The line raises AttributeError when it is reached: at engine start, in the first step, or when a setting such as
+    LoRA first needs it.
+
+    ## How to fix
+    Use the attribute that the finding suggests, if it suggests one, or install a vLLM for which this verl was written:
+    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    yield from missing_attributes(uses)

@@ -1,0 +1,79 @@
+"""VLLM112: vLLM's own modules import from transformers or torch what the one beside it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_breaks import breaks, by_cause, finding
+from verl_doctor.checks.api._vllm_examples import BOTH, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 3
+_CONFIG = "transformers.configuration_utils"
+_TOO_NEW = tuple(
+    ApiUse(
+        f"/env/vllm/{path}", line, "inside", f"{_CONFIG}:ALLOWED_LAYER_TYPES", "missing", "import", BOTH,
+        reason=f"{_CONFIG} has no ALLOWED_LAYER_TYPES in transformers 5.0.0",
+        read_from="/env/transformers/configuration_utils.py",
+    )
+    for path, line in (("config/model.py", 14), ("transformers_utils/config.py", 18))
+)  # fmt: skip
+
+_OLD_TORCH = ApiUse(
+    "/env/vllm/utils/torch_utils.py", 12, "inside", "torch.utils:new_utility", "missing", "import", BOTH,
+    reason="torch.utils has no new_utility in torch 2.6.0", read_from="/env/torch/utils/__init__.py",
+)  # fmt: skip
+
+
+@check(
+    "VLLM112",
+    phase="import",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged(),
+    examples=lambda: [
+        Example("vLLM finds what it imports", seen()),
+        Example(
+            "vLLM was made for another transformers",
+            seen(*_TOO_NEW),
+            expect="vLLM 0.12.0 itself cannot be imported beside this transformers: it takes ALLOWED_LAYER_TYPES",
+        ),
+        Example(
+            "torch was replaced after vLLM was installed",
+            seen(_OLD_TORCH),
+            expect="vLLM 0.12.0 itself cannot be imported beside this torch: it takes new_utility",
+        ),
+    ],
+)
+def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
+    """This vLLM imports something that the installed transformers or torch does not have.
+
+    ## Why it matters
+    The names that verl takes from vLLM are there, and importing them fails all the same: ImportError from a file of
+    vLLM. Each vLLM release is made for one torch and some transformers releases, and a later install may have brought
+    another.
+
+    ## How to fix
+    Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the one that is there:
+    `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges a vLLM and a transformers before they are installed.
+    """
+    for group in by_cause(breaks(uses, "inside"), _third):
+        third = _third(group[0])
+        names = list(dict.fromkeys(use.last for use in group))
+        yield finding(
+            group,
+            f"vLLM {uses.library.version} itself cannot be imported beside this {third}: it takes "
+            f"{listed(names, _SHOWN)} from it",
+            found=group[0].reason,
+            wanted=f"a {third} that this vLLM was made for",
+            remedy=f"install a {third} release that this vLLM requires, or a vLLM made for this {third}",
+            subject=Subject("package", third, "vllm"),
+        )
+
+
+def _third(use: ApiUse) -> str:
+    """The package from which vLLM imports."""
+    return use.name.partition(":")[0].partition(".")[0]

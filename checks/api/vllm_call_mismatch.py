@@ -1,0 +1,49 @@
+"""VLLM103: verl calls something of vLLM with arguments that it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_sayings import mismatched_calls
+from verl_doctor.checks.api._vllm_examples import SERVER, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_TOO_MANY = ApiUse(
+    SERVER, 340, "positional", "vllm.entrypoints.openai.api_server.init_app_state(4)", "missing", "start",
+    ("async rollout",), now="engine_client, state, args", read_from="/env/vllm/entrypoints/openai/api_server.py",
+)  # fmt: skip
+_RENAMED = ApiUse(
+    SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
+    "start", ("async rollout",), now="enable_log_requests",
+)  # fmt: skip
+
+
+@check(
+    "VLLM103",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("call", "keyword", "positional", "required", "meaning"),
+    examples=lambda: [
+        Example("every call fits", seen()),
+        Example("a rename that VLLM101 reports", seen(_RENAMED)),
+        Example(
+            "a function takes one argument less",
+            seen(_TOO_MANY),
+            expect="init_app_state() is called with 4 positional arguments",
+        ),
+    ],
+)
+def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
+    """verl calls vLLM with arguments that it does not accept.
+
+    ## Why it matters
+    The call raises TypeError when it is reached: at engine start, after the model has been loaded, or later. Where as
+    many arguments are taken in another order, nothing raises and the values land in the wrong parameters.
+
+    ## How to fix
+    Change the call to the parameters that the finding shows, or install a vLLM for which this verl was written:
+    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    yield from mismatched_calls(uses)

@@ -1,0 +1,59 @@
+"""VLLM102: verl imports something that this vLLM does not have, at least not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_sayings import missing_imports
+from verl_doctor.checks.api._vllm_examples import BOTH, SERVER, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_MOVED = ApiUse(
+    SERVER, 38, "import", "vllm.utils:FlexibleArgumentParser",
+    "missing", "import", ("async rollout",), now="vllm.utils.argparse_utils.FlexibleArgumentParser",
+    reason="vllm.utils has no FlexibleArgumentParser", read_from="/env/vllm/utils/__init__.py",
+)  # fmt: skip
+_TRIED = ApiUse(
+    "/env/verl/workers/rollout/vllm_rollout/vllm_rollout_spmd.py", 66, "import",
+    "vllm.worker.worker_base:WorkerWrapperBase", "missing", "import", BOTH, guard="except ModuleNotFoundError",
+)  # fmt: skip
+_OPTIONAL = tuple(
+    ApiUse("/env/verl/utils/qat/vllm_patch.py", line, "import", f"vllm.model_executor:{name}", "missing", "start", BOTH, "is_marlin")
+    for line, name in ((371, "swizzle_blockscale"), (592, "replace_parameter"))
+)  # fmt: skip
+
+
+@check(
+    "VLLM102",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("import"),
+    examples=lambda: [
+        Example("every import is there", seen()),
+        Example("verl tries the old place, then the new one", seen(_TRIED)),
+        Example(
+            "a class has moved",
+            seen(_MOVED),
+            expect="it is in vllm.utils.argparse_utils now",
+        ),
+        Example(
+            "two names that are needed under a setting only",
+            seen(*_OPTIONAL),
+            expect="verl imports 2 names that vLLM 0.12.0 does not have there: swizzle_blockscale, replace_parameter",
+        ),
+    ],
+)
+def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
+    """verl imports a name that this vLLM does not have.
+
+    ## Why it matters
+    The module fails with ImportError when it is loaded, on every node, and with it each rollout path that loads it.
+    vLLM moves its internals between releases; a verl release follows only some of them.
+
+    ## How to fix
+    Where the finding says that the name lives elsewhere now, import it from there. Otherwise install a vLLM for which
+    this verl was written: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    yield from missing_imports(uses)

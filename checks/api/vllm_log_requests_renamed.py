@@ -1,0 +1,78 @@
+"""VLLM101: verl uses `disable_log_requests`, which vLLM renamed with the opposite meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_breaks import by_cause, finding
+from verl_doctor.checks.api._vllm_examples import SERVER, seen
+from verl_doctor.checks.api._vllm_renames import LOG_REQUESTS
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, Subject, check
+
+_READ = ApiUse(
+    SERVER, 332, "attribute", "vllm.engine.arg_utils.AsyncEngineArgs.disable_log_requests", "missing", "start",
+    ("async rollout",), now="enable_log_requests", read_from="/env/vllm/engine/arg_utils.py",
+)  # fmt: skip
+_GIVEN = ApiUse(
+    SERVER, 332, "keyword", "vllm.v1.engine.async_llm.AsyncLLM.from_vllm_config(disable_log_requests)", "missing",
+    "start", ("async rollout",), now="enable_log_requests", read_from="/env/vllm/v1/engine/async_llm.py",
+)  # fmt: skip
+_PROBED = ApiUse(
+    SERVER, 332, "attribute", _READ.name, "missing", "start", ("async rollout",),
+    guard="hasattr(engine_args, 'disable_log_requests')", now="enable_log_requests",
+)  # fmt: skip
+
+
+@check(
+    "VLLM101",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged(),
+    examples=lambda: [
+        Example("vLLM has every name that verl uses", seen()),
+        Example("verl asks before it reads", seen(_PROBED)),
+        Example(
+            "the renamed argument is read and passed on",
+            seen(_READ, _GIVEN),
+            expect="disable_log_requests",
+        ),
+    ],
+)
+def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
+    """verl uses disable_log_requests, which this vLLM has replaced by enable_log_requests.
+
+    ## Why it matters
+    The rollout server fails when it starts: `AttributeError: 'AsyncEngineArgs' object has no attribute
+    'disable_log_requests'`, or `TypeError` for the keyword. By then the model has been loaded and minutes are gone.
+    The new name means the opposite, so replacing the word alone turns logging of every prompt on.
+
+    ## How to fix
+    `verl-doctor fix --select VLLM101` shows an edit that works on vLLM before and after the rename, and
+    `verl-doctor fix --apply` makes it. Running Ray workers keep the old code until they are restarted.
+    """
+    renamed = [
+        use
+        for use in uses.uses
+        if use.breaks and use.last == LOG_REQUESTS.old and use.now == LOG_REQUESTS.new
+    ]
+    for group in by_cause(renamed, lambda use: use.last):
+        readers = dict.fromkeys(
+            use.name.rpartition(".")[0].rpartition(".")[2] for use in group if use.kind != "keyword"
+        )
+        takers = dict.fromkeys(
+            use.name.partition("(")[0].rpartition(".")[2] for use in group if use.kind == "keyword"
+        )
+        does = [f"reads {name}.{LOG_REQUESTS.old}" for name in readers]
+        does += [f"passes {LOG_REQUESTS.old} to {name}()" for name in takers]
+        yield finding(
+            group,
+            f"verl {' and '.join(does)}, which vLLM {uses.library.version} does not have: "
+            f"it is {LOG_REQUESTS.new} now, with the opposite meaning",
+            found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
+            wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
+            remedy="let verl read whichever of the two names this vLLM has, then restart the Ray workers that run verl",
+            fix="vllm-log-requests",
+            subject=Subject("symbol", f"vllm.{LOG_REQUESTS.old}"),
+        )

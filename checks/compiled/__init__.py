@@ -1,0 +1,1 @@
+"""Compiled packages: symbols, libraries, CUDA versions, glibc."""

@@ -1,0 +1,80 @@
+"""Why symbols are missing, in words: the other ABI of the C++ library, another torch, another CUDA library, another Python."""
+
+from __future__ import annotations
+
+import re
+
+from verl_doctor.checks.shared.extensions import file_name
+from verl_doctor.toolkit.collectors.compiled.extensions import MissingSymbol
+
+_STRING = re.compile(r"std::(?:__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>")
+_TORCH = re.compile(r"\b(?:c10|at|torch|caffe2)::|^(?:aoti_)?torch_")
+_LONGEST = 160  # characters of a function in a message
+
+
+def is_other_abi(symbol: MissingSymbol) -> bool:
+    """Whether torch has the same function but for the std::string in it: with `std::__cxx11` or without."""
+    plain = _without_abi(symbol.words)
+    return any(other != symbol.words and _without_abi(other) == plain for other in symbol.similar)
+
+
+def wants_new_abi(symbol: MissingSymbol) -> bool:
+    """Whether the missing one is that of the new ABI."""
+    return "cxx11" in symbol.words
+
+
+def is_of_python(symbol: MissingSymbol) -> bool:
+    """Whether it is a function of Python's C API."""
+    return symbol.name.lstrip("_").startswith("Py")
+
+
+def is_of_torch(symbol: MissingSymbol) -> bool:
+    """Whether it is one of torch's functions: of C++, or of the C interface that stays the same among releases."""
+    return _TORCH.search(symbol.words) is not None
+
+
+def in_torch(symbol: MissingSymbol) -> str:
+    """What this torch has in its place."""
+    words = short(symbol.words)
+    if is_other_abi(symbol):
+        return (
+            f"{words}: torch has it with {'std::string' if wants_new_abi(symbol) else 'std::__cxx11::string'}"
+        )
+    if symbol.similar:
+        nearest = short(max(symbol.similar, key=lambda other: _alike(other, symbol.words)))
+        return f"{words}: torch has {nearest if nearest != words else 'one that takes something else'}"
+    if symbol.expected_of:
+        return f"{words}: {symbol.expected_of} has no such function"
+    return f"{words}: nothing exports it"
+
+
+def short(words: str) -> str:
+    """A function as one would write it, and no more than fits a line or two."""
+    plain = _STRING.sub(lambda match: "std::__cxx11::string" if "cxx11" in match[0] else "std::string", words)
+    plain = re.sub(r", std::allocator<[^<>]*> ?(?=>)", "", plain)
+    return plain if len(plain) <= _LONGEST else f"{plain.partition('(')[0][:_LONGEST]}(...)"
+
+
+def older_library(symbols: tuple[MissingSymbol, ...]) -> MissingSymbol | None:
+    """The first that a library which is there should have."""
+    return next(
+        (symbol for symbol in symbols if symbol.expected_of and not symbol.name.startswith("_Z")), None
+    )
+
+
+def library_name(symbol: MissingSymbol) -> str:
+    """The name of the library that should have it."""
+    return file_name(symbol.expected_of)
+
+
+def _alike(first: str, second: str) -> int:
+    """How many characters two texts begin with in common."""
+    pairs = zip(first, second, strict=False)
+    return next(
+        (index for index, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second))
+    )
+
+
+def _without_abi(words: str) -> str:
+    plain = _STRING.sub("std::string", words).replace("std::__cxx11::", "std::").replace("[abi:cxx11]", "")
+    return re.sub(r"\s+", "", plain)

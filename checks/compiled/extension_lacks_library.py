@@ -1,0 +1,168 @@
+"""CUDA111: a compiled package needs a library that is found nowhere, or is damaged itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.extensions import (
+    TORCH,
+    broken_packages,
+    file_name,
+    major,
+    severity,
+    what_fits,
+    without,
+)
+from verl_doctor.checks.shared.interpreter_examples import PYTHON
+from verl_doctor.toolkit.collectors.compiled.extensions import Extension, Extensions, MissingLibrary
+from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 4
+# Libraries whose number is that of CUDA itself.
+_OF_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|cupti|nvrtc-builtins)\.so\.(\d+)")
+_ANY_CUDA = re.compile(r"lib(?:cu[a-z]|nvrtc|nvJitLink|nvshmem|nccl|nvToolsExt|nvjpeg|cudnn)")
+# Who brings a library on Debian and Ubuntu (packages.debian.org).
+_DEBIAN = {
+    "libGL.so.1": "libgl1",
+    "libEGL.so.1": "libegl1",
+    "libSM.so.6": "libsm6",
+    "libICE.so.6": "libice6",
+    "libXext.so.6": "libxext6",
+    "libXrender.so.1": "libxrender1",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libgomp.so.1": "libgomp1",
+    "libnuma.so.1": "libnuma1",
+    "libibverbs.so.1": "libibverbs1",
+    "librdmacm.so.1": "librdmacm1",
+    "libmlx5.so.1": "ibverbs-providers",
+    **dict.fromkeys((f"libavutil.so.{number}" for number in range(56, 61)), "ffmpeg"),
+}
+_OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
+
+
+@check(
+    "CUDA111",
+    phase="import",
+    requires={"PY100"},
+    examples=lambda: [
+        Example("every library is found", (PYTHON, TORCH, without())),
+        Example("another file of the package is loaded instead", (PYTHON, TORCH, without("libcudart.so.13", instead="/env/b.so"))),
+        Example("the runtime of another CUDA", (PYTHON, TORCH, without("libcudart.so.13")), "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8"),
+        Example("torch without CUDA", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), without("libtorch_cuda.so", "libcudart.so.12")), "torch 2.8.0+cpu is built without CUDA"),
+        Example("a file that was cut short", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
+        Example("OpenCV on a server", (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")), "needs libGL.so.1"),
+    ],
+)  # fmt: skip
+def extension_lacks_library(
+    interpreter: Interpreter,
+    torch: TorchBuild | Unknown,
+    extensions: Extensions,
+    packages: Packages | Unknown,
+) -> Iterator[Finding]:
+    """A compiled package needs a library that is missing, or is itself damaged.
+
+    ## Why it matters
+
+    `ImportError: libcudart.so.13: cannot open shared object file`, often followed by `No module named 'vllm._C'`: the package
+    was built for another CUDA than torch brings along, for a torch with CUDA beside one without, or for a machine with
+    libraries that this image does not have. The search is the loader's own: what is loaded already, RPATH, LD_LIBRARY_PATH, RUNPATH,
+    /etc/ld.so.cache; and where torch looks by itself.
+
+    ## How to fix
+
+    Install the build of the package for the CUDA of torch. For libraries of the system, install the system's package. A
+    folder in LD_LIBRARY_PATH is a stop-gap: it changes what every other program loads.
+    """
+    for package, version, group in broken_packages(extensions):
+        if unloadable := next((extension for extension in group if extension.problem), None):
+            yield _unloadable(unloadable, packages)
+            continue
+        lacking = [extension for extension in group if extension.missing_libraries]
+        if not lacking:
+            continue
+        worst = max(lacking, key=lambda extension: len(extension.missing_libraries))
+        names = tuple(dict.fromkeys(missing.name for missing in worst.missing_libraries))
+        message, remedy = _words(worst, names, torch, interpreter)
+        yield Finding(
+            f"{package} {version} {message}",
+            Evidence(
+                found=f"{file_name(worst.path)} needs {listed(names, _SHOWN)}{_lies_in(worst.missing_libraries)}",
+                wanted="the loader finds every library that is needed",
+                read_from=worst.path,
+            ),
+            location=Location(worst.path),
+            remedy=remedy,
+            severity=_severity(package, names, packages),
+            also=tuple(Location(other.path) for other in lacking if other is not worst),
+            subject=Subject("package", package, version),
+        )
+
+
+def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
+    """A file that no process loads: cut short, damaged, or for another processor."""
+    path, _, problem = extension.problem.rpartition(": ")
+    return Finding(
+        f"{extension.package} {extension.version} cannot be loaded: {file_name(path)}: {problem}",
+        Evidence(found=extension.problem, wanted="a whole file for this machine", read_from=path),
+        location=Location(path),
+        remedy=f"pip install --force-reinstall --no-deps {extension.package}=={extension.version}",
+        severity=severity(extension.package, packages),
+        subject=Subject("library", path),
+    )
+
+
+def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:
+    """What lacks only libraries of the system, and is not needed, may well be a plug-in for what this machine does not have."""
+    found = severity(package, packages)
+    of_torch = any(_ANY_CUDA.match(name) or name.startswith(("libtorch", "libc10")) for name in names)
+    return found if found == "error" or of_torch or _OPENCV.match(package) else "info"
+
+
+def _words(
+    extension: Extension, names: tuple[str, ...], torch: TorchBuild | Unknown, interpreter: Interpreter
+) -> tuple[str, str]:
+    """What is wrong, and the next step."""
+    package, version = extension.package, extension.version
+    of_cuda = any(_ANY_CUDA.match(name) or name.endswith("_cuda.so") for name in names)
+    if of_cuda and not isinstance(torch, Unknown):
+        if not torch.cuda:
+            return (
+                f"is built for CUDA, and torch {torch.version} is built without CUDA: {names[0]} is missing",
+                f"install a torch with CUDA, or a {package} for machines without",
+            )
+        wanted = next((found[1] for name in names if (found := _OF_CUDA.match(name))), "")
+        if wanted and major(torch.cuda) != int(wanted):
+            return (
+                f"is built for CUDA {wanted}, torch {torch.version} for CUDA {torch.cuda}: {names[0]} is missing",
+                what_fits(package, version, extension, torch, interpreter),
+            )
+        return (
+            f"needs {listed(names, _SHOWN)} of CUDA, found nowhere",
+            f"install the wheel that brings it, as `pip check` names it, or {package} anew with its dependencies",
+        )
+    if any(name.startswith(("libtorch", "libc10")) for name in names):
+        return (
+            f"needs {names[0]}, which this torch does not have",
+            what_fits(package, version, extension, torch, interpreter),
+        )
+    if _OPENCV.match(package):
+        headless = f"{package}-headless"
+        return (
+            f"needs {listed(names, _SHOWN)}, which servers usually lack",
+            f"pip uninstall -y {package} && pip install {headless}=={version}",
+        )
+    debian = sorted({_DEBIAN[name] for name in names if name in _DEBIAN})
+    step = f"apt-get install {' '.join(debian)}" if debian else f"install what brings {names[0]}"
+    return f"needs {listed(names, _SHOWN)}, found nowhere", step
+
+
+def _lies_in(missing: tuple[MissingLibrary, ...]) -> str:
+    there = next((library for library in missing if library.lies_in), None)
+    return f"; {there.lies_in} is there, and nothing leads the loader to it" if there else ""

@@ -1,0 +1,66 @@
+"""CUDA116: several distributions of OpenCV share one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_NAMES = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+)
+
+
+def _installed(*names: str) -> Packages:
+    return Packages(tuple(Distribution(name, "4.12.0.88", f"/env/{name}.dist-info") for name in names))
+
+
+@check(
+    "CUDA116",
+    severity="warning",
+    requires={"PY100"},
+    examples=lambda: [
+        Example("none", (_installed("torch"),)),
+        Example("one", (_installed("opencv-python-headless"),)),
+        Example("two", (_installed("opencv-python", "opencv-python-headless"),), "opencv-python-headless and opencv-python"),
+    ],
+)  # fmt: skip
+def several_opencvs(packages: Packages) -> Iterator[Finding]:
+    """Several distributions of OpenCV share one folder.
+
+    ## Why it matters
+
+    All of them install the package `cv2`: the last one has overwritten the files of the others, and when one is removed the
+    remaining one is broken (`module 'cv2' has no attribute ...`). Those without "headless" need `libGL.so.1`, which servers usually lack.
+
+    ## How to fix
+
+    Remove all of them, then install one: `opencv-python-headless` is what vLLM requires, and enough on a server.
+    """
+    there = [found for name in _NAMES if (found := packages.get(name)) is not None]
+    if len(there) < 2:
+        return
+    names = [distribution.name for distribution in there]
+    # What is told apart by "contrib" has more in it, and serves everybody.
+    base = (
+        "opencv-contrib-python-headless"
+        if any("contrib" in name for name in names)
+        else "opencv-python-headless"
+    )
+    kept = next((one for one in there if one.name == base), None)
+    yield Finding(
+        f"{' and '.join(names)} are installed into the same folder cv2",
+        Evidence(
+            found=", ".join(f"{one.name} {one.version}" for one in there),
+            wanted="one of them",
+            read_from="the installed distributions",
+        ),
+        location=Location(there[0].location),
+        remedy=f"pip uninstall -y {' '.join(names)} && pip install {base}"
+        + (f"=={kept.version}" if kept else ""),
+        subject=Subject("package", names[0], ",".join(names[1:])),
+    )

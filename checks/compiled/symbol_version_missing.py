@@ -1,0 +1,94 @@
+"""CUDA112: a compiled package needs symbols of a newer C or C++ library than the one that is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from verl_doctor.checks.shared.extensions import FLASH, file_name, severity
+from verl_doctor.toolkit.collectors.compiled.extensions import Extension, Extensions, MissingVersion
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 4
+_ALSO = 10
+_SYSTEM = "/lib/x86_64-linux-gnu/libstdc++.so.6"
+_CONDA = "/home/me/conda/lib/libstdc++.so.6"
+_TOO_OLD = MissingVersion("GLIBCXX_3.4.32", "libstdc++.so.6", _CONDA, "GLIBCXX_3.4.29", defined_by=_SYSTEM)
+_GLIBC = MissingVersion("GLIBC_2.38", "libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "GLIBC_2.35")
+
+
+def _wanting(version: MissingVersion, **changes: object) -> Extensions:
+    return Extensions((replace(FLASH, missing_versions=(version,), **changes),), 1)  # type: ignore[arg-type]
+
+
+@check(
+    "CUDA112",
+    phase="import",
+    requires={"PY100", "PY102"},
+    examples=lambda: [
+        Example("all versions are there", (Extensions((FLASH,), 1),)),
+        Example("another file of the package is loaded instead", (_wanting(_GLIBC, instead="/env/b.so"),)),
+        Example("an older libstdc++ comes first", (_wanting(_TOO_OLD),), "GLIBCXX_3.4.32, and the libstdc++.so.6 that is loaded has none after GLIBCXX_3.4.29"),
+        Example("glibc is too old", (_wanting(_GLIBC),), "GLIBC_2.38"),
+    ],
+)  # fmt: skip
+def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown) -> Iterator[Finding]:
+    """A compiled package needs symbols of a newer C or C++ library than the one that is loaded.
+
+    ## Why it matters
+
+    `version 'GLIBCXX_3.4.32' not found`: the import of the package fails. Its wheel may promise to run here by its name and yet
+    not do so, or was compiled on another machine; or an older libstdc++.so.6, such as that of a conda environment, is found before the
+    system's.
+
+    ## How to fix
+
+    For libstdc++: `conda install -c conda-forge libstdcxx-ng` in a conda environment, or take the folder of the older one
+    out of LD_LIBRARY_PATH. glibc cannot be replaced under a running system: take a newer image, or a build for this one.
+    """
+    bad = [
+        (version, extension)
+        for extension in extensions.extensions
+        # Of what has to be replaced anyway the other rules tell.
+        if not (
+            extension.instead or extension.problem or extension.symbols_missing or extension.missing_libraries
+        )
+        for version in extension.missing_versions
+    ]
+    bad.sort(key=lambda pair: (pair[0].path, pair[0].library))
+    for (path, library), group in groupby(bad, key=lambda pair: (pair[0].path, pair[0].library)):
+        pairs = list(group)
+        names = list(dict.fromkeys(f"{extension.package} {extension.version}" for _, extension in pairs))
+        versions = sorted({version.version for version, _ in pairs})
+        missing, extension = pairs[0]
+        severities = [severity(one.package, packages) for _, one in pairs]
+        yield Finding(
+            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, and the {library} "
+            f"that is loaded has none after {missing.newest or 'another name'}",
+            Evidence(
+                found=f"{path} defines up to {missing.newest}",
+                wanted=f"{listed(versions, _SHOWN)}, for {file_name(extension.path)}",
+                read_from=path,
+            ),
+            location=Location(extension.path),
+            remedy=_remedy(missing, extension),
+            severity="error" if "error" in severities else "warning",
+            also=tuple(
+                Location(other)
+                for other in dict.fromkeys(e.path for _, e in pairs)
+                if other != extension.path
+            )[:_ALSO],
+            subject=Subject("library", path),
+        )
+
+
+def _remedy(missing: MissingVersion, extension: Extension) -> str:
+    if missing.defined_by:
+        return f"{missing.defined_by} has it: let the loader find that one first, without {missing.path} in its way"
+    if missing.library == "libc.so.6":
+        return f"run in an image with glibc {missing.version.partition('_')[2]} or newer, or build {extension.package} here"
+    return f"install a newer {missing.library} (conda-forge: libstdcxx-ng), or build {extension.package} on this machine"

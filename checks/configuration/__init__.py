@@ -1,0 +1,1 @@
+"""The launch script and the Hydra configuration."""

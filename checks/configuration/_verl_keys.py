@@ -1,0 +1,191 @@
+"""The history of verl's configuration keys, and the key of the tree at hand that somebody may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.resources
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+
+_PLAIN = 0.9  # how like they must be to leave no doubt
+_CLOSE = 0.75  # how like two names must be to be taken for a slip
+_WORD = re.compile(r"[^._]+")
+
+
+@dataclass(frozen=True)
+class Rename:
+    """`old` goes on as `new` from a release on, with what lies below it."""
+
+    old: str
+    new: str
+    release: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class History:
+    """In which later release a key came, and in which it had gone. Both are empty when the releases do not tell."""
+
+    came: str = ""
+    went: str = ""
+
+
+@functools.cache
+def renames() -> tuple[Rename, ...]:
+    """All known renames."""
+    data = json.loads(_text("verl_key_renames.json"))
+    return tuple(Rename(**entry) for entry in data["renamed"])
+
+
+@functools.cache
+def table() -> Mapping[str, Any]:
+    """Which keys each release of verl added and removed."""
+    found: Mapping[str, Any] = json.loads(_text("verl_keys.json"))
+    return found
+
+
+def renamed(key: str, there: Configuration) -> Rename | None:
+    """What a key is called in the tree at hand, through several renames if need be; None when nothing is known."""
+    name, notes, release = key, [], ""
+    for rename in renames():
+        if name == rename.old or name.startswith(f"{rename.old}."):
+            name = rename.new + name.removeprefix(rename.old)
+            release = rename.release
+            notes += [rename.note] if rename.note else []
+        if name != key and there.has(name):
+            return Rename(key, name, release, "; ".join(notes))
+    return None
+
+
+def certain(word: Asked, there: Configuration) -> str:
+    """The key, with its sign, that a word without a sign must mean in the tree at hand; "" when it is a guess.
+
+    A rename that changed what the value means, or left a part to another key, is none.
+    """
+    if word.fate != "no such key" or word.sign:
+        return ""
+    moved = renamed(word.key, there)
+    if moved is not None:
+        return "" if moved.note else moved.new
+    return f"+{word.key}" if is_free(word.key, there) else ""
+
+
+def is_free(key: str, there: Configuration) -> bool:
+    """Whether it lies in a section that verl leaves to the user: one that is empty in its tree, or one for engines."""
+    above = key.rpartition(".")[0]
+    while above:
+        if ".engine_kwargs." in f"{above}." or ".override_config" in f"{above}.":
+            return True
+        if there.get(above) == {}:
+            return True
+        above = above.rpartition(".")[0]
+    return False
+
+
+def history(key: str, verl: str) -> History:
+    """When a key came after the release at hand, or went at the latest with it, the last time each."""
+    try:
+        here = Version(verl)
+    except InvalidVersion:
+        return History()
+
+    def last(kind: str, *, later: bool) -> str:
+        found = ""
+        for release, keys in table()[kind].items():
+            known = any(key == other or key.startswith(f"{other}.") for other in keys)
+            if known and (Version(release) > here) is later:
+                found = release
+        return found
+
+    return History(last("added", later=True), last("removed", later=False))
+
+
+def elsewhere(key: str, there: Configuration) -> list[str]:
+    """Keys of the tree with the same last name, in a section with a name in common, the most alike first."""
+    *sections, leaf = key.split(".")
+    found = [
+        other
+        for other in all_keys(there)
+        if other.rpartition(".")[2] == leaf
+        and (not sections or not set(sections).isdisjoint(other.split(".")[:-1]))
+    ]
+    return sorted(found, key=lambda other: -difflib.SequenceMatcher(None, key, other).ratio())
+
+
+def alike(key: str, there: Configuration) -> str:
+    """The key that a slip of the pen may have meant; empty when none is near enough."""
+    above, _, leaf = key.rpartition(".")
+    values = [other for other in all_keys(there) if not isinstance(there.default(other), Mapping)]
+    leaves = {
+        name: other
+        for place, _, name, other in ((*other.rpartition("."), other) for other in values)
+        if place == above and _same_words(leaf, name)
+    }
+    if near := difflib.get_close_matches(leaf, leaves, 1, _CLOSE):
+        return leaves[near[0]]
+    if short := [other for name, other in _of_section(values, above) if _abbreviates(leaf, name)]:
+        return short[0] if len(short) == 1 else ""
+    everywhere = {_sorted(other): other for other in values if _same_words(key, other)}
+    near = difflib.get_close_matches(_sorted(key), everywhere, 1, 0.9)
+    return everywhere[near[0]] if near else ""
+
+
+def is_slip(key: str, meant: str) -> bool:
+    """Whether a key plainly means the other: the same section, and a last name with a slip or an abbreviation in it."""
+    above, _, leaf = key.rpartition(".")
+    section, _, name = meant.rpartition(".")
+    near = difflib.SequenceMatcher(None, leaf, name).ratio() >= _PLAIN
+    return above == section and (near or _abbreviates(leaf, name))
+
+
+def _of_section(keys: Iterable[str], above: str) -> Iterator[tuple[str, str]]:
+    """The last names of the keys of a section, with the keys."""
+    return ((key.rpartition(".")[2], key) for key in keys if key.rpartition(".")[0] == above)
+
+
+def _abbreviates(leaf: str, name: str) -> bool:
+    """Whether each word of a name begins with that of the other, or the other way round: `max_len` is `max_length`."""
+    ours, theirs = _WORD.findall(leaf), _WORD.findall(name)
+    return len(ours) == len(theirs) > 1 and all(
+        one == other or (min(len(one), len(other)) >= 3 and (one.startswith(other) or other.startswith(one)))
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _sorted(key: str) -> str:
+    """The words of a key in an order that does not depend on it: `ranks_all` is `all_ranks`."""
+    return ".".join(sorted(_WORD.findall(key)))
+
+
+def _same_words(key: str, other: str) -> bool:
+    """Whether one is the other with a slip or a word left out: `grad_offload` is like `param_offload`, and means another."""
+    ours, theirs = _WORD.findall(key), _WORD.findall(other)
+    added = [word for word in ours if word not in theirs]
+    missing = [word for word in theirs if word not in ours]
+    if not added or not missing:  # who wrote a word more than there is meant something by it
+        return not added and len(missing) <= 1
+    return difflib.SequenceMatcher(None, "".join(added), "".join(missing)).ratio() >= _CLOSE
+
+
+def all_keys(there: Configuration) -> Iterator[str]:
+    """Every dotted key of the tree."""
+    return _keys(there.before, "")
+
+
+def _keys(tree: Mapping[str, Any], above: str) -> Iterator[str]:
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{above}{name}.")
+
+
+def _text(name: str) -> str:
+    return (importlib.resources.files("verl_doctor.checks") / "data" / name).read_text("utf-8")

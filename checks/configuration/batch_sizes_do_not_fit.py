@@ -1,0 +1,344 @@
+"""CFG108: batch sizes that verl refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, place
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.demands import Demands
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_ACTOR = "actor_rollout_ref.actor"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_GROUPS = "rollout groups"  # made by the workers
+_REF = "actor_rollout_ref.ref"
+_GPUS = (GPUS, NODES)
+_EVERY = Demands(
+    dict.fromkeys(
+        (
+            "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
+            "mini batch per GPU", "mini batch of micro batches", "rollout groups", "remove padding", "temperature",
+            "row in a batch",
+        ),
+        "/env/verl/utils/config.py:111",
+    )
+)  # fmt: skip
+
+
+class _Broken(NamedTuple):
+    """A demand that is not met: what is wrong, the keys that decide it, and what would do."""
+
+    demand: str
+    message: str
+    keys: tuple[str, ...]
+    remedy: str
+    certain: bool = True
+    values: Mapping[str, object] = MappingProxyType({})
+    """The nearest settings that meet the demand."""
+    why: str = ""
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if not configuration.has(_ACTOR) or not configuration.has(GPUS):
+        return "this is no configuration of PPO"
+    return (
+        None if configuration.complete else "a part of the command is not known, so other values may be set"
+    )
+
+
+@check(
+    "CFG108",
+    phase="validation",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("verl's defaults", (*asked(), _EVERY)),
+        Example("this verl does not demand it", (*asked("data.train_batch_size=100"), Demands())),
+        Example("a value that is not known", (*asked("data.train_batch_size=${oc.env:N}"), _EVERY)),
+        Example(
+            "100 prompts on 8 GPUs",
+            (*asked("data.train_batch_size=100", f"{_ACTOR}.ppo_mini_batch_size=32"), _EVERY),
+            "100 * 1 = 100 samples do not divide among 8 GPUs",
+        ),
+        Example(
+            "a mini batch larger than the batch",
+            (*asked("data.train_batch_size=128"), _EVERY),
+            "data.train_batch_size (128) is less than",
+        ),
+        Example(
+            "both kinds of micro batch",
+            (*asked(f"{_ACTOR}.ppo_micro_batch_size=32"), _EVERY),
+            "are both set",
+        ),
+        Example(
+            "no micro batch", (*asked(f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"
+        ),
+        Example(
+            "mini batches that micro batches do not fill",
+            (*asked(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=5"), _EVERY),
+            "32 samples of a mini batch on each GPU are no multiple of 5",
+        ),
+        Example("groups that GPUs do not fill", (*asked(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
+        Example(
+            "sequence parallelism with padding",
+            (*asked(f"{_ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
+            "use_remove_padding",
+        ),
+        Example(
+            "dynamic batches of whole rows",
+            (*asked(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1536", "+data.max_response_length=1024"), _EVERY),
+        ),
+        Example(
+            "dynamic batches smaller than a row",
+            (*asked(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1024", "+data.max_response_length=1024"), _EVERY),
+            "ppo_max_token_len_per_gpu (1024) is less than the 1536 tokens of a row",
+        ),
+        Example(
+            "validation that samples at temperature 0",
+            (*asked(f"{_ROLLOUT}.val_kwargs.do_sample=True", f"{_ROLLOUT}.temperature=0"), _EVERY),
+            "temperature",
+        ),
+    ],
+)  # fmt: skip
+def batch_sizes_do_not_fit(configuration: Configuration, demands: Demands) -> Iterator[Finding]:
+    """Batch sizes that verl refuses.
+
+    ## Why it matters
+    verl checks them when the trainer or its workers start, after Ray is up, and some of them after the model is loaded; the
+    job stops there. Which of these demands a verl makes is read from its sources.
+
+    ## How to fix
+    Choose sizes that divide: `train_batch_size` times `rollout.n` by the number of GPUs, `ppo_mini_batch_size` times
+    `rollout.n` per GPU by the micro batch per GPU. Of `..._micro_batch_size` and `..._micro_batch_size_per_gpu` set the
+    second alone.
+    """
+    padded = not demands.place("row without padding")
+    for broken in (*_broken(configuration), *_dynamic_batches(configuration, padded=padded)):
+        where = demands.place(broken.demand)
+        if where:
+            words = [word for key in broken.keys if (word := configuration.asked_for(key)) is not None]
+            yield Finding(
+                broken.message,
+                Evidence(
+                    found=", ".join(f"{key}={_shown(configuration.get(key))}" for key in broken.keys),
+                    read_from=f"verl demands it in {where}",
+                ),
+                location=place(words[0]) if words else None,
+                remedy=broken.remedy,
+                severity=None if broken.certain else "warning",
+                phase="workers" if broken.demand == _GROUPS else None,
+                subject=Subject("setting", broken.keys[0], broken.demand),
+                **healed(
+                    "CFG108", settings(configuration, broken.values, broken.why) if broken.values else None
+                ),
+            )
+
+
+def _broken(there: Configuration) -> Iterator[_Broken]:
+    dynamic = there.get(f"{_ACTOR}.use_dynamic_bsz")
+    gpus = _product(there, *_GPUS)
+    if dynamic is False:
+        yield from _whole_batch(there, gpus)
+        yield from _micro_batches(there)
+        if there.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
+            yield from _mini_batch(there, gpus)
+    tensor = there.number(f"{_ROLLOUT}.tensor_model_parallel_size")
+    if gpus and tensor and gpus % tensor and there.get("actor_rollout_ref.hybrid_engine") is not False:
+        yield _Broken(
+            _GROUPS,
+            f"{gpus:g} GPUs do not divide into rollout groups of {tensor:g}",
+            (*_GPUS, f"{_ROLLOUT}.tensor_model_parallel_size"),
+            "Choose a tensor_model_parallel_size that divides the number of GPUs",
+            values={
+                f"{_ROLLOUT}.tensor_model_parallel_size": (groups := _nearest_divisor(int(gpus), int(tensor)))
+            },
+            why=f"{gpus:g} GPUs = {gpus / groups:g} groups of {groups}",
+        )
+    sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size")
+    padding = "actor_rollout_ref.model.use_remove_padding"
+    if (
+        sequence
+        and sequence > 1
+        and there.get(padding) is False
+        and there.get(f"{_ACTOR}.strategy") == "fsdp"
+    ):
+        yield _Broken(
+            "remove padding",
+            f"sequence parallelism ({sequence:g}) needs {padding}=True",
+            (f"{_ACTOR}.ulysses_sequence_parallel_size", padding),
+            f"Set {padding}=True",
+            values={padding: True},
+            why="sequences are cut into pieces only where rows have no padding",
+        )
+    if there.get(f"{_ROLLOUT}.val_kwargs.do_sample") is True and there.number(f"{_ROLLOUT}.temperature") == 0:
+        yield _Broken(
+            "temperature",
+            f"validation is to sample, and {_ROLLOUT}.temperature is 0",
+            (f"{_ROLLOUT}.val_kwargs.do_sample", f"{_ROLLOUT}.temperature"),
+            f"Set {_ROLLOUT}.val_kwargs.do_sample=False, or a temperature above 0",
+            values={f"{_ROLLOUT}.val_kwargs.do_sample": False},
+            why="at temperature 0 nothing is sampled",
+        )
+
+
+def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]:
+    """Batches that are measured in tokens and have no room for the longest row. Where rows are not padded, none may be so long."""
+    prompt, response = there.number("data.max_prompt_length"), there.number("data.max_response_length")
+    sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    if not prompt or not response or there.get(f"{_ACTOR}.strategy") not in ("fsdp", "fsdp2"):
+        return
+    row = prompt + response
+    for switch, key in (
+        (f"{_ACTOR}.use_dynamic_bsz", f"{_ACTOR}.ppo_max_token_len_per_gpu"),
+        (f"{_ROLLOUT}.log_prob_use_dynamic_bsz", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
+    ):
+        most = there.number(key)
+        own = key.startswith(_ACTOR) or there.asked_for(key) is not None
+        if there.get(switch) is True and own and most and most * sequence < row:
+            tokens = f"the {row:g} tokens of a row" if padded else f"the {row:g} tokens that a row may have"
+            yield _Broken(
+                "row in a batch",
+                f"{key.rpartition('.')[2]} ({most:g}) is less than {tokens}",
+                (key, "data.max_prompt_length", "data.max_response_length"),
+                f"Set {key} to {-(-row // sequence):g} or more",
+                certain=padded,
+                values={key: -(-int(row) // int(sequence))},
+                why=f"a row has {prompt:g} + {response:g} = {row:g} tokens, on {sequence:g} GPUs",
+            )
+
+
+def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
+    batch, samples = there.number("data.train_batch_size"), there.number(f"{_ROLLOUT}.n")
+    mini = there.number(f"{_ACTOR}.ppo_mini_batch_size")
+    if (
+        batch
+        and samples
+        and gpus
+        and there.get(f"{_ACTOR}.strategy") != "megatron"
+        and batch * samples % gpus
+    ):
+        yield _Broken(
+            "divisible by the GPUs",
+            f"{batch:g} * {samples:g} = {batch * samples:g} samples do not divide among {gpus:g} GPUs",
+            ("data.train_batch_size", f"{_ROLLOUT}.n", *_GPUS),
+            "Choose a data.train_batch_size so that its product with rollout.n is a multiple of the number of GPUs",
+            values={
+                "data.train_batch_size": (
+                    prompts := _nearest_batch(int(batch), int(samples), int(gpus), int(mini or 1))
+                )
+            },
+            why=f"{prompts} * {samples:g} = {prompts * samples:g} samples are {prompts * samples / gpus:g} for each of {gpus:g} GPUs",
+        )
+    if batch and mini and batch < mini:
+        yield _Broken(
+            "at least a mini batch",
+            f"data.train_batch_size ({batch:g}) is less than {_ACTOR}.ppo_mini_batch_size ({mini:g})",
+            ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size"),
+            f"Set {_ACTOR}.ppo_mini_batch_size to {batch:g} or less",
+            values={f"{_ACTOR}.ppo_mini_batch_size": int(batch)},
+            why=f"a batch of {batch:g} prompts is one mini batch of {batch:g}",
+        )
+
+
+def _micro_batches(there: Configuration) -> Iterator[_Broken]:
+    wanted = [(_ACTOR, "ppo_micro_batch_size"), (_ROLLOUT, "log_prob_micro_batch_size")]
+    if True in (there.get(f"{_ACTOR}.use_kl_loss"), there.get("algorithm.use_kl_in_reward")):
+        wanted.append((_REF, "log_prob_micro_batch_size"))
+    for section, name in wanted:
+        old, new = f"{section}.{name}", f"{section}.{name}_per_gpu"
+        if not (there.has(old) and there.has(new)):
+            continue
+        values = (there.get(old), there.get(new))
+        if values == (None, None):
+            micro = _micro_batch_of_actor(there)
+            yield _Broken(
+                "one of two",
+                f"neither {new} nor {old} is set",
+                (new, old),
+                f"Set {new}",
+                values={new: micro},
+                why=f"{micro} at a time, as the actor has it"
+                if micro > 1
+                else "1 at a time takes the least memory",
+            )
+        elif all(isinstance(value, int) for value in values):
+            yield _Broken(
+                "not both",
+                f"{old} and {new} are both set",
+                (old, new),
+                f"Remove {old}, which is deprecated",
+                values={old: LEAVE_OUT if there.asked_for(old) else None},
+                why=f"{new}={there.get(new)} stays",
+            )
+
+
+def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
+    """What is left of a mini batch on one GPU, as FSDP workers compute it."""
+    mini, samples = there.number(f"{_ACTOR}.ppo_mini_batch_size"), there.number(f"{_ROLLOUT}.n")
+    sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    micro = there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
+    if not mini or not samples or not gpus or gpus < sequence:
+        return
+    each = mini * samples // (gpus // sequence)
+    keys = (f"{_ACTOR}.ppo_mini_batch_size", f"{_ROLLOUT}.n", *_GPUS)
+    if each == 0:
+        yield _Broken(
+            "mini batch per GPU",
+            f"a mini batch of {mini:g} * {samples:g} samples leaves none for each of {gpus:g} GPUs",
+            keys,
+            "Choose a larger ppo_mini_batch_size",
+            values={f"{_ACTOR}.ppo_mini_batch_size": (least := -(-int(gpus // sequence) // int(samples)))},
+            why=f"{least} * {samples:g} = {least * samples:g} samples are {least * samples // (gpus // sequence):g} for each of {gpus / sequence:g}",
+        )
+    elif micro and each % micro:
+        yield _Broken(
+            "mini batch of micro batches",
+            f"the {each:g} samples of a mini batch on each GPU are no multiple of {micro:g}",
+            (f"{_ACTOR}.ppo_micro_batch_size_per_gpu", *keys),
+            f"Choose a ppo_micro_batch_size_per_gpu that divides {each:g}",
+            values={
+                f"{_ACTOR}.ppo_micro_batch_size_per_gpu": (smaller := _divisor_up_to(int(each), int(micro)))
+            },
+            why=f"{each:g} = {each / smaller:g} * {smaller}",
+        )
+
+
+def _divisor_up_to(number: int, most: int) -> int:
+    """The largest divisor of a number that is no larger than `most`."""
+    return next(size for size in range(max(1, min(number, most)), 0, -1) if number % size == 0)
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    """The divisor of a number that is nearest to the one wanted; of two the larger, which spreads memory wider."""
+    divisors = [size for size in range(1, number + 1) if number % size == 0]
+    return min(divisors, key=lambda size: (abs(size - wanted), -size))
+
+
+def _nearest_batch(batch: int, samples: int, gpus: int, mini: int) -> int:
+    """The number of prompts nearest to `batch` whose samples divide among the GPUs and which holds a mini batch; of two the smaller."""
+    step = gpus // math.gcd(gpus, samples)
+    below = batch // step * step
+    return below if below >= max(mini, 1) and batch - below <= step // 2 else below + step
+
+
+def _micro_batch_of_actor(there: Configuration) -> int:
+    return int(there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
+
+
+def _product(there: Configuration, *keys: str) -> float | None:
+    product = 1.0
+    for key in keys:
+        value = there.number(key)
+        if not value:
+            return None
+        product *= value
+    return product
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value)

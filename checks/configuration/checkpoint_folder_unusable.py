@@ -1,0 +1,84 @@
+"""CFG124: the folder for checkpoints, or Hydra's, cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.checkpoint_folder import HYDRA_FOLDER, CheckpointFolder, HydraFolder
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_KEY = "trainer.default_local_dir"
+_JOB = asked(f"+{_KEY}=/data/ckpt")
+_WHY = {
+    "a file is in the way": "{above} is no folder",
+    "no permission to write": "you may not write in {above}",
+    "read-only": "{above} is mounted read-only",
+    "of the kernel": "nothing can be made in {above}",
+}
+
+
+@check(
+    "CFG124",
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("it can be made", (*_JOB, CheckpointFolder("/data/ckpt", "/data"))),
+        Example("a folder of the kernel's", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, and nothing can be made in /proc"),
+        Example("Hydra's folder", (*asked(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
+        Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you may not write in /data"),
+        Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you may not write in /"),
+    ],
+)  # fmt: skip
+def checkpoint_folder_unusable(
+    configuration: Configuration, folder: CheckpointFolder | Unknown, hydra: HydraFolder | Unknown
+) -> Iterator[Finding]:
+    """The folder for checkpoints, or Hydra's, cannot be created.
+
+    ## Why it matters
+    verl makes `trainer.default_local_dir` when it saves for the first time, after `save_freq` steps. What was trained until
+    then is lost. Hydra makes `hydra.run.dir` before the program begins.
+
+    ## How to fix
+    Name a folder in which you may write and that every node sees. Where the file system is mounted on the compute nodes
+    alone, the finding on a login node has no weight.
+    """
+    if isinstance(hydra, HydraFolder) and hydra.trouble and hydra.above != "/":
+        word = configuration.asked_for(HYDRA_FOLDER)
+        yield Finding(
+            f"Hydra writes to {hydra.path}, and {_WHY[hydra.trouble].format(above=hydra.above)}",
+            Evidence(found=hydra.trouble, wanted="a folder that can be written", read_from=hydra.above),
+            location=place(word) if word else None,
+            remedy=f"Set {HYDRA_FOLDER} to a folder that you may write",
+            subject=Subject("folder", hydra.path),
+            stops=(EVERY_JOB,),
+            phase="composition",
+            **healed(
+                "CFG124",
+                reworded(word, None, effect="Hydra writes to outputs/ in the folder in which the job starts")
+                if word
+                else None,
+            ),
+        )
+    if isinstance(folder, Unknown) or not folder.trouble:
+        return
+    word = configuration.asked_for(_KEY)
+    certain = folder.above != "/"  # else a file system may not be mounted here
+    yield Finding(
+        f"checkpoints go to {folder.path}, and {_WHY[folder.trouble].format(above=folder.above)}",
+        Evidence(found=folder.trouble, wanted="a folder that can be written", read_from=folder.above),
+        location=place(word) if word else None,
+        remedy=f"Set {_KEY} to a folder that you may write, or trainer.save_freq=-1",
+        severity=None if certain else "warning",
+        subject=Subject("folder", folder.path),
+        stops=(EVERY_JOB,) if certain else (),
+        phase="start",
+        **healed(
+            "CFG124",
+            reworded(word, None, effect=f"checkpoints go to verl's own folder: {configuration.default(_KEY)}")
+            if word
+            else None,
+        ),
+    )

@@ -1,0 +1,165 @@
+"""CFG119: a setting names what this verl does not have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from verl_doctor.checks.shared.configuration import asked, place, release
+from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import (
+    AGENT_LOOP,
+    ESTIMATOR,
+    LOGGER,
+    LOSS,
+    MODE,
+    OLD_REWARD_MANAGER,
+    OPTIMIZERS,
+    QUANTIZATION,
+    REWARD_MANAGER,
+    ROLLOUT,
+    STRATEGY,
+    TRAINER,
+    Registry,
+    VerlRegistries,
+)
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables, Table
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Phase, Subject, check
+
+_WHAT = {
+    ROLLOUT: "rollout",
+    MODE: "rollout mode",
+    STRATEGY: "strategy",
+    ESTIMATOR: "advantage estimator",
+    LOSS: "policy loss",
+    AGENT_LOOP: "agent loop",
+    LOGGER: "tracker",
+    REWARD_MANAGER: "reward manager",
+    OLD_REWARD_MANAGER: "reward manager",
+    TRAINER: "trainer",
+    QUANTIZATION: "quantization",
+    **dict.fromkeys(OPTIMIZERS, "optimizer"),
+}
+# When verl looks the name up, as its runs show.
+_PHASES: Mapping[str, Phase] = {
+    ROLLOUT: "workers",
+    MODE: "workers",
+    STRATEGY: "workers",
+    ESTIMATOR: "first update",
+    LOSS: "first update",
+    AGENT_LOOP: "first batch",
+    LOGGER: "first batch",
+    REWARD_MANAGER: "engine",
+    OLD_REWARD_MANAGER: "engine",
+    TRAINER: "workers",
+    QUANTIZATION: "engine",
+    **dict.fromkeys(OPTIMIZERS, "workers"),
+}
+_PLAIN = 0.8  # how like two names must be to leave no doubt
+_AGENT_LOOPS_FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
+_HAVE = VerlRegistries(
+    {
+        ROLLOUT: Registry(("vllm", "sglang"), "/env/verl/workers/rollout/base.py:81"),
+        MODE: Registry(("async",), "/env/verl/workers/rollout/base.py:81"),
+        ESTIMATOR: Registry(("gae", "grpo"), "/env/verl/trainer/ppo/core_algos.py:212"),
+        TRAINER: Registry(("sync",), "/env/verl/trainer/ppo/v1/trainer_sync.py:24"),
+        LOGGER: Registry(("console", "wandb", "swanlab"), "/env/verl/utils/tracking.py:46"),
+    }
+)
+
+
+def _irrelevant(registries: VerlRegistries) -> str | None:
+    extended = registries.extended_by
+    if registries.registries.keys() & registries.closed:
+        return None
+    return f"{extended} may register names that verl does not have" if extended else None
+
+
+@check(
+    "CFG119",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("names that are there", (*asked(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
+        Example("a value that is not known", (*asked(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
+        Example("trackers that are there", (*asked(f"{LOGGER}=[console,swanlab]"), _HAVE)),
+        Example(
+            "a plugin has estimators, not trackers",
+            (*asked(f"{ESTIMATOR}=mine", f"{LOGGER}=[neptune]"), replace(_HAVE, extended_by="mine", closed=(LOGGER,))),
+            "has no tracker neptune",
+        ),
+        Example("the user's own trainer may have more", (*asked(f"{ESTIMATOR}=mine"), VerlRegistries())),
+        Example("an estimator with a slip", (*asked(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
+        Example("a rollout of an older verl", (*asked(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
+        Example("a mode of an older verl", (*asked(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
+        Example("a trainer that verl does not know", (*asked(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
+        Example("a tracker that verl does not know", (*asked(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
+    ],
+)  # fmt: skip
+def choice_unknown(
+    configuration: Configuration, registries: VerlRegistries, tables: DataTables | Unknown
+) -> Iterator[Finding]:
+    """A setting names something that this verl does not have.
+
+    ## Why it matters
+    Hydra takes any text for `rollout.name`, `rollout.mode`, `actor.strategy`, `adv_estimator`, `loss_mode`, a reward manager, an
+    agent loop, a tracker, a trainer, a quantization or an optimizer. verl looks it up when it is needed, after Ray is up and often after the model is loaded, and stops.
+    Names come and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
+
+    ## How to fix
+    Use a name that the finding lists. Code of your own that registers a name must be loaded by the job
+    (`actor_rollout_ref.model.external_lib`, `VERL_USE_EXTERNAL_MODULES`).
+    """
+    for key, registry in registries.registries.items():
+        if registries.extended_by and key not in registries.closed:
+            continue
+        word = configuration.asked_for(key)
+        if word is None or (key == AGENT_LOOP and _agent_loops_elsewhere(configuration, tables)):
+            continue
+        values = configuration.get(key)
+        default = configuration.default(key)
+        known = {*registry.names, *(default if isinstance(default, list) else [default])}
+        for value in values if isinstance(values, list) else [values]:
+            if not isinstance(value, str) or not value or value in known:
+                continue
+            names = ", ".join(registry.names)
+            near = next(iter(difflib.get_close_matches(value, registry.names, 1)), "")
+            yield Finding(
+                f"{release(configuration)} has no {_WHAT[key]} {value}"
+                + (f"; did you mean {near}?" if near else ""),
+                Evidence(
+                    found=word.text,
+                    wanted=f"one of {names}",
+                    read_from=registry.read_from,
+                ),
+                location=place(word),
+                remedy=f"Write {near} instead of {value}" if near else f"Set {key} to one of {names}",
+                subject=Subject("setting", key),
+                stops=(EVERY_JOB,),
+                phase=_PHASES[key],
+                **healed("CFG119", _correction(word, value, near, default)),
+            )
+
+
+def _correction(word: Asked, value: str, near: str, default: object) -> Correction | None:
+    """The name that was meant, else the only one there is, else verl's default."""
+    if near and difflib.SequenceMatcher(None, value, near).ratio() >= _PLAIN:
+        return reworded(word, word.text.replace(value, near), f"{near} is the name like {value}")
+    new = near or (default if isinstance(default, str) and default in word.text else "")
+    if new:
+        return reworded(
+            word, word.text.replace(value, new), effect=f"the job runs with {new} in place of {value}"
+        )
+    return reworded(word, None, effect=f"the job runs with verl's default in place of {value}")
+
+
+def _agent_loops_elsewhere(there: Configuration, tables: DataTables | Unknown) -> bool:
+    """Whether a file may define further agent loops, or rows may name their own, so that the default is not used."""
+    if there.get(_AGENT_LOOPS_FILE):
+        return True
+    trained = () if isinstance(tables, Unknown) else tables.of("train", "val")
+    found: list[Table] = list(trained)
+    return not found or any(column.name == "agent_name" for table in found for column in table.columns)

@@ -1,0 +1,51 @@
+"""CFG110: the launch script sets a key that verl calls deprecated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.configuration import asked, place, release, tree_of
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_OLD = "actor_rollout_ref.rollout.log_prob_micro_batch_size"
+_COMMENT = "[Will be deprecated, use log_prob_micro_batch_size_per_gpu]"
+
+
+def _with_comment(word: str) -> tuple[Configuration]:
+    return (replace(asked(word)[0], deprecated={_OLD: _COMMENT}),)
+
+
+@check(
+    "CFG110",
+    severity="warning",
+    examples=lambda: [
+        Example("the new key", _with_comment(f"{_OLD}_per_gpu=8")),
+        Example("nothing is set", _with_comment(f"{_OLD}=null")),
+        Example("the old key", _with_comment(f"{_OLD}=64"), "calls actor_rollout_ref.rollout.log_prob_micro_batch_size deprecated"),
+    ],
+)  # fmt: skip
+def config_key_deprecated(configuration: Configuration) -> Iterator[Finding]:
+    """The launch script sets a key that verl has deprecated.
+
+    ## Why it matters
+    It works with this verl and stops the job after an upgrade; some are refused together with their successor. What verl
+    calls deprecated is read from the comments in its own configuration files.
+
+    ## How to fix
+    Use what the comment names. `..._micro_batch_size` counts the samples of all GPUs, `..._micro_batch_size_per_gpu` those of
+    one: divide by the number of GPUs.
+    """
+    for word in configuration.asked:
+        comment = configuration.deprecated.get(word.key)
+        if comment and word.fate == "applied" and word.value is not None:
+            yield Finding(
+                f"{release(configuration)} calls {word.key} deprecated",
+                Evidence(
+                    found=word.text, read_from=configuration.origins.get(word.key, tree_of(configuration))
+                ),
+                location=place(word),
+                remedy=f"verl's comment: {comment[:200]}",
+                subject=Subject("setting", word.key),
+            )

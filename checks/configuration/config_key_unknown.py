@@ -1,0 +1,149 @@
+"""CFG101: the launch script sets a key that verl's configuration does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.configuration._verl_keys import (
+    alike,
+    certain,
+    elsewhere,
+    history,
+    is_free,
+    is_slip,
+    renamed,
+)
+from verl_doctor.checks.shared.configuration import SCRIPT, asked, place, release, tree_of
+from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    MISSING,
+    UNTOLD_VALUE,
+    Asked,
+    Configuration,
+    with_overrides,
+)
+from verl_doctor.toolkit.collectors.launch.launch import Word
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_INTERPOLATION = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")  # of a key from the top, without a resolver
+_FEW = 3  # places of one name: more say nothing about what was meant
+
+
+@check(
+    "CFG101",
+    phase="composition",
+    examples=lambda: [
+        Example("an interpolation of a key", asked("trainer.total_epochs=${trainer.nnodes}")),
+        Example("a value that reading cannot tell", (with_overrides(asked()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
+        Example("one of a resolver's", asked("data.train_files=${oc.env:X}")),
+        Example("an interpolation of nothing", asked("data.train_files=x/${trainer.nodes}"), "there is no trainer.nodes"),
+        Example("all keys are there", asked("trainer.nnodes=2", "data.train_batch_size=64")),
+        Example("a new key is appended", asked("+actor_rollout_ref.model.override_config.attn=sdpa")),
+        Example("a slip", asked("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),
+        Example("a key that verl renamed", asked("ray_init.num_cpus=8"), "ray_kwargs.ray_init.num_cpus since verl 0.6.0"),
+        Example("a key in another section", asked("actor_rollout_ref.actor.max_num_seqs=4"), "actor_rollout_ref.rollout.max_num_seqs"),
+        Example("a key of a newer verl", asked("trainer.use_v1=True", verl="0.4.1"), "verl 0.4.1 has no setting"),
+        Example("a setting of vLLM", asked("actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"), "has no setting"),
+    ],
+)  # fmt: skip
+def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
+    """The launch script sets a key that verl's configuration does not have.
+
+    ## Why it matters
+    Hydra stops before anything starts: `Could not override ...: Key 'X' is not in struct`. verl renames and moves keys
+    between releases, so a script that ran yesterday stops after an upgrade.
+
+    ## How to fix
+    Use the key that this verl has. A key that verl reads although its configuration does not list it, such as those
+    below `override_config` and `engine_kwargs`, is appended with `+` in front. `verl-doctor fix --select CFG101` shows the
+    corrected line where there is no doubt which key it is. An interpolation `${a.b}` of a key that is not there ends the job when verl
+    resolves the configuration, after Ray is up.
+    """
+    for word in configuration.asked:
+        if word.fate == "no such key":
+            yield _finding(word, configuration)
+        elif word.fate == "applied" and isinstance(word.value, str) and not word.conditional:
+            for match in _INTERPOLATION.finditer(word.value):
+                if match[0] == UNTOLD_VALUE:
+                    continue
+                if configuration.get(match[1]) is MISSING and match[1].partition(".")[0] != "hydra":
+                    yield _dangling(word, match[1], configuration)
+
+
+def _dangling(word: Asked, key: str, there: Configuration) -> Finding:
+    near = alike(key, there)
+    return Finding(
+        f"{word.key} stands for ${{{key}}}, and there is no {key}"
+        + (f"; did you mean {near}?" if near else ""),
+        Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
+        location=place(word),
+        remedy=f"Write ${{{near}}}" if near else "Name a key that is there, or write the value",
+        subject=Subject("setting", word.key, key),
+        phase="workers",
+        **healed(
+            "CFG101", reworded(word, word.text.replace(f"${{{key}}}", f"${{{near}}}")) if near else None
+        ),
+    )
+
+
+def _finding(word: Asked, there: Configuration) -> Finding:
+    what, remedy = _meant(word, there)
+    return Finding(
+        f"{release(there)} has no setting {word.key}{what}",
+        Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
+        location=place(word),
+        remedy=remedy,
+        subject=Subject("setting", word.key, word.text),
+        **(
+            {"fix": "script-key"}
+            if certain(word, there) and place(word).line
+            else healed("CFG101", _correction(word, there))
+        ),
+    )
+
+
+def _correction(word: Asked, there: Configuration) -> Correction | None:
+    """The key that was meant where there is one; the word left out where this verl has nothing like it."""
+    sign, value = word.sign, word.text.partition("=")[2]
+
+    def as_key(key: str, effect: str = "") -> Correction | None:
+        return reworded(word, f"{sign}{key}={value}", f"{key} is what {word.key} means", effect)
+
+    if (moved := renamed(word.key, there)) is not None:
+        return as_key(moved.new, moved.note)
+    if near := alike(word.key, there):
+        return as_key(near, "" if is_slip(word.key, near) else f"{near} may not be what {word.key} meant")
+    others = elsewhere(word.key, there)
+    if "." not in word.key and len(others) == 1:
+        return as_key(others[0], f"{others[0]} may not be what {word.key} meant")
+    if "/" in value:  # a path that the job needs under some other key
+        return None
+    return reworded(
+        word, None, effect=f"{release(there)} has nothing like it, so the job runs without {word.text}"
+    )
+
+
+def _meant(word: Asked, there: Configuration) -> tuple[str, str]:
+    """The end of the message, and the next step."""
+    key = word.key
+    moved = renamed(key, there)
+    if moved is not None:
+        note = f" ({moved.note})" if moved.note else ""
+        return f": it is {moved.new} since verl {moved.release}{note}", f"Write {moved.new} instead of {key}"
+    if is_free(key, there):
+        return "; keys of this section are appended", f"Write +{word.text.lstrip('+')}"
+    if near := alike(key, there):
+        return f"; did you mean {near}?", f"Write {near} instead of {key}"
+    past = history(key, there.verl)
+    if past.came and not past.went:
+        return f": it came with verl {past.came}", f"Remove it, or write +{key} if code of yours reads it"
+    when = f": verl {past.went} dropped it" if past.went else ""
+    others = elsewhere(key, there)
+    if others and len(others) <= _FEW:
+        return (
+            f"{when}; there is {listed(others, _FEW)}",
+            f"Write {others[0]} if that is meant, or remove {key}",
+        )
+    return when, f"Remove it, or write +{key} if code of yours reads it"

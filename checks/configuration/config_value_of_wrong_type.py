@@ -1,0 +1,180 @@
+"""CFG109: a value of another type than the one that it replaces."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, place, release, tree_of
+from verl_doctor.checks.shared.corrections import as_written, healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Subject, check
+
+_SWITCHES = {
+    "yes": True,
+    "on": True,
+    "true": True,
+    "y": True,
+    "no": False,
+    "off": False,
+    "false": False,
+    "n": False,
+}
+_NOTHING = "None"
+# Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, take fractions.
+_COUNTS = re.compile(
+    r"(?:^|\.)(?:n|nnodes|num_\w+|max_num_\w+|\w+_(?:size|per_gpu|per_node|epochs|steps|freq|length|len|workers|rank))$"
+)
+
+
+@check(
+    "CFG109",
+    phase="validation",
+    examples=lambda: [
+        Example("values of the same types", asked("trainer.nnodes=2", "actor_rollout_ref.actor.optim.lr=1", "data.train_files=[a,b]")),
+        Example("a fraction where the default is 0", asked("actor_rollout_ref.actor.entropy_coeff=0.001")),
+        Example("null is fine everywhere", asked("trainer.nnodes=null")),
+        Example("a value that is not known", asked("trainer.nnodes=${oc.env:N}")),
+        Example("False counts as 0, for Python too", asked("trainer.test_freq=False")),
+        Example("a text for a number", asked("trainer.nnodes=two"), "should be a whole number"),
+        Example("a fraction for a whole number", asked("data.train_batch_size=1e3"), "should be a whole number, and 1000.0 is none"),
+        Example("a text for a truth value", asked("actor_rollout_ref.rollout.enforce_eager=yes"), "should be True or False"),
+        Example("a value for a section", asked("actor_rollout_ref.actor=dp"), "is a section"),
+        Example("a tracker that is no list", asked("trainer.logger=console")),
+        Example("a number for a list", asked("trainer.logger=0.9"), "should be a list"),
+        Example("Python's None", asked("critic.enable=None"), "the text None"),
+    ],
+)  # fmt: skip
+def config_value_of_wrong_type(
+    configuration: Configuration, validation: Validation | Unknown
+) -> Iterator[Finding]:
+    """A value has a different type from the one that it replaces.
+
+    ## Why it matters
+    Hydra takes it, and the job stops later, far from the cause, or goes on with what was not meant: the text `yes` and the
+    text `None` are both true for Python, and `1e3` is no number of samples. A value in place of a section may be one that nothing
+    reads in this job, so that is a warning.
+
+    ## How to fix
+    Numbers are written plainly, truth values `True` or `False`, nothing is `null`, lists are `[a,b]`.
+    """
+    for word in configuration.asked:
+        if word.fate == "applied" and word.key and not word.conditional and not word.foreseen:
+            wanted = _wanted(word, configuration)
+            if wanted:
+                yield Finding(
+                    wanted,
+                    Evidence(
+                        found=word.text,
+                        wanted=f"something like {_plain(_default(word, configuration))}",
+                        read_from=configuration.origins.get(word.key, tree_of(configuration)),
+                    ),
+                    location=place(word),
+                    remedy=_remedy(word),
+                    severity="warning" if isinstance(_default(word, configuration), Mapping) else None,
+                    phase=_phase(word, validation),
+                    subject=Subject("setting", word.key),
+                    **healed("CFG109", _correction(word, configuration)),
+                )
+
+
+def _wanted(word: Asked, there: Configuration) -> str:
+    """What is wrong with the value; empty when nothing is."""
+    value, default = word.value, _default(word, there)
+    if value == _NOTHING:
+        return f"{word.key} is set to the text None; Hydra's word for nothing is null"
+    if (
+        value is None
+        or default is None
+        or default in (MISSING, UNTOLD)
+        or (isinstance(value, str) and "${" in value)
+    ):
+        return ""
+    shown = _plain(value)
+    if isinstance(default, bool):
+        return (
+            ""
+            if isinstance(value, (bool, int))
+            else f"{word.key} should be True or False, and {shown} is neither"
+        )
+    if isinstance(default, int):
+        if isinstance(value, float) and not _COUNTS.search(word.key):
+            return ""
+        return "" if isinstance(value, int) else f"{word.key} should be a whole number, and {shown} is none"
+    if isinstance(default, float):
+        return (
+            "" if isinstance(value, (int, float)) else f"{word.key} should be a number, and {shown} is none"
+        )
+    if isinstance(default, list) and default and isinstance(value, (int, float)):
+        return f"{word.key} should be a list, and {shown} is none"
+    if isinstance(default, Mapping) and default and not isinstance(value, dict):
+        return f"{word.key} is a section of {release(there)}'s configuration, and {shown} would replace all of it"
+    return ""
+
+
+def _correction(word: Asked, there: Configuration) -> Correction | None:
+    """The same value in the form that verl takes, where the text has one meaning; a list that a single number begins."""
+    default = _default(word, there)
+    if word.value == _NOTHING:
+        return reworded(word, f"{word.sign}{word.key}=null")
+    new = _meant(word.value, default)
+    if new is not None:
+        return reworded(
+            word, f"{word.sign}{word.key}={as_written(new)}", f"{_plain(word.value)} means {as_written(new)}"
+        )
+    if isinstance(default, list) and default and isinstance(word.value, (int, float)):
+        new = [word.value, *default[1:]]
+        effect = f"{word.key} is {as_written(new)}: verl's default behind the one value that is given"
+        return reworded(word, f"{word.sign}{word.key}={as_written(new)}", effect=effect)
+    if word.key in (GPUS, NODES):
+        effect = f"{word.key} is 1 in place of {_plain(word.value)}"
+        return reworded(word, f"{word.sign}{word.key}=1", effect=effect)
+    return None
+
+
+def _meant(value: object, default: object) -> object:
+    """What a text or a fraction means where a value of this type belongs; None where it has no one meaning."""
+    if isinstance(default, bool):
+        return _SWITCHES.get(str(value).lower())
+    if isinstance(default, (int, float)):
+        text = str(value).strip(" \"'")
+        if re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", text):
+            text = text.replace(",", ".")
+        try:
+            number = float(text)
+        except ValueError:
+            return None
+        if isinstance(default, int):
+            return int(number) if number.is_integer() else None
+        return number if math.isfinite(number) else None
+    return None
+
+
+def _phase(word: Asked, validation: Validation | Unknown) -> Phase | None:
+    """Where verl stops: in its validation when that reads the key, else when workers use it."""
+    if isinstance(validation, Unknown) or any(word.key in one.keys for one in validation.raised):
+        return None
+    return "workers"
+
+
+def _default(word: Asked, there: Configuration) -> Any:
+    return there.default(word.key)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "null"
+    text = "a section" if isinstance(value, Mapping) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _remedy(word: Asked) -> str:
+    if word.value == _NOTHING:
+        return f"Write {word.sign}{word.key}=null"
+    if isinstance(word.value, float) and word.value.is_integer():
+        return f"Write {word.sign}{word.key}={int(word.value)}"
+    return ""

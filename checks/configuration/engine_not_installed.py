@@ -1,0 +1,88 @@
+"""CFG120: the rollout, the trainer or the kernels that the job chooses are not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, reworded, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, Engine
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+
+_ROLLOUT = "actor_rollout_ref.rollout.name"
+_STRATEGY = "actor_rollout_ref.actor.strategy"
+
+
+def _engine(*, installed: bool) -> ChosenEngines:
+    place = "/env/verl/workers/rollout/sglang_rollout/sglang_rollout.py:24"
+    return ChosenEngines((Engine(_ROLLOUT, "sglang", "SGLang", "sglang", installed, place),))
+
+
+@check(
+    "CFG120",
+    requires=("CFG101", "CFG102", "CFG103", "CFG119"),
+    examples=lambda: [
+        Example("it is installed", (*asked(f"{_ROLLOUT}=sglang"), _engine(installed=True))),
+        Example(
+            "it is not",
+            (*asked(f"{_ROLLOUT}=sglang"), _engine(installed=False)),
+            "rollout.name is sglang, but SGLang is not installed",
+        ),
+        Example(
+            "a trainer",
+            (
+                *asked(f"{_STRATEGY}=megatron"),
+                ChosenEngines((Engine(_STRATEGY, "megatron", "Megatron Core", "megatron.core", False),)),
+            ),
+            "actor.strategy is megatron, but Megatron Core is not installed",
+        ),
+    ],
+)
+def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -> Iterator[Finding]:
+    """The rollout, the trainer or the kernels that the job chooses are not installed.
+
+    ## Why it matters
+    `rollout.name`, `actor.strategy` and `model.use_liger` choose packages that verl imports only when its workers start: `No module named
+    'sglang'`, after Ray is up and the data was read. verl does not depend on any of them, so no installer complains.
+
+    ## How to fix
+    Install the package in this environment, in a version that this verl works with, or choose an engine that is installed.
+    """
+    for engine in engines.engines:
+        if engine.installed:
+            continue
+        word = configuration.asked_for(engine.key)
+        short = engine.key.removeprefix("actor_rollout_ref.")
+        yield Finding(
+            f"{short} is {engine.name}, but {engine.title} is not installed",
+            Evidence(
+                found=word.text if word else f"{engine.key}={engine.name} in the configuration",
+                wanted=f"a module {engine.module}",
+                read_from=engine.read_from,
+            ),
+            location=place(word) if word else None,
+            remedy=f"Install {engine.title} in this environment, or give {engine.key} a value that needs none that is missing",
+            subject=Subject("setting", engine.key),
+            stops=(EVERY_JOB,),
+            phase="workers",
+            **healed("CFG120", _correction(configuration, engine)),
+        )
+
+
+def _correction(there: Configuration, engine: Engine) -> Correction | None:
+    """Verl's default where it is another one; for the rollout vLLM."""
+    if engine.key == _ROLLOUT:
+        return None if engine.name == "vllm" else settings(there, {_ROLLOUT: "vllm"})
+    chosen = next((word for word in there.asked if word.fate == "chosen" and word.value == engine.name), None)
+    if chosen is not None:
+        both = [word for word in (chosen, there.asked_for(engine.key)) if word is not None]
+        gone = [reworded(word, None) for word in both]
+        rewrites = tuple(rewrite for one in gone if one for rewrite in one.rewrites)
+        effect = f"the job runs with verl's default, without {' and '.join(word.text for word in both)}"
+        return Correction("", rewrites, effect=effect) if all(gone) else None
+    return (
+        None
+        if there.default(engine.key) == there.get(engine.key)
+        else settings(there, {engine.key: LEAVE_OUT})
+    )

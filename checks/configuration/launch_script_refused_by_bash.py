@@ -1,0 +1,87 @@
+"""CFG116: bash stops in the launch script, or Ray cannot read its runtime_env."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.launch_examples import GOOD, SCRIPT
+from verl_doctor.toolkit.collectors.launch.launch import Launch, ScriptError
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+
+_QUOTE = ScriptError(SCRIPT, 4, "unexpected EOF while looking for matching `\"'")
+_YAML = ScriptError("/home/me/env.yaml", 4, "this is no YAML: line 4")
+_BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
+
+
+@check(
+    "CFG116",
+    phase="shell",
+    examples=lambda: [
+        Example("bash takes it", (GOOD,)),
+        Example("a quote", (replace(GOOD, refused=(_QUOTE,)),), "looking for matching"),
+        Example(
+            "a runtime_env",
+            (Launch(((_YAML.path, "runtime_env"),), refused=(_YAML,)),),
+            "Ray takes no such runtime_env",
+        ),
+        Example(
+            "a variable that nobody set",
+            (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "RUN: unbound variable"),)),),
+            "bash stops here: RUN: unbound variable",
+        ),
+        Example("a branch", (replace(GOOD, refused=(_BRANCH,)),), "unexpected end of file"),
+    ],
+)
+def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
+    """Bash stops in the launch script, or Ray cannot read its runtime_env.
+
+    ## Why it matters
+    Bash runs what stands above the fault, perhaps a `ray start`, and stops there: the job does not start, or without the
+    settings that follow.
+
+    A script that bash can parse ends all the same before training starts: under `set -u` at a variable that nobody has set, under
+    `set -e` at a `cd` or `source` of what is not there, and at `${a.b}`, Hydra's interpolation without single quotes.
+
+    ## How to fix
+    Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh` checks a script
+    without running it. Give the variable a value or a default (`${NAME:-}`), correct the path, or put the interpolation into
+    single quotes. Check in the shell from which the job starts.
+    """
+    for error in launch.refused:
+        if dict(launch.files).get(error.path) == "runtime_env":
+            yield Finding(
+                f"Ray takes no such runtime_env: {error.said}",
+                Evidence(found=error.said, wanted="YAML with env_vars: and the variables below it"),
+                location=Location(error.path, error.line or None),
+                remedy="Correct the file at that line or the one above it",
+                subject=Subject("file", error.path),
+            )
+            continue
+        yield Finding(
+            f"bash cannot parse the script: {error.said}",
+            Evidence(
+                found=f"{error.path}: line {error.line}: {error.said}", read_from=f"bash -n {error.path}"
+            ),
+            location=Location(error.path, error.line),
+            remedy=_remedy(error),
+            subject=Subject("file", error.path),
+        )
+
+    for error in launch.stopped:
+        yield Finding(
+            f"bash stops here: {error.said}",
+            Evidence(found=error.said, wanted="a script that comes to the command that starts training"),
+            location=Location(error.path, error.line),
+            remedy=f"Correct line {error.line}",
+            subject=Subject("file", error.path, str(error.line)),
+            stops=(EVERY_JOB,),
+        )
+
+
+def _remedy(error: ScriptError) -> str:
+    if "looking for matching" in error.said:
+        return f"Close what begins on line {error.line}"
+    if "unexpected end of file" in error.said:
+        return "End the if, the loop or the function that is still open there"
+    return f"Correct line {error.line} or the one above it"

@@ -1,0 +1,192 @@
+"""CFG111: the launch script asks for more GPUs than this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.configuration._machine_settings import recommended
+from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, asked, place
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Subject,
+    check,
+)
+from verl_doctor.toolkit.text import counted
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_EFFECT = "the job trains on fewer GPUs than the script asks for"
+_RAY_ADDRESS = "RAY_ADDRESS"
+_RAY_INIT = "ray_kwargs.ray_init"
+_LAUNCH = Launch(((SCRIPT, "shell script"),))
+_H200 = Gpu("NVIDIA H200", 143771)
+
+
+def _machine(gpus: int, cpus: float = 16) -> Resources:
+    return Resources((_H200,) * gpus, cpus, 128 << 30)
+
+
+@check(
+    "CFG111",
+    severity="warning",
+    requires={"CUDA152", "CUDA155"},
+    examples=lambda: [
+        Example("as many as there are", (*asked(), _machine(8))),
+        Example("no driver here: a login node", (*asked(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),
+        Example("a value that is not known", (*asked(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
+        Example("all that it asks for are visible", (*asked(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
+        Example("a Ray that runs already", (*asked(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
+        Example("2 are visible", (*asked(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES leaves it 2 GPUs"),
+        Example("Ray is told of fewer", (*asked(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts a Ray of its own with 4"),
+        Example("two nodes, and a Ray of one", (*asked(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
+        Example("Ray is told of enough", (*asked(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
+        Example("8 of 1", (*asked(), _machine(1)), "asks for 8 GPUs on each node, and this machine has 1 GPU"),
+    ],
+)  # fmt: skip
+def more_gpus_than_there_are(
+    configuration: Configuration,
+    resources: Resources | Unknown,
+    variables: JobVariables | Unknown,
+    launch: Launch | Unknown,
+    raylets: Raylets | Unknown,
+) -> Iterator[Finding]:
+    """The launch script requests more GPUs than this machine has.
+
+    ## Why it matters
+    If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than total desired GPUs`)
+    or waits forever for nodes that do not come. A Ray that the job starts itself counts only the GPUs in
+    `CUDA_VISIBLE_DEVICES`, however many the machine has: that stops the job for certain. Else, on a login node or for another machine the finding has no weight.
+
+    ## How to fix
+    Start from the settings that the finding names. They are computed from what is here: one tensor-parallel rank for one GPU,
+    FSDP offload of parameters and optimizer, batches in proportion, micro batches by the GPU's memory, fewer samples and
+    sequences at a time, memory left for the larger shards. Nothing was measured: raise them while the memory lasts.
+    """
+    wanted = configuration.number(GPUS)
+    nodes = configuration.number(NODES)
+    has = configuration.number(f"{_RAY_INIT}.num_gpus")
+    own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
+    if own and configuration.complete and wanted and nodes and has is not None and has < wanted * nodes:
+        yield _told(configuration, wanted, nodes, has)
+        return
+    if (
+        wanted
+        and isinstance(variables, JobVariables)
+        and isinstance(launch, Launch)
+        and isinstance(raylets, Unknown)  # the job would join a Ray that runs
+        and _starts_ray(configuration, variables, launch)
+        and (_VISIBLE in variables.places or _has_gpus(resources))
+        and (visible := _visible(variables, launch)) is not None
+        and visible < wanted
+    ):
+        yield _hidden(configuration, variables, visible, wanted)
+        return
+    if (
+        isinstance(resources, Unknown)
+        or resources.gpus is None
+        or not wanted
+        or wanted <= len(resources.gpus)
+    ):
+        return
+    here = counted(len(resources.gpus), "GPU")
+    word = configuration.asked_for(GPUS)
+    settings = recommended(configuration, resources)
+    yield Finding(
+        f"the job asks for {wanted:g} GPUs on each node, and this machine has {here}",
+        Evidence(
+            found=f"{here}: {', '.join(sorted({f'{gpu.name} ({gpu.memory / 1024:.0f} GiB)' for gpu in resources.gpus}))}"
+            if resources.gpus
+            else here,
+            wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
+            read_from="NVML",
+        ),
+        location=place(word) if word else None,
+        remedy=f"To run it here, start from: {' '.join(settings)}" if settings else "",
+        subject=Subject("setting", GPUS),
+    )
+
+
+def _told(configuration: Configuration, wanted: float, nodes: float, has: float) -> Finding:
+    """Where the job tells `ray.init()` how many GPUs there are: no cluster may be joined then, so there are no others."""
+    word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
+    return Finding(
+        f"the job asks for {wanted:g} * {nodes:g} = {wanted * nodes:g} GPUs, and starts a Ray of its own with {has:g}",
+        Evidence(
+            found=f"{_RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
+            wanted=f"{wanted * nodes:g} GPUs",
+        ),
+        location=place(word) if word else None,
+        remedy=f"Ask for {has:g} GPUs, or leave {_RAY_INIT}.num_gpus away and join a cluster that has them",
+        severity="error",
+        **healed("CFG111", _fewer(configuration, int(wanted), int(nodes), int(has))),
+        subject=Subject("setting", word.key if word else GPUS),
+        stops=(EVERY_JOB,),
+        phase="workers",
+    )
+
+
+def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:
+    """As many nodes, or as many GPUs of one node, as Ray is given; where it is given none, as many as the job asks for."""
+    if not has:
+        why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job asks for"
+        return settings(there, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
+    if has >= wanted:
+        return settings(there, {NODES: has // wanted}, f"{has} GPUs are {has // wanted} * {wanted}", _EFFECT)
+    return settings(there, {GPUS: has, **({NODES: 1} if nodes > 1 else {})}, f"Ray has {has}", _EFFECT)
+
+
+def _starts_ray(configuration: Configuration, variables: JobVariables, launch: Launch) -> bool:
+    """Whether the job starts a Ray of its own on this node alone, which counts the GPUs itself."""
+    elsewhere = launch.submitted or launch.ray_starts or variables.has(_RAY_ADDRESS)
+    set_by_job = any(
+        configuration.get(f"{_RAY_INIT}.{name}") not in (None, MISSING) for name in ("address", "num_gpus")
+    )
+    nvidia = configuration.get("trainer.device") in ("cuda", MISSING)
+    return nvidia and not elsewhere and not set_by_job and configuration.get(NODES) == 1
+
+
+def _has_gpus(resources: Resources | Unknown) -> bool:
+    """Whether this is a machine with GPUs: what the shell of a login node sets is not what the job will have."""
+    return isinstance(resources, Resources) and bool(resources.gpus)
+
+
+def _visible(variables: JobVariables, launch: Launch) -> int | None:
+    """At most how many GPUs the variable names; None when it is not set for certain."""
+    if _VISIBLE not in variables.values or any(
+        setting.name == _VISIBLE and setting.conditional for setting in launch.settings
+    ):
+        return None
+    return sum(bool(entry.strip()) for entry in variables.values[_VISIBLE].split(","))
+
+
+def _hidden(configuration: Configuration, variables: JobVariables, visible: int, wanted: float) -> Finding:
+    word, here = configuration.asked_for(GPUS), variables.places.get(_VISIBLE)
+    value = variables.values[_VISIBLE]
+    return Finding(
+        f"the job asks for {wanted:g} GPUs on each node, and {_VISIBLE} leaves it {counted(visible, 'GPU')}",
+        Evidence(
+            found=f"{_VISIBLE}={value}",
+            wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
+            read_from=f"{here[0]}:{here[1]}" if here else "this shell",
+        ),
+        location=Location(*here) if here else place(word) if word else None,
+        remedy=f"Set {GPUS}={visible}, or name {wanted:g} GPUs in {_VISIBLE}"
+        if visible
+        else f"Name {wanted:g} GPUs in {_VISIBLE}",
+        severity="error",
+        **healed("CFG111", settings(configuration, {GPUS: visible}, effect=_EFFECT) if visible else None),
+        subject=Subject("setting", GPUS),
+        stops=(EVERY_JOB,),
+        phase="workers",
+    )

@@ -1,0 +1,79 @@
+"""CFG112: the launch script asks for more workers than this machine has CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.configuration._machine_settings import relief, workers_for
+from verl_doctor.checks.shared.configuration import WORKERS, asked, place
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_RAY = "ray_kwargs.ray_init.num_cpus"
+
+
+def _cpus(number: float | None) -> Resources:
+    return Resources((Gpu("NVIDIA H200", 143771),), number, 64 << 30)
+
+
+def _irrelevant(resources: Resources) -> str | None:
+    return None if resources.gpus else "this machine has no GPU that is seen, so the job runs elsewhere"
+
+
+@check(
+    "CFG112",
+    severity="warning",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("a login node", (*asked(), Resources(None, 2, None))),
+        Example("enough CPUs", (*asked(), _cpus(64))),
+        Example("the number of CPUs is not known", (*asked(), _cpus(None))),
+        Example("8 agent workers on 4 CPUs", (*asked(), _cpus(4)), "asks for 8 agent workers, and this machine has 4 CPUs"),
+        Example(
+            "Ray is told of more CPUs than there are",
+            (*asked(f"{_RAY}=64", f"{WORKERS}=1"), _cpus(4)),
+            "Ray is told of 64 CPUs",
+        ),
+    ],
+)  # fmt: skip
+def more_workers_than_cpus(configuration: Configuration, resources: Resources) -> Iterator[Finding]:
+    """The launch script requests more workers than this machine has CPUs.
+
+    ## Why it matters
+    Each agent worker is a process of its own with a Python interpreter, a tokenizer and buffers. More of them than CPUs slow
+    each other down, start slowly (`worker_register_timeout`) and take memory from the rollout. A container often may use
+    fewer CPUs than the machine has.
+
+    ## How to fix
+    Set the number of agent workers that the finding names, half of the CPUs. If memory is short as well, the finding names
+    smaller batches, samples, `max_num_seqs`, `max_num_batched_tokens` and `gpu_memory_utilization`: about half of each,
+    computed and not measured. Tell Ray of no more CPUs than there are.
+    """
+    if resources.cpus is None:
+        return
+    here = f"{resources.cpus:g} CPUs"
+    workers, most = configuration.number(WORKERS), workers_for(resources)
+    if workers and most and workers > resources.cpus:
+        word = configuration.asked_for(WORKERS)
+        less = relief(configuration)
+        yield Finding(
+            f"the job asks for {workers:g} agent workers, and this machine has {here}",
+            Evidence(
+                found=f"{WORKERS}={workers:g}" + ("" if word else ", verl's default"),
+                wanted=f"{most} or fewer",
+            ),
+            location=place(word) if word else None,
+            remedy=f"Set {WORKERS}={most}"
+            + (f"; if memory is short as well: {' '.join(less)}" if less else ""),
+            subject=Subject("setting", WORKERS),
+        )
+    told, word = configuration.number(_RAY), configuration.asked_for(_RAY)
+    if told and word and told > resources.cpus:
+        yield Finding(
+            f"Ray is told of {told:g} CPUs, and this machine has {here}",
+            Evidence(found=word.text, wanted=f"{_RAY}={int(resources.cpus) or 1}"),
+            location=place(word),
+            remedy=f"Set {_RAY}={int(resources.cpus) or 1}, or remove it",
+            subject=Subject("setting", _RAY),
+        )

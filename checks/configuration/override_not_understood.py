@@ -1,0 +1,220 @@
+"""CFG103: a word of the command is no override that Hydra takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import Healed, healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
+
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+
+
+@check(
+    "CFG103",
+    phase="composition",
+    examples=lambda: [
+        Example("overrides", asked("trainer.nnodes=2", "~data.max_prompt_length", "trainer.logger=[console]")),
+        Example(
+            "a value that must be quoted",
+            asked("data.train_files=~/x"),
+            "`~` must be quoted in a value",
+        ),
+        Example("two values", asked("trainer.logger=console,wandb"), "[console,wandb]"),
+        Example("a list with a space", asked("trainer.logger=[console,", "wandb]"), "a space inside a list"),
+        Example("an option", asked("--config=mine"), "Hydra has no option --config"),
+        Example("nothing to delete", asked("~trainer.mine"), "there is nothing to delete"),
+        Example(
+            "a folder that is not here",
+            (replace(asked()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
+            "there is no folder /home/me/recipe/config",
+        ),
+        Example("no such group", asked("actor@critic=mine"), "there is no group of files actor"),
+    ],
+)  # fmt: skip
+def override_not_understood(configuration: Configuration, launch: Launch | Unknown) -> Iterator[Finding]:
+    r"""An argument of the command is not a valid Hydra override.
+
+    ## Why it matters
+    Hydra stops before anything starts. Its grammar is not the shell's: `~`, `=`, `(`, quotes and letters beyond ASCII must
+    stand in quotes of their own *inside* a value, and `a=1,2` asks for two runs.
+
+    ## How to fix
+    Quote the value for Hydra, and the whole word for the shell: `'data.path="~/x"'`. A list is `'a=[1,2]'`. A word that is
+    no override at all often comes from a space behind a `\` at the end of a line.
+    """
+    for index, word in enumerate(configuration.asked):
+        if _goes_on(configuration.asked[max(index - 1, 0) : index], word):
+            continue
+        said = _said(word, configuration.asked[index + 1 :])
+        if said is not None:
+            message, remedy = said
+            yield Finding(
+                message,
+                Evidence(found=word.text or "an empty word", wanted="key=value"),
+                location=place(word),
+                remedy=remedy,
+                subject=Subject("setting", word.key or word.text or "''"),
+                **_healed(word, configuration.asked[index + 1 :], configuration),
+            )
+    if folder := configuration.missing_folder:
+        yield Finding(
+            f"there is no folder {folder}, in which Hydra is to look for {configuration.name}",
+            Evidence(found=f"no {folder}", wanted="the folder of --config-path or --config-dir"),
+            remedy="Run verl-doctor check in the folder from which the job starts, or correct the option",
+            severity="warning" if configuration.looked_here else None,
+            subject=Subject("folder", folder),
+            **healed("CFG103", _without_option(launch, ("--config-path", "-cp", "--config-dir", "-cd"))),
+        )
+    elif configuration.refused:
+        yield Finding(
+            f"Hydra cannot compose {configuration.name}: {configuration.refused}",
+            Evidence(found=configuration.refused, read_from=configuration.folder),
+            remedy="Choose options that the configuration folder has",
+            subject=Subject("file", f"{configuration.folder}/{configuration.name}.yaml"),
+            **healed("CFG103", _without_option(launch, ("--config-name", "-cn"))),
+        )
+
+
+def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correction | None:
+    """The command without one of Hydra's options, so that verl's own configuration counts."""
+    if isinstance(launch, Unknown) or launch.command is None:
+        return None
+    words = launch.command.words
+    for word, following in zip_longest(words, words[1:]):
+        option, equals, _ = (word.text or "").partition("=")
+        if option not in options or word.path == COMMAND_LINE or word.conditional:
+            continue
+        gone = (word,) if equals or following is None else (word, following)
+        if any(one.text is None for one in gone):
+            return None
+        rewrites = tuple(Rewrite(one.text or "", None, Location(one.path, one.line)) for one in gone)
+        return Correction("", rewrites, effect=f"verl's own configuration counts, without {option}")
+    return None
+
+
+def _goes_on(before: Sequence[Asked], word: Asked) -> bool:
+    """Whether a word is what a space has cut off from a list or a dictionary, which is said of the word before it."""
+    return any(_open(one) and word.fate == "not an override" for one in before)
+
+
+def _open(word: Asked) -> bool:
+    value = word.text.partition("=")[2]
+    return word.fate == "not an override" and any(
+        value.startswith(begin) and value.count(begin) > value.count(end) for begin, end in ("[]", "{}")
+    )
+
+
+def _said(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | None:
+    if following and _open(word) and _goes_on((word,), following[0]):
+        return (
+            f"{word.text} ends at a space inside a list: the shell makes two words of it",
+            f"Put quotes around the whole word: '{word.text} {following[0].text}'",
+        )
+    if word.fate == "not an override":
+        if not word.text.strip():
+            return (
+                "the command has a word of nothing but blanks: a space stands behind a \\ at the end of a line",
+                "Remove the space behind the \\",
+            )
+        if word.text.startswith("-"):
+            option = word.text.partition("=")[0]
+            return (
+                f"Hydra has no option {option}",
+                "Its options for configuration files are --config-path, --config-name and --config-dir",
+            )
+        return f"Hydra cannot read {word.text}: {word.why}", _quoted(word)
+    if word.fate == "several values":
+        values = ",".join(map(str, word.value))
+        return (
+            f"{word.key} is given several values, which asks for several runs; a list is [{values}]",
+            f"Write '{word.sign}{word.key}=[{values}]'",
+        )
+    if word.fate == "nothing to delete":
+        return f"~{word.key}: there is nothing to delete", "Remove it"
+    if word.fate == "no such group":
+        return f"{word.text}: there is no group of files {word.key} in verl's configuration", "Remove it"
+    return None
+
+
+def _healed(word: Asked, following: Sequence[Asked], there: Configuration) -> Healed:
+    """What the words plainly mean."""
+    if not word.text.strip() and place(word).line is not None:
+        return {"fix": "joined-lines"}
+    key, equals, value = word.text.partition("=")
+    if word.fate == "nothing to delete":
+        return healed("CFG103", reworded(word, None))
+    if word.fate == "several values":
+        return healed("CFG103", reworded(word, f"{key}={_one_value(word, there)}"))
+    if word.fate != "not an override" or word.text.startswith("-"):
+        return {}
+    if pieces := _cut_apart(word, following, there):
+        return healed("CFG103", _joined((word, *pieces)))
+    if equals and _open(word):
+        return healed("CFG103", reworded(word, f"{word.text}{_missing_brackets(value)}"))
+    if equals and value and not set(value) & set("'\"\\"):
+        return healed("CFG103", reworded(word, f'{key}="{value}"'))
+    return {}
+
+
+def _one_value(word: Asked, there: Configuration) -> str:
+    """What several values mean together, by the value that they replace: a text, a number with a decimal comma, or a list."""
+    values, default = ",".join(map(str, word.value)), there.default(word.key)
+    if isinstance(default, str):
+        return f'"{values}"'
+    is_number = isinstance(default, float) and _DECIMAL_COMMA.fullmatch(word.text.partition("=")[2])
+    return is_number[0].replace(",", ".") if is_number else f"[{values}]"
+
+
+def _cut_apart(word: Asked, following: Sequence[Asked], there: Configuration) -> Sequence[Asked]:
+    """The words behind one that belong to it: the rest of a list, or what stands behind an equals sign with blanks around it."""
+    if _open(word):
+        for count in range(1, len(following) + 1):
+            text = " ".join(one.text for one in (word, *following[:count]))
+            if not _missing_brackets(text):
+                return following[:count] if all("=" not in one.text for one in following[:count]) else ()
+        return ()
+    if "=" not in word.text and there.has(word.text.lstrip("+")) and following:
+        if following[0].text == "=" and len(following) > 1 and "=" not in following[1].text:
+            return following[:2]
+        if following[0].text.startswith("=") and len(following[0].text) > 1:
+            return following[:1]
+    return ()
+
+
+def _joined(words: Sequence[Asked]) -> Correction | None:
+    """One word of several that blanks have cut apart."""
+    lead = " " if _open(words[0]) else ""
+    found = [
+        reworded(word, None if number else lead.join(one.text for one in words))
+        for number, word in enumerate(words)
+    ]
+    if not all(found):
+        return None
+    return Correction("", tuple(rewrite for one in found if one for rewrite in one.rewrites))
+
+
+def _missing_brackets(text: str) -> str:
+    """What closes the brackets that are open at the end."""
+    closing = {"[": "]", "{": "}"}
+    waiting: list[str] = []
+    for sign in text:
+        if sign in closing:
+            waiting.append(closing[sign])
+        elif waiting and sign == waiting[-1]:
+            waiting.pop()
+    return "".join(reversed(waiting))
+
+
+def _quoted(word: Asked) -> str:
+    key, equals, value = word.text.partition("=")
+    if not equals or "'" in value:
+        return "Quote it, or remove it"
+    return f"""Write '{key}="{value}"', with both kinds of quotes"""

@@ -1,0 +1,47 @@
+"""CFG127: a path of the job begins with a variable that nobody sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.launch_examples import SCRIPT
+from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Word
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_KEY = "data.train_files"
+_WORD = Word(f"{_KEY}=/gsm8k/train.parquet", SCRIPT, 7, f"{_KEY}=$DATA_DIR/gsm8k/train.parquet")
+_FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _WORD),))
+
+
+@check(
+    "CFG127",
+    phase="workers",
+    requires=("CFG116",),
+    examples=lambda: [
+        Example("every variable has a value", (HollowPaths(),)),
+        Example("one that nobody sets", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which is not there: DATA_DIR is set neither here nor in the script"),
+    ],
+)  # fmt: skip
+def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
+    """A path of the job begins with a variable that nobody sets.
+
+    ## Why it matters
+    The shell puts nothing in the place of a variable without a value, and goes on: `$DATA_DIR/train.parquet` becomes `/train.parquet`,
+    which the job misses only when its workers read it. `set -u` at the top of a script makes the shell stop instead.
+
+    ## How to fix
+    Set the variable in the script, or `export` it in the shell from which the job starts, and check there.
+    """
+    for one in paths.paths:
+        names = listed(one.names, 3)
+        are = "is" if len(one.names) == 1 else "are"
+        yield Finding(
+            f"{one.key} is {one.path}, which is not there: {names} {are} set neither here nor in the script",
+            Evidence(found=one.word.written, wanted=f"a value of {names}", read_from=one.word.path),
+            location=Location(one.word.path, None if one.word.path == COMMAND_LINE else one.word.line),
+            remedy=f"Set {names} in the script, or export it before the job is started",
+            subject=Subject("setting", one.key),
+            stops=(EVERY_JOB,),
+        )

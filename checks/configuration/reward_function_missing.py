@@ -1,0 +1,94 @@
+"""CFG122: the job's reward function is not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_SECTION = "custom_reward_function"
+_SHOWN = 6
+_TREE = {_SECTION: {"path": None, "name": "compute_score"}}
+_JOB = asked(f"{_SECTION}.path=/home/me/reward.py", tree=_TREE)
+_THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", True, ("compute_score",))
+
+
+@check(
+    "CFG122",
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("file and function are there", (*_JOB, _THERE)),
+        Example("a star import may bring it", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "f", "there", None))),
+        Example("no file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "missing")), "/home/me/reward.py is not there"),
+        Example("a home that nobody expands", (*_JOB, RewardFunction(_SECTION, "~/reward.py", "compute_score", "unexpanded")), "verl does not expand ~"),
+        Example("perhaps in another folder", (*_JOB, RewardFunction(_SECTION, "reward.py", "compute_score", "unseen")), "reward.py is not there"),
+        Example("another name in the file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", False, ("compute_scores",))), "has no compute_score; did you mean compute_scores?"),
+    ],
+)  # fmt: skip
+def reward_function_missing(configuration: Configuration, reward: RewardFunction) -> Iterator[Finding]:
+    """The job's reward function does not exist.
+
+    ## Why it matters
+    verl loads the file in its reward workers, after the model was loaded, and verl 0.7 and later report what they raise as a
+    failed prompt: `Custom module file not found`, `Object not found in module`, or only `no materializable trajectories`.
+
+    ## How to fix
+    Correct `custom_reward_function.path`, an absolute path that every node can read, and `custom_reward_function.name`, the
+    function in that file (`compute_score` unless it is set).
+    """
+    key = f"{reward.key}.path"
+    message, wanted = "", "a file"
+    if reward.state == "unexpanded":
+        message, remedy = (
+            f"{reward.path} is not there: verl does not expand ~",
+            "Write the whole path, or $HOME",
+        )
+    elif reward.state != "there":
+        message, remedy = (
+            f"the reward function's file {reward.path} is not there",
+            f"Correct {key}, or make the file",
+        )
+    elif reward.defined is False:
+        key, wanted = f"{reward.key}.name", f"a function {reward.name} in {reward.path}"
+        near = next(iter(difflib.get_close_matches(reward.name, reward.names, 1)), "")
+        message = f"{reward.path} has no {reward.name}" + (f"; did you mean {near}?" if near else "")
+        remedy = (
+            f"Set {key} to a function of the file: {listed(reward.names, _SHOWN)}"
+            if reward.names
+            else f"Define {reward.name} in {reward.path}"
+        )
+    if not message:
+        return
+    word = configuration.asked_for(key) or configuration.asked_for(f"{reward.key}.path")
+    certain = reward.state != "unseen"
+    yield Finding(
+        message,
+        Evidence(
+            found=word.text if word else f"{key}={configuration.get(key)}",
+            wanted=wanted,
+            read_from=reward.path,
+        ),
+        location=place(word) if word else None,
+        remedy=remedy,
+        severity=None if certain else "warning",
+        subject=Subject("setting", key),
+        stops=(EVERY_JOB,) if certain else (),
+        phase="start",
+        **healed("CFG122", _correction(configuration, reward)),
+    )
+
+
+def _correction(there: Configuration, reward: RewardFunction) -> Correction | None:
+    """The function that was meant, or the only one of the file."""
+    if reward.defined is not False:
+        return None
+    near = difflib.get_close_matches(reward.name, reward.names, 1) or (
+        reward.names if len(reward.names) == 1 else ()
+    )
+    return settings(there, {f"{reward.key}.name": near[0]}) if near else None

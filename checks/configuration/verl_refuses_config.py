@@ -1,0 +1,41 @@
+"""CFG114: verl's own validation refuses the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {"validation": "verl's own validation"}
+_SAID = "[actor_rollout_ref.ref] Please set at least one of 'actor_rollout_ref.ref.log_prob_micro_batch_size'"
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "CFG114",
+    phase="validation",
+    cost="live",
+    requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG115", "CFG121", "LOAD118"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("verl accepts it", (SOUND,)),
+        Example("verl refuses it", (broken("validation", "ValueError", _SAID),), "at least one of"),
+    ],
+)  # fmt: skip
+def verl_refuses_config(construction: Construction) -> Iterator[Finding]:
+    """verl's own validation refuses the configuration.
+
+    ## Why it matters
+    The same code runs when the trainer starts, in some releases after Ray is up and the model was fetched; the job stops there.
+
+    ## How to fix
+    Do what verl's message says. It is verl's own code, run on the composed configuration in a process of the environment's
+    interpreter; nothing else of the job was started.
+    """
+    yield from findings(construction, _STAGES, "validation", "Do what verl's message says")

@@ -1,0 +1,91 @@
+"""CFG125: verl's validating code raises for the values of the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place, release
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+
+_SIGNS = re.compile(r"[-_ ]")
+_MODE = "actor_rollout_ref.actor.loss_agg_mode"
+_REFUSED = Validation(
+    (
+        Raised(
+            "ValueError",
+            "Invalid loss_agg_mode: token_mean",
+            "/env/verl/workers/config/actor.py:220",
+            "self.loss_agg_mode not in valid_loss_agg_modes",
+            (_MODE,),
+            "validation",
+        ),
+    )
+)
+_BARE = Validation(
+    (Raised("AssertionError", "", "/env/verl/workers/config/optimizer.py:123", "self.style in ['constant']", ("optim.style",), "workers"),)
+)  # fmt: skip
+
+
+@check(
+    "CFG125",
+    phase="validation",
+    requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG115"),
+    examples=lambda: [
+        Example("verl accepts it", (*asked(), Validation())),
+        Example("a value that verl does not have", (*asked(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
+        Example("an assertion without words", (*asked(), _BARE), "self.style in ['constant'] does not hold"),
+    ],
+)  # fmt: skip
+def verl_would_refuse_config(configuration: Configuration, validation: Validation) -> Iterator[Finding]:
+    """verl's validating code raises for the values of the job.
+
+    ## Why it matters
+    The same code runs when the job starts: `validate_config`, the classes of which verl makes objects of sections, the data set. In
+    some releases it runs after Ray is up. The job ends there.
+
+    ## How to fix
+    Do what verl's message says. The code is read, not run, and followed with the job's values as far as they are known.
+    """
+    for raised in validation.raised:
+        words = [word for key in raised.keys if (word := configuration.asked_for(key)) is not None]
+        shown = [f"{key}={_shown(configuration.get(key))}" for key in raised.keys[:6]]
+        yield Finding(
+            f"{release(configuration)} refuses these values: {_said(raised)}",
+            Evidence(
+                found=", ".join(shown) or raised.condition,
+                wanted=f"not {raised.condition}" if raised.text and raised.condition else "",
+                read_from=raised.read_from,
+            ),
+            location=place(words[-1]) if words else None,
+            remedy=f"Change {words[-1].key}" if words else "Do what verl's message says",
+            phase=raised.phase,
+            stops=(EVERY_JOB,),
+            subject=Subject(
+                "setting", words[-1].key if words else next(iter(raised.keys), configuration.name)
+            ),
+            **healed("CFG125", _correction(configuration, raised)),
+        )
+
+
+def _correction(there: Configuration, raised: Raised) -> Correction | None:
+    """The nearest value that the same code accepts. A name that differs in its signs alone is what was meant."""
+    if not raised.nearest_key:
+        return None
+    old = there.get(raised.nearest_key)
+    meant = isinstance(old, str) and _SIGNS.sub("", old.lower()) == _SIGNS.sub("", raised.nearest.lower())
+    why = f"{raised.nearest} is the nearest value that verl's own code accepts for {raised.nearest_key}"
+    return settings(there, {raised.nearest_key: raised.nearest}, why, "" if meant else None)
+
+
+def _said(raised: Raised) -> str:
+    if raised.text:
+        return f"{raised.raised}: {raised.text}"
+    return f"{raised.condition} does not hold" if raised.raised == "AssertionError" else raised.raised
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value)

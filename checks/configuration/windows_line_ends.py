@@ -1,0 +1,40 @@
+"""CFG107: the lines of a launch script end as in Windows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.launch_examples import GOOD, SCRIPT
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+
+@check(
+    "CFG107",
+    phase="composition",
+    examples=lambda: [
+        Example("Unix line ends", (GOOD,)),
+        Example("a script from Windows", (replace(GOOD, carriage_returns=(SCRIPT,)),), "carriage return"),
+    ],
+)
+def windows_line_ends(launch: Launch) -> Iterator[Finding]:
+    r"""A launch script has Windows line endings.
+
+    ## Why it matters
+    bash takes the carriage return for a part of the last word, and a `\` in front of it joins no lines: the command ends at its
+    first line (`$'\r': command not found`), and values end in an invisible character.
+
+    ## How to fix
+    `sed -i 's/\r$//' SCRIPT`. Let git keep it so: `*.sh text eol=lf` in `.gitattributes`.
+    """
+    for path in launch.carriage_returns:
+        yield Finding(
+            f"the lines of {path} end in a carriage return, which bash takes for a part of the words",
+            Evidence(found="\\r\\n", wanted="\\n"),
+            location=Location(path),
+            remedy=f"sed -i 's/\\r$//' {shlex.quote(path)}",
+            subject=Subject("file", path),
+            fix="unix-line-ends",
+        )

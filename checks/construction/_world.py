@@ -1,0 +1,48 @@
+"""A world for examples, and how one is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from verl_doctor.toolkit.collectors.construction.construction import Built, Construction
+from verl_doctor.toolkit.collectors.construction.world import Away, Dimension, Engine, Mesh, Share, World
+from verl_doctor.toolkit.text import in_bytes
+
+GIB = 1 << 30
+SHARE = "actor_rollout_ref.rollout.gpu_memory_utilization"
+
+
+def a_world(
+    weights: float = 4.0,
+    gpus: int = 8,
+    *,
+    share: float = 0.5,
+    engine: float = 15.0,
+    away: Away = "no",
+    sleeps: bool = True,
+    apart: bool = False,
+) -> Construction:
+    """An example: an actor with so many GiB of weights on each GPU, a reference in the host's memory, and an engine."""
+    size = int(weights * GIB)
+    reference = Share("reference", "fsdp2", gpus, 31, size, weights_away="always", states_away="always")
+    actor = Share("actor", "fsdp2", gpus, 31, size, size, 2 * size, size, GIB, away, away)
+    rollout = Engine("vllm", 1, 1, int(engine * GIB), 57344, 32768, share, apart, sleeps)
+    meshes = (Mesh("actor", (Dimension("fsdp", gpus),)),)
+    world = World(gpus, 1, "verl's workers and engines", meshes, (reference, actor), rollout)
+    return replace(Construction((Built("world", "ok"),)), world=world)
+
+
+def parts_of(share: Share) -> str:
+    """The parts of one model on a GPU, in words."""
+    named = [
+        ("weights", share.weights, share.weights_away),
+        ("gradients", share.gradients, "always" if share.weights_away == "always" else "no"),
+        ("optimizer", share.states, share.states_away),
+    ]
+    shown = [f"{name} {in_bytes(size)}{_HINTS[away]}" for name, size, away in named if size]
+    if share.states is None:
+        shown.append("optimizer not known")
+    return ", ".join(shown)
+
+
+_HINTS = {"no": "", "between": " (offloaded between steps)", "always": " (in the host's memory)"}

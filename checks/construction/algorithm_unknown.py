@@ -1,0 +1,49 @@
+"""BUILD110: the algorithm's functions refuse their settings, or a row does not fit a micro batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "algorithm": "looking up the algorithm",
+    "micro batches": "splitting the first rows into micro batches",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD110",
+    cost="live",
+    requires=("CFG108", "CFG119"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("micro batches", "AssertionError", "max_token_len must be greater than the sequence length"),), "max_token_len must be greater"),
+    ],
+)  # fmt: skip
+def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
+    """The algorithm's functions refuse their settings, or a row does not fit a micro batch.
+
+    ## Why it matters
+    Estimators, losses and penalties are looked up by their names when the first update is due, after the first rollout. A micro batch
+    of dynamic size must hold the longest row of prompt and response.
+
+    ## How to fix
+    Name a function that this verl has. For micro batches set `ppo_max_token_len_per_gpu` to at least `max_prompt_length` and
+    `max_response_length` together.
+    """
+    yield from findings(
+        construction,
+        _STAGES,
+        "first update",
+        "Change the setting as the message says",
+        {"micro batches": "first batch"},  # log probabilities come first
+    )

@@ -1,0 +1,43 @@
+"""BUILD102: a class of verl's configuration refuses its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "composition": "composing the configuration",
+    "resolution": "resolving the configuration",
+    "configuration classes": "making verl's classes of the configuration",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD102",
+    cost="live",
+    requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG114", "CFG115", "CFG119"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("configuration classes", "ValueError", "Rollout mode 'sync' has been removed"),), "Rollout mode 'sync' has been removed"),
+    ],
+)  # fmt: skip
+def configuration_class_refuses(construction: Construction) -> Iterator[Finding]:
+    """A class of verl's configuration refuses its values.
+
+    ## Why it matters
+    Sections of the configuration become objects whose classes check them, in the driver or in a worker: some before Ray is up, some when
+    a minute has gone.
+
+    ## How to fix
+    Change the setting that the finding names.
+    """
+    yield from findings(construction, _STAGES, "workers", "Change the setting as verl's message says")

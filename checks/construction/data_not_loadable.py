@@ -1,0 +1,44 @@
+"""BUILD104: the data sets or the first batch cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Phase, Unjudged, check
+
+_STAGES = {
+    "data sets": "making the data sets",
+    "first batch": "making the first batch",
+    "first validation batch": "making the first validation batch",
+}
+_PHASES: dict[str, Phase] = {"first batch": "first batch", "first validation batch": "first validation"}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD104",
+    cost="live",
+    requires=("DATA101", "DATA102", "DATA103", "DATA104", "DATA105", "DATA107"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),
+    ],
+)  # fmt: skip
+def data_not_loadable(construction: Construction) -> Iterator[Finding]:
+    """The data sets or the first batch cannot be created.
+
+    ## Why it matters
+    verl reads the data, filters them, and puts rows together when the model is already loaded. Rows were read as far as a batch goes.
+
+    ## How to fix
+    Correct the file, the column or the class that the finding names.
+    """
+    remedy = "Correct the data, or the setting that says how they are read"
+    yield from findings(construction, _STAGES, "workers", remedy, _PHASES)

@@ -1,0 +1,155 @@
+"""BUILD130: the job needs more memory than its GPUs have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, floor
+
+from verl_doctor.checks.construction._world import GIB, SHARE, a_world, parts_of
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.construction import SOUND
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.collectors.construction.world import Share, World
+from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
+from verl_doctor.toolkit.text import counted, in_bytes
+
+_FSDP = "actor_rollout_ref.actor.fsdp_config"
+_PARALLEL = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+_STEP = 0.05
+# An estimate of what an engine keeps free of its share, for activations and CUDA graphs: it does not take that while it sleeps or wakes.
+_FREE_OF_SHARE = 6 * GIB
+# An estimate of what cannot be computed: contexts, activations of one row, fragments. Advice only.
+_MARGIN = 4 * GIB
+_A100 = GpuMemory(80 * GIB, "--gpu-memory")
+
+
+def _irrelevant(construction: Construction) -> str | None:
+    return "no rank of the job was made" if construction.world is None else None
+
+
+@check(
+    "BUILD130",
+    cost="live",
+    requires=("CUDA157",),
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("it fits", (a_world(), _A100, *asked())),
+        Example("no world was made", (SOUND, _A100, *asked())),
+        Example("training alone", (a_world(28.0), _A100, *asked()), "the actor's step needs at least 140 GiB on each of 8 GPUs, which have 80.0 GiB"),
+        Example("the engine cannot start", (a_world(15.0, share=0.85), _A100, *asked(f"{SHARE}=0.85")), "the engine wants 68.0 GiB at its start, and the trainer's weights take 15.0 GiB of 80.0 GiB"),
+        Example("the second rollout", (a_world(12.0, share=0.7), _A100, *asked(f"{SHARE}=0.7")), "from the second step on the trainer keeps 36.0 GiB"),
+        Example("offloaded", (a_world(12.0, share=0.7, away="between"), _A100, *asked(f"{SHARE}=0.7"))),
+        Example("a share below the weights", (a_world(share=0.15), _A100, *asked(f"{SHARE}=0.15")), "an engine needs at least 16.8 GiB"),
+        Example("an engine that never sleeps", (a_world(4.0, share=0.85, sleeps=False), _A100, *asked(f"{SHARE}=0.85")), "beside an engine that keeps its memory"),
+        Example("an engine on GPUs of its own", (a_world(12.0, share=0.9, apart=True), _A100, *asked(f"{SHARE}=0.9"))),
+    ],
+)  # fmt: skip
+def gpu_memory_too_small(
+    construction: Construction, memory: GpuMemory, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
+    """The job needs more memory than its GPUs have.
+
+    ## Why it matters
+    The trainer and the rollout share each GPU in turn. What one rank keeps of weights, gradients and the optimizer's states was computed by
+    verl's own code in a world of the job's size, and what the rollout takes is `gpu_memory_utilization` of the whole GPU. When both
+    do not fit, vLLM refuses to start (`Free memory on device ... is less than desired`), or `CUDA out of memory` ends the first steps.
+
+    ## How to fix
+    What the finding computes. Its numbers are lower bounds: activations come on top. `--gpu-memory SIZE` judges the job for GPUs that are
+    elsewhere.
+    """
+    world = construction.world
+    if world is None:
+        return
+    whole = memory.each
+    engine = world.engine
+    taken = 0 if engine.apart else int(engine.share * whole)
+    fullest = max(world.shares, key=world.working)
+    needed = world.working(fullest)
+    beside = 0 if engine.sleeps else max(taken - _FREE_OF_SHARE, 0)
+    if needed + beside > whole:
+        yield _training(world, fullest, memory, needed, beside)
+        return
+    word = None if isinstance(configuration, Unknown) else configuration.asked_for(SHARE)
+    where = place(word) if word else None
+    if taken and world.at_start + taken > whole:
+        yield _finding(
+            f"the engine wants {in_bytes(taken)} at its start, and the trainer's weights take {in_bytes(world.at_start)} of {in_bytes(whole)}",
+            world, memory, "engine", where, _room(world, whole),
+        )  # fmt: skip
+    elif taken and world.resident + taken > whole:
+        yield _finding(
+            f"from the second step on the trainer keeps {in_bytes(world.resident)} on each GPU, and the engine takes up to "
+            f"{in_bytes(taken)} of {in_bytes(whole)}",
+            world, memory, "first update", where, _room(world, whole),
+            certain=world.resident + taken - _FREE_OF_SHARE > whole,
+        )  # fmt: skip
+    least = engine.least
+    share = int(engine.share * whole)
+    if least is not None and 0 < share < least:
+        enough = ceil((least + _MARGIN) / whole / _STEP) * _STEP
+        yield _finding(
+            f"an engine needs at least {in_bytes(least)} on each GPU, and {SHARE.rpartition('.')[2]}={engine.share:g} gives it {in_bytes(share)}",
+            world, memory, "engine", where,
+            f"Set {SHARE}={enough:.2f}" if enough < 1 else f"Spread the weights over more GPUs: {_PARALLEL}",
+        )  # fmt: skip
+
+
+def _training(world: World, share: Share, memory: GpuMemory, needed: int, beside: int) -> Finding:
+    engine = f", beside an engine that keeps its memory ({in_bytes(beside)})" if beside else ""
+    spread = ceil(world.size * needed / max(memory.each - beside - _MARGIN, GIB))
+    ways = (
+        [f"{spread} such GPUs or more hold it" if spread > world.size else "use more GPUs, or larger ones"]
+        if not beside
+        else ["Let the engine sleep: actor_rollout_ref.rollout.free_cache_engine=True"]
+    )
+    if share.strategy == "fsdp2" and share.weights_away != "always":
+        ways.append(f"{_FSDP}.offload_policy=True keeps all of it in the host's memory")
+    return Finding(
+        f"the {share.name}'s {'step' if share.gradients else 'forward pass'} needs at least {in_bytes(needed)} on each of {counted(world.size, 'GPU')}, which have "
+        f"{in_bytes(memory.each)}{engine}",
+        Evidence(found=f"{in_bytes(memory.each)} ({memory.by})", wanted=parts_of(share), read_from=world.how),
+        remedy="; or ".join(ways),
+        subject=Subject("memory", "GPU", share.name),
+        stops=(EVERY_JOB,),
+        phase="first update",
+    )  # fmt: skip
+
+
+def _finding(
+    message: str,
+    world: World,
+    memory: GpuMemory,
+    phase: Phase,
+    where: Location | None,
+    remedy: str,
+    *,
+    certain: bool = True,
+) -> Finding:
+    held = "; ".join(f"{share.name}: {parts_of(share)}" for share in world.shares)
+    return Finding(
+        message,
+        Evidence(found=f"{in_bytes(memory.each)} ({memory.by})", wanted=held, read_from=world.how),
+        location=where,
+        remedy=remedy,
+        severity="error" if certain else "warning",
+        subject=Subject("setting", SHARE),
+        stops=(EVERY_JOB,) if certain else (),
+        phase=phase,
+    )
+
+
+def _room(world: World, whole: int) -> str:
+    """A share that leaves the trainer its room, or offload."""
+    share = floor((whole - world.resident - _MARGIN) / whole / _STEP) * _STEP
+    least = world.engine.least or 0
+    ways = [f"set {SHARE}={share:.2f}"] if share * whole > least else []
+    actor = next((one for one in world.shares if one.name == "actor"), None)
+    if actor is not None:
+        ways += [f"set {_FSDP}.optimizer_offload=True"] * (actor.states_away == "no")
+        ways += [f"set {_FSDP}.param_offload=True"] * (actor.weights_away == "no")
+    text = ", or ".join(ways) or "use more GPUs, on which the trainer is spread"
+    return text[:1].upper() + text[1:]

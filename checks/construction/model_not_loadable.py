@@ -1,0 +1,43 @@
+"""BUILD103: the model's configuration, its tokenizer or its processor cannot be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "model": "loading the model's configuration and tokenizer",
+    "critic's model": "loading the critic's configuration",
+    "reward model": "loading the reward model's tokenizer",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD103",
+    cost="live",
+    requires=("LOAD101", "LOAD102", "LOAD118", "LOAD119", "CFG114"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),), "Repo id must be in the form"),
+    ],
+)  # fmt: skip
+def model_not_loadable(construction: Construction) -> Iterator[Finding]:
+    """The model's configuration, its tokenizer or its processor cannot be loaded.
+
+    ## Why it matters
+    The trainer and each worker load them before anything else. A critic has a path of its own, `critic.model.path`, whose default is
+    a model of verl's examples.
+
+    ## How to fix
+    Name a folder with a whole model. Where the critic's is meant and the job needs one, set `critic.model.path`.
+    """
+    yield from findings(construction, _STAGES, "workers", "Set the path to a folder with a whole model")

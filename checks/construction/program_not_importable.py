@@ -1,0 +1,44 @@
+"""BUILD101: the job's program cannot be imported, or its trainer cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Phase, Unjudged, check
+
+_STAGES = {
+    "import": "importing the program",
+    "trainer": "making the trainer",
+    "roles": "choosing the workers",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD101",
+    cost="live",
+    requires=("CFG101", "CFG102", "CFG103", "CFG104", "CFG105", "CFG116", "API101", "PY112", "CFG119"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),), "module 'datasets' has no attribute"),
+    ],
+)  # fmt: skip
+def program_not_importable(construction: Construction) -> Iterator[Finding]:
+    """The job's program cannot be imported, or its trainer cannot be created.
+
+    ## Why it matters
+    verl imports its trainer, torch and the libraries that they need before it does anything else. What is raised there ends the job
+    at once, whatever the configuration says. A folder beside the script with the name of a library takes that library's place.
+
+    ## How to fix
+    Do what the exception says. Where the finding names a file of your own, that file is what was loaded.
+    """
+    later: dict[str, Phase] = {"trainer": "workers", "roles": "workers"}
+    yield from findings(construction, _STAGES, "import", "Do what the exception says", later)

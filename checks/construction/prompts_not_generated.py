@@ -1,0 +1,43 @@
+"""BUILD105: the first prompts cannot be made, or do not fit the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "agent loops": "the agent loop of a first row",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD105",
+    cost="live",
+    requires=("LOAD117", "DATA104", "DATA105"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),), "leaves no room to generate"),
+    ],
+)  # fmt: skip
+def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
+    """The first prompts cannot be built, or do not fit the engine.
+
+    ## Why it matters
+    An agent loop turns each row into a prompt: it loads the tools, applies the chat template, and asks the engine, which refuses prompts
+    that leave no room to generate. verl 0.9 hides what is raised there behind `no materializable trajectories`.
+
+    ## How to fix
+    Do what the exception says: it was raised for a row of your data, with answers made up in place of the engine's.
+    """
+    yield from findings(
+        construction, _STAGES, "first batch", "Do what the exception says: it concerns a row of your data"
+    )

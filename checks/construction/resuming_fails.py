@@ -1,0 +1,41 @@
+"""BUILD112: the checkpoint to resume from cannot be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "resuming": "finding the checkpoint to resume from",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD112",
+    cost="live",
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("resuming", "AssertionError", "resume ckpt must specify the global_steps"),), "must specify the global_steps"),
+    ],
+)  # fmt: skip
+def resuming_fails(construction: Construction) -> Iterator[Finding]:
+    """The checkpoint to resume from cannot be found.
+
+    ## Why it matters
+    verl looks for the checkpoint when trainer and engine are up, minutes after the start.
+
+    ## How to fix
+    Name a folder `global_step_N` that is there in `trainer.resume_from_path`, or set `trainer.resume_mode=disable`.
+    """
+    yield from findings(
+        construction, _STAGES, "start", "Correct trainer.resume_from_path, or set trainer.resume_mode=disable"
+    )

@@ -1,0 +1,44 @@
+"""BUILD107: the reward cannot be made, or fails on the first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "reward manager": "making the reward",
+    "reward": "computing the reward of a first row",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD107",
+    cost="live",
+    requires=("CFG122", "DATA106"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("reward", "KeyError", "'answer'"),), "'answer'"),
+    ],
+)  # fmt: skip
+def reward_fails(construction: Construction) -> Iterator[Finding]:
+    """The reward cannot be created, or fails on the first rows.
+
+    ## Why it matters
+    verl loads the reward function in workers of its own and calls it for every answer. What it raises there ends the step; verl 0.9 hides
+    it behind `no materializable trajectories`. The function was called for the first rows with an answer made up here.
+
+    ## How to fix
+    Correct the function, or the setting that names it. It must take any answer: a model under training writes what it likes.
+    """
+    yield from findings(
+        construction, _STAGES, "first batch", "Correct the reward function: it must take any answer"
+    )

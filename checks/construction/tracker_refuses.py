@@ -1,0 +1,41 @@
+"""BUILD111: a tracker of the job is unknown, or its package is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "trackers": "starting the trackers",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD111",
+    cost="live",
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("trackers", "AssertionError", "wandbb is not supported"),), "wandbb is not supported"),
+    ],
+)  # fmt: skip
+def tracker_refuses(construction: Construction) -> Iterator[Finding]:
+    """A tracker of the job is unknown, or its package is missing.
+
+    ## Why it matters
+    verl starts the trackers that `trainer.logger` names when everything else is ready. Here nothing was sent: the packages were stood in for.
+
+    ## How to fix
+    Install the tracker's package, or leave it out of `trainer.logger`.
+    """
+    yield from findings(
+        construction, _STAGES, "start", "Install the tracker's package, or leave it out of trainer.logger"
+    )

@@ -1,0 +1,44 @@
+"""BUILD108: the trainer's workers cannot build the model, its adapters or its optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "weights": "building the model",
+    "training engine": "building the workers of the trainer",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD108",
+    cost="live",
+    requires=("ATT109", "ATT110", "LOAD101", "LOAD104", "LOAD105", "CFG108", "CFG120", "CFG121"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),), "not found in the base model"),
+    ],
+)  # fmt: skip
+def training_engine_refuses(construction: Construction) -> Iterator[Finding]:
+    """The trainer's workers cannot build the model, its adapters or its optimizer.
+
+    ## Why it matters
+    The workers build the model with the attention that the job asks for, put adapters and an optimizer on it and lay it over the GPUs.
+    Here the same code ran on tensors without numbers, and the shapes were compared with those in the files of weights.
+
+    ## How to fix
+    Change the setting that the finding names, or correct the model's `config.json`.
+    """
+    yield from findings(
+        construction, _STAGES, "workers", "Change the setting, or correct the model's config.json"
+    )

@@ -1,0 +1,42 @@
+"""BUILD106: the first validation prompts cannot be made, or do not fit the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_STAGES = {
+    "agent loops in validation": "the agent loop of a first validation row",
+}
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_STAGES)
+
+
+@check(
+    "BUILD106",
+    cost="live",
+    requires=("LOAD117", "DATA104", "DATA105", "BUILD105"),
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is built", (SOUND,)),
+        Example("it breaks", (broken("agent loops in validation", "ValueError", "top_p must be in (0, 1]"),), "top_p must be in"),
+    ],
+)  # fmt: skip
+def validation_not_generated(construction: Construction) -> Iterator[Finding]:
+    """The first validation prompts cannot be built, or do not fit the engine.
+
+    ## Why it matters
+    Validation has data and sampling parameters of its own (`rollout.val_kwargs`). The job gets there after minutes.
+
+    ## How to fix
+    Do what the exception says: it was raised for a row of the validation data.
+    """
+    yield from findings(
+        construction, _STAGES, "first validation", "Correct the validation data, or rollout.val_kwargs"
+    )

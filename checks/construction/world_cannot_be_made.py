@@ -1,0 +1,45 @@
+"""BUILD131: the job cannot be laid over its GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+
+_TRAINER = {"world": "laying the job over its GPUs"}
+_ENGINE = {"engine's world": "dividing the model among the GPUs of an engine"}
+_HEADS = "Total number of attention heads (14) must be divisible by tensor parallel size (4)."
+
+
+def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+    return unjudged(construction, configuration, *_TRAINER, *_ENGINE)
+
+
+@check(
+    "BUILD131",
+    cost="live",
+    unjudged=_unjudged,
+    examples=lambda: [
+        Example("it is laid out", (SOUND,)),
+        Example("a mesh", (broken("world", "ValueError", "the rollout's tensor_model_parallel_size=3 does not divide the 8 GPUs of the job"),), "does not divide the 8 GPUs"),
+        Example("heads", (broken("engine's world", "ValueError", _HEADS),), "must be divisible by tensor parallel size"),
+    ],
+)  # fmt: skip
+def world_cannot_be_made(construction: Construction) -> Iterator[Finding]:
+    """The job cannot be distributed over its GPUs.
+
+    ## Why it matters
+    Data, sequences, tensors and layers are divided among all GPUs of the job, and each of these numbers has to divide another one: the
+    number of GPUs, the heads of the model, the batch. Here verl's own workers were made as one rank of a world of the job's size, in a process
+    group in which nobody else is, and the engine's own checks ran with the job's parallel sizes.
+
+    ## How to fix
+    Change the number that the finding names: `trainer.nnodes`, `trainer.n_gpus_per_node`, `fsdp_size`,
+    `ulysses_sequence_parallel_size`, `tensor_model_parallel_size`, or the batch.
+    """
+    remedy = "Change one of the two numbers so that one divides the other"
+    yield from findings(construction, _TRAINER, "workers", remedy)
+    yield from findings(construction, _ENGINE, "engine", remedy)

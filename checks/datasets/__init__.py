@@ -1,0 +1,1 @@
+"""Data files: presence, format, columns, rows."""

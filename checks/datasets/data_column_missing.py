@@ -1,0 +1,73 @@
+"""DATA104: a column that verl reads from every row is missing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.datasets._data import DEMANDS, location, readable, tables
+from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_NO_PROMPT = tables(Column("prompt", ""), Column("question", "string"))
+_NO_REWARD = tables(Column("reward_model", ""))
+_NO_TRUTH = tables(Column("reward_model", "struct<answer: string, style: string>"))
+
+
+@check(
+    "DATA104",
+    phase="first batch",
+    examples=lambda: [
+        Example("every column is there", (tables(), DEMANDS)),
+        Example("the prompt has another name, and the job says so", (_NO_PROMPT, replace(DEMANDS, prompt="question"))),
+        Example("a reward manager of the job's own", (_NO_REWARD, replace(DEMANDS, source="", truth=""))),
+        Example("no prompt", (_NO_PROMPT, DEMANDS), "no column prompt"),
+        Example("no reward model", (_NO_REWARD, DEMANDS), "no column reward_model"),
+        Example("no ground truth in it", (_NO_TRUTH, DEMANDS), "no ground_truth in the column reward_model"),
+    ],
+)  # fmt: skip
+def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Finding]:
+    """A column that verl reads from every row is missing.
+
+    ## Why it matters
+
+    verl reads the prompt when it loads the data, and `data_source` and `reward_model.ground_truth` when the first reward is
+    computed: after the model was loaded and the first rollout was done, with `KeyError: 'reward_model'`. A reward function of
+    your own is called with them too.
+
+    ## How to fix
+
+    Add the column when the data are made. When it has another name, say so: `data.prompt_key`, `data.reward_fn_key`.
+    """
+    keys = {demands.prompt: "data.prompt_key", demands.source: "data.reward_fn_key"}
+    owner, _, inner = demands.truth.partition(".")
+    for table in readable(tables, demands):
+        names = [column.name for column in table.columns]
+        missing = [name for name in (demands.prompt, demands.source, owner) if name and name not in names]
+        said = [f"no column {name}" for name in missing]
+        absent = list(missing)
+        kind = table.kind(owner)
+        if inner and kind.startswith("struct<") and f"{inner}:" not in kind:
+            said.append(f"no {inner} in the column {owner}")
+            absent.append(demands.truth)
+        if said:
+            hints = [_other_name(name, keys[name], names) for name in missing if name in keys]
+            yield Finding(
+                f"{table.file.path} has {' and '.join(said)}",
+                Evidence(
+                    listed(names, 12),
+                    ", ".join(filter(None, (demands.prompt, demands.source, demands.truth))),
+                    demands.read_from,
+                ),
+                location=location(table.file),
+                remedy=", or ".join(["add what is missing when the data are made", *hints]),
+                subject=Subject("column", ",".join(absent), table.file.path),
+            )
+
+
+def _other_name(missing: str, key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(missing, names, n=1, cutoff=0.5)
+    return f"set {key}={near[0] if near else 'NAME'} if it has another name"

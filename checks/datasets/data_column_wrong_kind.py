@@ -1,0 +1,79 @@
+"""DATA105: a column of the data has another type than verl expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.datasets._data import DEMANDS, location, readable, tables
+from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_MESSAGES = "list<struct<role: string, content: string>>"
+_ANY = ("null", "list<null>")
+
+
+@check(
+    "DATA105",
+    phase="first batch",
+    examples=lambda: [
+        Example("messages with role and content", (tables(), DEMANDS)),
+        Example("content in parts", (tables(Column("prompt", "list<struct<role: string, content: list<struct<type: string>>>>")), DEMANDS)),
+        Example("no extra_info", (tables(Column("extra_info", "")), DEMANDS)),
+        Example("the prompt is a text", (tables(Column("prompt", "string")), DEMANDS), "prompt is string"),
+        Example("messages without a role", (tables(Column("prompt", "list<struct<content: string>>")), DEMANDS), "without role"),
+        Example("the reward model is a text", (tables(Column("reward_model", "string")), DEMANDS), "reward_model is string"),
+        Example(
+            "everything was stored as text",
+            (tables(Column("prompt", "string"), Column("reward_model", "string")), DEMANDS),
+            "prompt is string, not a list of messages, reward_model is string",
+        ),
+        Example("extra_info is a text", (tables(Column("extra_info", "string")), DEMANDS), "extra_info is string"),
+    ],
+)  # fmt: skip
+def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator[Finding]:
+    """A column of the data has another type than verl expects.
+
+    ## Why it matters
+
+    A prompt is a list of messages, each with `role` and `content`. From a plain text the chat template makes nonsense or
+    fails, and verl then drops the row as too long: what is seen is `Train dataloader is empty`. A `reward_model` or
+    `extra_info` that was stored as JSON text ends in `string indices must be integers` or `'str' object has no attribute
+    'get'`.
+
+    ## How to fix
+
+    Write Python lists and dictionaries, not their text, when the data are made: `[{"role": "user", "content": question}]`.
+    """
+    owner = demands.truth.partition(".")[0]
+    for table in readable(tables, demands):
+        wrong = {
+            name: said
+            for name, wanted in ((demands.prompt, _MESSAGES), (owner, "struct"), ("extra_info", "struct"))
+            if name and (said := _wrong(table.kind(name), wanted))
+        }
+        if wrong:
+            said = ", ".join(f"{name} is {what}" for name, what in wrong.items())
+            yield Finding(
+                f"{table.file.path}: {said}",
+                Evidence(
+                    "; ".join(f"{name}: {table.kind(name)[:100]}" for name in wrong),
+                    f"{demands.prompt}: {_MESSAGES}, the others dictionaries",
+                    demands.read_from,
+                ),
+                location=location(table.file),
+                remedy="write lists and dictionaries when the data are made, not their text",
+                subject=Subject("column", ",".join(wrong), table.file.path),
+            )
+
+
+def _wrong(kind: str, wanted: str) -> str:
+    """What is wrong with a type; empty when it will do, when it says nothing, or when there is no such column."""
+    if not kind or kind in _ANY:
+        return ""
+    if wanted != _MESSAGES:
+        return "" if kind.startswith("struct<") else kind[:60]
+    if not kind.startswith("list<struct<"):
+        return f"{kind[:60]}, not a list of messages"
+    lacking = [part for part in ("role", "content") if f"{part}:" not in kind]
+    return f"a list of messages without {' and '.join(lacking)}" if lacking else ""

@@ -1,0 +1,54 @@
+"""DATA103: a data file was written by a newer `datasets` than the one that is installed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from verl_doctor.checks.datasets._data import location, tables
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.collectors.model.datasets_features import DatasetsFeatures
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_OLD = DatasetsFeatures("3.6.0", ("Value", "Sequence", "LargeList"), "/env/datasets/features/features.py")
+_NEW = DatasetsFeatures("4.1.0", ("Value", "List", "Sequence"), _OLD.read_from)
+_REWRITE = "import sys, pyarrow.parquet as q; f = sys.argv[1]; q.write_table(q.read_table(f).replace_schema_metadata({}), f)"
+
+
+@check(
+    "DATA103",
+    phase="workers",
+    examples=lambda: [
+        Example("the installed one knows all features", (tables(features=("List", "Value")), _NEW)),
+        Example("no features in the footer", (tables(), _OLD)),
+        Example(
+            "the feature List for an older one", (tables(features=("List", "Value")), _OLD), "feature List"
+        ),
+    ],
+)
+def data_feature_unknown(tables: DataTables, installed: DatasetsFeatures) -> Iterator[Finding]:
+    """A data file holds a feature that the installed `datasets` does not know.
+
+    ## Why it matters
+
+    The package `datasets` writes its own description of the columns into the footer. Since version 4 it calls lists `List`,
+    and an older one ends with `Feature type 'List' not found` although the data themselves are plain Parquet.
+
+    ## How to fix
+
+    Install `datasets>=4`, or write the file once more without that description: the columns keep their types.
+    """
+    for table in tables.of("train", "val", "named"):
+        unknown = [name for name in table.features if name not in installed.names]
+        if unknown:
+            yield Finding(
+                f"{table.file.path} holds the feature {', '.join(unknown)}, which datasets "
+                f"{installed.version} does not know",
+                Evidence(", ".join(unknown), f"one of {', '.join(installed.names)}", installed.read_from),
+                location=location(table.file),
+                remedy=(
+                    'pip install "datasets>=4", or rewrite the file: '
+                    f"python -c {shlex.quote(_REWRITE)} {shlex.quote(table.file.path)}"
+                ),
+                subject=Subject("file", table.file.path),
+            )

@@ -1,0 +1,74 @@
+"""DATA101: a data file is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.datasets._data import files, location
+from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+
+
+@check(
+    "DATA101",
+    phase="workers",
+    examples=lambda: [
+        Example("the file is there", (files(),)),
+        Example("something else is wrong with it", (files("pointer"),)),
+        Example("it is not there", (files("missing"),), "/data/train.parquet is not there"),
+        Example(
+            "nor is its folder", (files("missing", reason="there is no folder /data"),), "no folder /data"
+        ),
+        Example("a folder", (files("folder"),), "is a folder"),
+    ],
+)
+def data_file_missing(data: DataFiles, configuration: Configuration | Unknown) -> Iterator[Finding]:
+    """A data file does not exist.
+
+    ## Why it matters
+
+    verl opens the data after Ray has started and the workers are placed. On a cluster the file must be there on the node that
+    runs the driver's task, which need not be the node you stand on.
+
+    ## How to fix
+
+    Correct the path, or make the file: verl's `examples/data_preprocess` has a script for each of its data sets.
+    """
+    for file in data.files:
+        if file.trouble not in {"missing", "folder"}:
+            continue
+        what = "is a folder, not a file" if file.trouble == "folder" else "is not there"
+        yield Finding(
+            f"{file.path} {what}" + (f": {file.reason}" if file.reason else ""),
+            Evidence(file.trouble, "a data file", file.named_by),
+            location=location(file),
+            remedy=f"correct {file.named_by}, or make the file",
+            subject=Subject("file", file.path),
+            **healed("DATA101", _correction(data, file, configuration)),
+        )
+
+
+def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown) -> Correction | None:
+    """The table that lies beside; the training table where nothing is validated, and the validation table is only opened."""
+    if (
+        isinstance(there, Unknown)
+        or (word := there.asked_for(file.named_by)) is None
+        or file.path not in word.text
+    ):
+        return None
+    if file.beside:
+        effect = f"the job reads {file.beside}, which lies beside, in place of {file.path}"
+        return reworded(word, word.text.replace(file.path, file.beside), effect=effect)
+    trained = next((one.path for one in data.files if one.role == "train" and not one.trouble), "")
+    if file.role == "val" and trained and _validates_never(there):
+        effect = f"nothing is validated; {trained} stands where a table has to be"
+        return reworded(word, word.text.replace(file.path, trained), effect=effect)
+    return None
+
+
+def _validates_never(there: Configuration) -> bool:
+    every = there.number("trainer.test_freq")
+    return every is not None and every <= 0 and there.get("trainer.val_before_train") is False

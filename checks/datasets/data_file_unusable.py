@@ -1,0 +1,81 @@
+"""DATA102: a data file is not what its name says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.datasets._data import DEMANDS, TABLE, files, location, tables
+from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
+from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles, Trouble
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_SAYS: dict[Trouble, tuple[str, str]] = {
+    "pointer": (
+        "is a pointer of Git LFS, not the data",
+        "run git lfs pull in its folder, or fetch the data anew",
+    ),
+    "empty": ("is empty", "make the file anew: a full disk leaves such files"),
+    "not parquet": ("is no Parquet file: it does not begin with PAR1", "write it with to_parquet"),
+    "cut off": ("was cut off: it does not end as Parquet files do", "copy or make it again"),
+    "unreadable": ("cannot be read", "see to its permissions and its file system"),
+}
+_NOT_READ = (DataTables, Unknown("there is no pyarrow"))
+_OLD = replace(DEMANDS, kinds=("parquet",))
+
+
+@check(
+    "DATA102",
+    phase="workers",
+    examples=lambda: [
+        Example("a Parquet file", (files(), tables(), DEMANDS)),
+        Example("JSON Lines for a verl that reads them", (files(kind="jsonl"), _NOT_READ, DEMANDS)),
+        Example("it is not there", (files("missing"), _NOT_READ, DEMANDS)),
+        Example("cloned without git-lfs", (files("pointer"), _NOT_READ, DEMANDS), "pointer of Git LFS"),
+        Example("nothing in it", (files("empty"), _NOT_READ, DEMANDS), "is empty"),
+        Example("a copy that was broken off", (files("cut off"), _NOT_READ, DEMANDS), "cut off"),
+        Example("JSON Lines for an older verl", (files(kind="jsonl"), _NOT_READ, _OLD), "reads parquet only"),
+        Example(
+            "damaged inside",
+            (files(), DataTables((replace(TABLE, unreadable="ArrowInvalid: bad thrift"),)), DEMANDS),
+            "bad thrift",
+        ),
+    ],
+)
+def data_file_unusable(
+    data: DataFiles, tables: DataTables | Unknown, demands: DataDemands | Unknown
+) -> Iterator[Finding]:
+    """A data file is a pointer, empty, cut off, or of a kind that this verl does not read.
+
+    ## Why it matters
+
+    verl hands the file to the package `datasets`, after Ray has started. The messages tell little: `Parquet magic bytes not
+    found`, `An error occurred while generating the dataset`.
+
+    ## How to fix
+
+    Fetch or make the file again. Older verl reads every file as Parquet, whatever its name; newer ones go by the ending.
+    """
+    for file in data.files:
+        if file.trouble in _SAYS:
+            what, remedy = _SAYS[file.trouble]
+            yield _finding(file, what + (f": {file.reason}" if file.reason else ""), remedy)
+        elif not file.trouble and isinstance(demands, DataDemands) and file.kind not in demands.kinds:
+            what = f"ends in .{file.kind}" if file.kind else "has no ending"
+            reads = " and ".join(demands.kinds) if len(demands.kinds) > 1 else f"{demands.kinds[0]} only"
+            yield _finding(file, f"{what}, and this verl reads {reads}", "write it as Parquet")
+    for table in tables.tables if isinstance(tables, DataTables) else ():
+        if table.unreadable:
+            yield _finding(table.file, f"cannot be read by pyarrow: {table.unreadable}", "make the file anew")
+
+
+def _finding(file: DataFile, what: str, remedy: str) -> Finding:
+    return Finding(
+        f"{file.path} {what}",
+        Evidence(file.trouble or f"a .{file.kind} file", "a data file that verl reads", file.named_by),
+        location=location(file),
+        remedy=remedy,
+        subject=Subject("file", file.path),
+    )

@@ -1,0 +1,79 @@
+"""DATA107: the data have fewer rows than one step needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.datasets._data import DEMANDS, location, tables
+from verl_doctor.checks.shared.configuration import GPUS, NODES
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+
+_BATCH = "data.train_batch_size"
+_MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
+
+
+@check(
+    "DATA107",
+    phase="workers",
+    examples=lambda: [
+        Example("enough rows", (tables(), DEMANDS)),
+        Example("as many as one step needs", (tables(rows=1024), DEMANDS)),
+        Example("the size of a step cannot be told", (tables(rows=2), replace(DEMANDS, batch=0))),
+        Example("too few", (tables(rows=2), DEMANDS), "2 rows, and one step takes 1024"),
+        Example("the job takes fewer than there are", (tables(), replace(DEMANDS, most_rows=8)), "8 rows"),
+        Example("no rows at all", (tables(rows=0), replace(DEMANDS, batch=0)), "has no rows"),
+    ],
+)
+def data_rows_too_few(
+    tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
+    """The training data have fewer rows than one step takes, or a file has none.
+
+    ## Why it matters
+
+    verl drops the last, incomplete batch of the training data. When there is no other, it ends with `Train dataloader is
+    empty!`. Rows whose prompt is longer than `data.max_prompt_length` are dropped before, so a few more are needed.
+
+    ## How to fix
+
+    Set `data.train_batch_size` to at most the number of rows, and `actor_rollout_ref.actor.ppo_mini_batch_size` to at most that.
+    """
+    for table in tables.of("train", "val", "named"):
+        if table.rows == 0:
+            yield Finding(
+                f"{table.file.path} has no rows",
+                Evidence("0 rows", "1 row or more", table.file.path),
+                location=location(table.file),
+                remedy="make the data anew",
+                subject=Subject("file", table.file.path),
+            )
+    train = tables.of("train")
+    counts = [table.rows for table in train if table.rows is not None]
+    complete = bool(train) and len(counts) == sum(table.file.role == "train" for table in tables.tables)
+    rows = min(sum(counts), demands.most_rows or sum(counts))
+    if complete and 0 < rows < demands.batch:
+        yield Finding(
+            f"the training data have {rows} rows, and one step takes {demands.batch}",
+            Evidence(f"{rows} rows", f"{demands.batch} rows or more", demands.batch_from),
+            location=location(train[0].file),
+            remedy=f"set data.train_batch_size={rows} or less, and ppo_mini_batch_size to at most that",
+            subject=Subject("setting", "data.train_batch_size"),
+            **healed("DATA107", _correction(configuration, rows)),
+        )
+
+
+def _correction(there: Configuration | Unknown, rows: int) -> Correction | None:
+    """A step that takes as many rows as there are, in mini batches of no more."""
+    if isinstance(there, Unknown):
+        return None
+    gpus = int((there.number(GPUS) or 1) * (there.number(NODES) or 1))
+    batch = next((size for size in range(rows, 0, -1) if size % gpus == 0), rows)
+    mini = there.number(_MINI)
+    values = {_BATCH: batch, **({_MINI: batch} if mini and mini > batch else {})}
+    return settings(there, values, f"{rows} rows are a batch of {batch}")

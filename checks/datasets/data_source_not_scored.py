@@ -1,0 +1,55 @@
+"""DATA106: verl's reward function does not know a source of the data."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from verl_doctor.checks.datasets._data import TABLE, location, tables
+from verl_doctor.toolkit.collectors.model.data_demands import ScoredSources
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_SCORES = "/env/verl/utils/reward_score/__init__.py"
+_NAMES = ("openai/gsm8k", "lighteval/MATH")
+_SHOWN = 4
+
+
+@check(
+    "DATA106",
+    phase="first batch",
+    examples=lambda: [
+        Example("verl scores it", (tables(), ScoredSources((), _NAMES, _SCORES))),
+        Example(
+            "verl raises for it",
+            (tables(), ScoredSources(TABLE.sources, ("lighteval/MATH", "gsm8k"), _SCORES)),
+            "no reward for data_source openai/gsm8k",
+        ),
+    ],
+)
+def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterator[Finding]:
+    """The reward function of verl does not know a source of the data.
+
+    ## Why it matters
+
+    Without a reward function of your own, verl chooses one by the column `data_source`, and raises `Reward function is not
+    implemented for data_source=...` when the first reward is computed: after the model was loaded and the first rollout done.
+
+    ## How to fix
+
+    Give a reward function: `custom_reward_function.path=FILE`, with a function `compute_score` in it (or what
+    `custom_reward_function.name` says). Or, if the data are of a kind that verl scores, write the name that it knows.
+    """
+    for table in tables.of("train", "val", "named"):
+        refused = [name for name in table.sources if name in scored.refused]
+        if refused:
+            near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
+            yield Finding(
+                f"{table.file.path}: verl has no reward for data_source {listed(refused, _SHOWN)}"
+                + (f"; it knows {near[0]}" if near else ""),
+                Evidence(listed(refused, _SHOWN), f"one of {listed(scored.names, _SHOWN)}", scored.read_from),
+                location=location(table.file),
+                remedy="set custom_reward_function.path to a file with your compute_score",
+                subject=Subject("file", table.file.path, ",".join(refused)),
+            )

@@ -1,0 +1,71 @@
+"""What the driver's error codes mean for somebody who wants to train, and what to do.
+
+The codes and names are those of `CUresult` in CUDA's `cuda.h` (https://docs.nvidia.com/cuda/cuda-driver-api, CUDA 13).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CudaError(NamedTuple):
+    """The driver's name for a code, what it means, and the next step."""
+
+    name: str
+    meaning: str
+    remedy: str
+
+
+_FABRIC = (
+    "on a machine with NVSwitch the service nvidia-fabricmanager must run on the host, in exactly the driver's version: "
+    "systemctl status nvidia-fabricmanager; in a container or on a rented machine ask the operator, or take another host"
+)
+_DEVICES = "see that the container was given /dev/nvidia* (docker run --gpus all; in Kubernetes a limit on nvidia.com/gpu)"
+_MPS = "see to the MPS daemon (nvidia-cuda-mps-control), or unset CUDA_MPS_PIPE_DIRECTORY to go without it"
+
+CUDA_ERRORS = {
+    2: CudaError("CUDA_ERROR_OUT_OF_MEMORY", "the GPU's memory is full", "see who holds it: nvidia-smi"),
+    3: CudaError("CUDA_ERROR_NOT_INITIALIZED", "the driver could not be started", "look into dmesg for NVRM"),
+    34: CudaError(
+        "CUDA_ERROR_STUB_LIBRARY", "the library is a stub", "take the stubs folder out of LD_LIBRARY_PATH"
+    ),
+    46: CudaError(
+        "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "a GPU is in exclusive mode and taken, or being reset",
+        "see nvidia-smi -q -d COMPUTE, and who uses it",
+    ),
+    100: CudaError("CUDA_ERROR_NO_DEVICE", "the driver sees no GPU", _DEVICES),
+    101: CudaError(
+        "CUDA_ERROR_INVALID_DEVICE",
+        "a GPU is asked for that is not there",
+        "compare CUDA_VISIBLE_DEVICES with nvidia-smi -L",
+    ),
+    304: CudaError(
+        "CUDA_ERROR_OPERATING_SYSTEM",
+        "a call to the operating system failed",
+        "see that nvidia-uvm is loaded and its device file can be opened (nvidia-modprobe -u -c 0), and ulimit -a",
+    ),
+    802: CudaError("CUDA_ERROR_SYSTEM_NOT_READY", "the fabric between the GPUs is not set up", _FABRIC),
+    803: CudaError(
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "libcuda and the kernel's driver do not match",
+        "load the libcuda of the kernel's driver: /proc/driver/nvidia/version has its version",
+    ),
+    804: CudaError(
+        "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "libcuda comes from CUDA's compat folder, which works on data-centre GPUs only",
+        "take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and install a newer driver if need be",
+    ),
+    805: CudaError("CUDA_ERROR_MPS_CONNECTION_FAILED", "the MPS daemon does not answer", _MPS),
+    806: CudaError("CUDA_ERROR_MPS_RPC_FAILURE", "the MPS server does not answer", _MPS),
+    807: CudaError("CUDA_ERROR_MPS_SERVER_NOT_READY", "the MPS server is not ready", _MPS),
+    808: CudaError("CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", "the MPS server takes no more clients", _MPS),
+    809: CudaError(
+        "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED", "the MPS server takes no more connections", _MPS
+    ),
+    999: CudaError(
+        "CUDA_ERROR_UNKNOWN",
+        "the driver failed without a reason",
+        "look for NVRM and Xid in dmesg; after a suspended machine or a driver update nvidia-uvm must be loaded anew",
+    ),
+}

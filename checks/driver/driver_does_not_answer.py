@@ -1,0 +1,104 @@
+"""CUDA140: the NVIDIA driver does not respond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, node
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.nodes import GpuNodes
+from verl_doctor.toolkit.facts import Absent, Broken, Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+# By NVML's words. A container loses its devices when systemd is reloaded: NVIDIA/nvidia-container-toolkit#48.
+_REMEDIES = {
+    "version mismatch": "the driver's libraries and its kernel module are of different versions: reboot",
+    "Unknown Error": "in a container: restart it, it has lost its devices; else look for NVRM in dmesg",
+    "Permissions": "this user, or this container, may not open /dev/nvidia*: ls -l /dev/nvidia*",
+    "Driver Not Loaded": "load the kernel module: modprobe nvidia; it may lack a build for this kernel",
+    "capability 'utility'": "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+}
+_SHOWN = 8
+_MISMATCH = "RM has detected an NVML/RM version mismatch"
+_NODES = GpuNodes(("/dev/nvidia0", "/dev/nvidia1"))
+_NO_LIBRARY = Unknown(
+    "there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", kind="no library"
+)
+_NO_ANSWER = Unknown("NVML could not be queried: the process ended with status 0 before it had answered")
+_NO_GPU = Absent("there is no NVIDIA GPU here")
+
+
+def _asked(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
+    """Nothing stands in the way of a judgement where NVML answered, or where there are GPUs that it should have told of."""
+    if isinstance(gpus, (Absent, Broken)):
+        return gpus
+    return gpus if isinstance(gpus, Unknown) and isinstance(nodes, Unknown) else None
+
+
+@check(
+    "CUDA140",
+    phase="workers",
+    applies=_asked,
+    examples=lambda: [
+        Example("eight GPUs that answer", (node(),)),
+        Example("another driver was installed", (Gpus(refused=_MISMATCH),), "version mismatch"),
+        Example("a container that has lost its devices", (Gpus(refused="Unknown Error"),), "Unknown Error"),
+        Example("it hangs", (Gpus(refused="NVML was queried, and it did not end within 8 s"),), "did not end within 8 s"),
+        Example("no GPU", ((Gpus, _NO_GPU), (GpuNodes, _NO_GPU))),
+        Example("a container without NVML", ((Gpus, _NO_LIBRARY), _NODES), "NVML reports nothing about the 2 GPUs here: there is no libnvidia-ml.so.1"),
+        Example("the question came to nothing", ((Gpus, _NO_ANSWER), _NODES), "status 0 before it had answered"),
+    ],
+)  # fmt: skip
+def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
+    """The NVIDIA driver does not respond.
+
+    ## Why it matters
+
+    There are device files of GPUs, and NVML, the driver's own library, cannot be started, hangs or crashes. When the
+    driver's libraries were renewed and its kernel module was not, nothing on the machine can use a GPU: `Driver/library version
+    mismatch`, error 803. When it hangs, a GPU is often broken, and so does each process that touches it. Where NVML is
+    missing altogether, as in a container that got CUDA alone, vLLM takes the machine for one without GPUs: `Failed to infer
+    device type`.
+
+    ## How to fix
+
+    The finding has the next step for what NVML said. Most of it needs the administrator: look for "NVRM" in the kernel's
+    log, load the kernel module anew, reboot. On a rented machine take another one.
+
+    ## References
+
+    vllm-project/vllm#14200
+    """
+    if isinstance(gpus, Unknown):
+        yield from _untold(gpus, nodes)
+    elif gpus.refused:
+        yield Finding(
+            f"the NVIDIA driver does not respond: {gpus.refused}",
+            Evidence(found=gpus.refused, wanted="an answer for each GPU", read_from=NVML),
+            remedy=_remedy(
+                gpus.refused, "look for NVRM in the kernel's log (dmesg), or take another machine"
+            ),
+            stops=(EVERY_JOB,),
+            subject=Subject("driver", "nvidia"),
+        )
+
+
+def _untold(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
+    """GPUs of which nobody could say anything. That the doctor failed to ask proves nothing about the driver."""
+    if isinstance(nodes, Unknown):
+        return
+    why, is_missing = gpus.reason, gpus.kind == "no library"
+    yield Finding(
+        f"NVML reports nothing about the {counted(len(nodes.paths), 'GPU')} here: {why}",
+        Evidence(
+            found=why, wanted="an answer for each GPU", read_from=f"{NVML}; {listed(nodes.paths, _SHOWN)}"
+        ),
+        remedy=_remedy(why, "see whether nvidia-smi answers; until NVML does, the GPUs are not examined"),
+        severity="error" if is_missing else "warning",
+        subject=Subject("driver", "nvidia"),
+    )
+
+
+def _remedy(said: str, otherwise: str) -> str:
+    return next((remedy for words, remedy in _REMEDIES.items() if words in said), otherwise)

@@ -1,0 +1,92 @@
+"""CUDA114: the driver is too old for the CUDA that a package is built for."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.cuda_drivers import MINIMUM_DRIVER
+from verl_doctor.checks.shared.extensions import FLASH, TORCH, major
+from verl_doctor.toolkit.collectors.compiled.extensions import Extensions
+from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.packages.cuda_wheels import CudaWheel, CudaWheels
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_SHOWN = 6
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
+_OLD = Gpus(driver="550.54.15", cuda="12.4")
+_NEW = Gpus(driver="580.159.04", cuda="13.0")
+_NONE = Extensions((), 0)
+_THIRTEEN = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0", cxx11_abi=True)
+
+
+@check(
+    "CUDA114",
+    phase="workers",
+    examples=lambda: [
+        Example("the driver is newer", (_NEW, _THIRTEEN, CudaWheels(()), Extensions((FLASH,), 1))),
+        Example("an older minor version of the same CUDA", (_OLD, TORCH, CudaWheels(()), _NONE)),
+        Example("torch for a newer CUDA", (_OLD, _THIRTEEN, CudaWheels(()), _NONE), "torch 2.11.0+cu130 needs CUDA 13"),
+        Example("wheels for a newer CUDA", (_OLD, TORCH, CudaWheels((CudaWheel("nvidia-cuda-runtime", "13.0.96", 13),)), _NONE), "nvidia-cuda-runtime 13.0.96 needs CUDA 13"),
+    ],
+)  # fmt: skip
+def driver_older_than_cuda(
+    gpus: Gpus,
+    torch: TorchBuild | Unknown,
+    cuda_wheels: CudaWheels | Unknown,
+    extensions: Extensions | Unknown,
+) -> Iterator[Finding]:
+    """The driver is too old for the CUDA that a package is built for.
+
+    ## Why it matters
+
+    `CUDA driver version is insufficient for CUDA runtime version`: a driver serves its own major version of CUDA and older ones.
+    Within a major version an older driver serves newer runtimes, but for PTX, of which CUDA115 tells. It is not only torch's CUDA that
+    counts: vLLM, flash-attn and FlashInfer name a runtime of their own.
+
+    ## How to fix
+
+    Install builds for the CUDA that the driver serves (torch: `--index-url https://download.pytorch.org/whl/cu128`), or have the driver
+    renewed. On GPUs for data centres the package `cuda-compat` brings a newer libcuda for an older driver.
+    """
+    serves = major(gpus.cuda)
+    if serves is None:
+        return
+    users = _users(torch, cuda_wheels, extensions)
+    for wanted in sorted(number for number in users if number > serves):
+        names = users[wanted]
+        yield Finding(
+            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} CUDA {wanted}, the driver supports CUDA up to {gpus.cuda}",
+            Evidence(
+                found=f"driver {gpus.driver}, CUDA {gpus.cuda}",
+                wanted=f"driver {MINIMUM_DRIVER.get(wanted, 'for')} or newer for CUDA {wanted} (NVIDIA's table, as of 2026-11)"
+                if wanted in MINIMUM_DRIVER
+                else f"a driver for CUDA {wanted}",
+                read_from="NVML",
+            ),
+            remedy=f"install builds for CUDA {serves}, or have the driver renewed"
+            + (f" to {MINIMUM_DRIVER[wanted]} or later" if wanted in MINIMUM_DRIVER else ""),
+            subject=Subject("driver", gpus.driver, f"CUDA {wanted}"),
+        )
+
+
+def _users(
+    torch: TorchBuild | Unknown, cuda_wheels: CudaWheels | Unknown, extensions: Extensions | Unknown
+) -> dict[int, list[str]]:
+    """Who needs which CUDA: torch first, then packages by the runtime that they name, then the wheels of the runtime."""
+    found: dict[int, dict[str, None]] = defaultdict(dict)
+    if not isinstance(torch, Unknown) and torch.cuda and (number := major(torch.cuda)):
+        found[number][f"torch {torch.version}"] = None
+    for extension in () if isinstance(extensions, Unknown) else extensions.extensions:
+        numbers = [int(match[1]) for name in extension.cuda_runtimes if (match := _RUNTIME.match(name))]
+        # One of several builds is loaded, whichever goes with torch.
+        if numbers and extension.package != "torch" and not extension.instead and extension.uses_torch:
+            found[min(numbers)][f"{extension.package} {extension.version}"] = None
+    for wheel in () if isinstance(cuda_wheels, Unknown) else cuda_wheels.wheels:
+        if wheel.name.startswith("nvidia-cuda-runtime"):
+            found[wheel.cuda][f"{wheel.name} {wheel.version}"] = None
+    return {number: list(names) for number, names in found.items()}

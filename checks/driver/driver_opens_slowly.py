@@ -1,0 +1,45 @@
+"""CUDA150: the driver sets up the GPUs anew for each program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, about, healthy, named, node, of_laptop
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_SLOW = 1.0  # seconds; with persistence mode it is a few hundredths
+
+
+@check(
+    "CUDA150",
+    severity="info",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("persistence mode", (node(seconds=0.03),)),
+        Example("without it, while another program keeps the GPUs open", (node(healthy(persistence=False), seconds=0.04),)),
+        Example("many GPUs that take long although it is on", (node(seconds=1.4),)),
+        Example("a laptop, whose GPU sleeps", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", persistence=False), seconds=1.9),)),
+        Example("without it", (node(healthy(persistence=False), seconds=2.31),), "2.3 s"),
+    ],
+)  # fmt: skip
+def driver_opens_slowly(gpus: Gpus) -> Iterator[Finding]:
+    """The driver initialises the GPUs anew for each program.
+
+    ## Why it matters
+
+    Without persistence mode the driver lets go of a GPU when its last program ends. The first program of each job, and every
+    short one between, waits until it is set up again.
+
+    ## How to fix
+
+    As administrator: `nvidia-smi -pm 1`, or run nvidia-persistenced.
+    """
+    off = [device for device in gpus.sound if device.persistence is False and not of_laptop(device)]
+    if off and gpus.seconds >= _SLOW:
+        yield Finding(
+            f"opening the driver took {gpus.seconds:.1f} s: persistence mode is off for {named(off)}",
+            Evidence(found="persistence mode off", wanted="on", read_from=f"{NVML}, driver {gpus.driver}"),
+            remedy="as administrator: nvidia-smi -pm 1",
+            subject=about(off),
+        )

@@ -1,0 +1,57 @@
+"""What the rules about the engine process of verl's async rollout share: when they matter, and the facts of their examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.ray.engine_ray import EngineRay
+from verl_doctor.toolkit.collectors.ray.engine_reach import EngineReach
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Location, Severity
+
+MODE, NAME = "actor_rollout_ref.rollout.mode", "actor_rollout_ref.rollout.name"
+
+PATH = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+VLLM = "/env/vllm/utils.py"
+ENGINE = EngineRay(PATH, 53, "WorkerDict", namespace="namespace", vllm=VLLM)
+NO_JOB = (Configuration, Absent("no launch script was named"))
+
+
+def rollout_is_another(reach: EngineReach | Unknown, configuration: Configuration | Unknown) -> str | None:
+    """Why no engine process looks for workers, as far as verl's variables and the job's configuration say."""
+    if isinstance(reach, Absent):
+        return reach.reason
+    if isinstance(configuration, Unknown):
+        return None
+    mode, name = configuration.get(MODE), configuration.get(NAME)
+    if isinstance(mode, str) and mode != "async":
+        return f"the rollout is {mode}: only an async one starts an engine process"
+    if isinstance(name, str) and name != "vllm":
+        return f"the rollout is {name}'s"
+    return None
+
+
+def certain(engine: EngineRay, configuration: Configuration | Unknown) -> Severity | None:
+    """The rule's own severity where the job is known to start the engine process, else a warning."""
+    return None if starts_engine(configuration) and not engine.unclear else "warning"
+
+
+def starts_engine(configuration: Configuration | Unknown) -> bool:
+    """Whether the job is known to start the engine process."""
+    return isinstance(configuration, Configuration) and configuration.get(MODE) == "async"
+
+
+def places(engine: EngineRay) -> tuple[Location, ...]:
+    """The other lines that the search for the workers consists of."""
+    return tuple(Location(engine.path, line) for line in engine.also)
+
+
+def rollout(*words: str) -> tuple[Any, ...]:
+    """The facts of an example: a job with these overrides."""
+    return asked(*(f"+{word}" for word in words), verl="0.4.1")
+
+
+ASYNC = rollout(f"{MODE}=async")
+SYNC = rollout(f"{MODE}=sync")

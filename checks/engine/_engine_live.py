@@ -1,0 +1,119 @@
+"""What the rules about engine processes in a running Ray share: which of them do not see their workers, and the examples' actors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.checks.shared.ray import ADDRESS, a_cluster
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
+from verl_doctor.toolkit.rule import Subject
+
+# An engine process is a driver of its own: the command of multiprocessing's spawn, or the title that newer vLLM gives it.
+_ENGINE = re.compile(r"\bspawn_main\b|VLLM::EngineCore")
+_SERVER = re.compile(r"Async\w*LLM\w*Server")  # verl's class of its parent: AsyncvLLMServer
+_WORKER = re.compile(
+    r"\w*WorkerDict_\d+:\d+"
+)  # single_controller/ray/base.py: {prefix}WorkerDict_{group}:{rank}
+
+
+@dataclass(frozen=True)
+class LostEngine:
+    """An engine process in `joined` under whose namespace there is no worker, and the `workers` in `theirs`, its parent's Ray."""
+
+    job: RayJob
+    joined: RayCluster
+    theirs: RayCluster
+    workers: tuple[RayActor, ...]
+
+    @property
+    def who(self) -> str:
+        """The process, in words."""
+        return f"the engine process of the async rollout (process {self.job.pid} on {self.job.address})"
+
+    @property
+    def subject(self) -> Subject:
+        """The cluster that it is in, and its own id there: it is a driver, so a job to Ray."""
+        return Subject("cluster", self.joined.address, self.job.job)
+
+    @property
+    def namespaces(self) -> str:
+        """Where its workers are, in words."""
+        names = sorted({one.namespace for one in self.workers})
+        return f"namespace{'s' * (len(names) > 1)} {', '.join(names)}"
+
+
+def lost_engines(clusters: RayClusters) -> Iterator[LostEngine]:
+    """Every engine process that has joined one of these clusters and does not see its workers there.
+
+    Its parent is the last server that was started on its node before it, in its own cluster if there is one.
+    """
+    read = [one for one in clusters.clusters if one.knows("actors") and one.knows("jobs")]
+    for joined in read:
+        others = [one for one in read if one is not joined]
+        for job in joined.jobs:
+            if _ENGINE.search(job.entrypoint) and not _workers(joined, job.namespace):
+                theirs = next((one for one in (joined, *others) if _has_server_of(job, one)), None)
+                workers = _workers(theirs) if theirs is not None else ()
+                if theirs is not None and workers and not _is_replaced(job, theirs):
+                    yield LostEngine(job, joined, theirs, workers)
+
+
+def _workers(cluster: RayCluster, namespace: str | None = None) -> tuple[RayActor, ...]:
+    """The workers that are alive, in one namespace where it is named."""
+    return tuple(
+        one
+        for one in cluster.actors
+        if one.state == "ALIVE" and _WORKER.fullmatch(one.name) and namespace in (None, one.namespace)
+    )
+
+
+def _has_server_of(job: RayJob, cluster: RayCluster) -> bool:
+    """Whether a server that may have started an engine process is alive in a cluster: on its node, and there before it."""
+    return any(
+        one.state == "ALIVE"
+        and _SERVER.fullmatch(one.class_name)
+        and one.address == job.address
+        and one.started <= job.started
+        for one in cluster.actors
+    )
+
+
+def _is_replaced(lost: RayJob, cluster: RayCluster) -> bool:
+    """Whether another engine process has been started there since, which sees its workers."""
+    return any(
+        job.started > lost.started and job.address == lost.address and _workers(cluster, job.namespace)
+        for job in cluster.jobs
+        if _ENGINE.search(job.entrypoint)
+    )
+
+
+# --- examples
+
+
+def actor(name: str, namespace: str = "train", **changes: Any) -> RayActor:
+    """A worker, or with a class of its own another actor; all run on one node."""
+    kind = {"class_name": "WorkerDict", "address": "10.0.0.5", "pid": 90, "started": 100.0}
+    return RayActor(name or "server", "ALIVE", name, namespace, **{**kind, **changes})
+
+
+def engine(namespace: str = "train", **changes: Any) -> RayJob:
+    """The driver that an engine process is."""
+    command = '/env/bin/python -c "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=44)"'
+    told = {"address": "10.0.0.5", "pid": 99, "started": 120.0, "entrypoint": command}
+    return RayJob("02000000", namespace, **{**told, **changes})
+
+
+SERVER = actor("", class_name="AsyncvLLMServer", started=110.0)
+WORKERS = tuple(actor(f"abc123WorkerDict_0:{rank}") for rank in range(2))
+ELSEWHERE = tuple(actor(f"abc123WorkerDict_0:{rank}", "other") for rank in range(2))
+
+
+def running(
+    *actors: RayActor, jobs: tuple[RayJob, ...] = (), address: str = ADDRESS, **changes: Any
+) -> RayCluster:
+    """A cluster in which a job runs."""
+    return a_cluster(actors=actors, jobs=jobs, address=address, **changes)

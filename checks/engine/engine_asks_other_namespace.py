@@ -1,0 +1,62 @@
+"""RAY122: the engine process of the async rollout looks for its workers in a namespace of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.engine._engine import ASYNC, ENGINE, NO_JOB, SYNC, certain, places, rollout_is_another
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.ray.engine_ray import EngineRay
+from verl_doctor.toolkit.collectors.ray.engine_reach import EngineReach
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_NAMELESS = replace(ENGINE, namespace="")
+_REACH = EngineReach(told_by=ENGINE.vllm)
+
+
+@check(
+    "RAY122",
+    phase="engine",
+    applies=rollout_is_another,
+    examples=lambda: [
+        Example("it gives the namespace of its workers", (ENGINE, _REACH, *ASYNC)),
+        Example("the rollout is synchronous", (_NAMELESS, _REACH, *SYNC)),
+        Example("it gives none", (_NAMELESS, _REACH, *ASYNC), "in a namespace of its own"),
+        Example("it is not known how the job rolls out", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
+    ],
+)  # fmt: skip
+def engine_asks_other_namespace(
+    engine: EngineRay, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
+    """The engine process of the async rollout would look for its workers in its own namespace.
+
+    ## Why it matters
+
+    Ray gives every `ray.init` without a namespace a new, anonymous one, and `ray.util.list_named_actors()` tells only the actors
+    of that: the engine process finds 0 of its workers in the right cluster, although they live.
+
+    ## How to fix
+
+    `ray.init(namespace=namespace)` with the namespace that stands first in the `instance_id`; `verl-doctor fix --select RAY122` shows
+    an edit of verl that does so.
+
+    ## References
+
+    verl-project/verl#1138
+    """
+    if engine.namespace:
+        return
+    yield Finding(
+        "the engine process of the async rollout looks for its workers in a namespace of its own, where there are 0",
+        Evidence("ray.init without namespace=", "the namespace of the workers, which the instance_id names", engine.path),
+        Location(engine.path, engine.line),
+        remedy="give ray.init the namespace of the instance_id",
+        severity=certain(engine, configuration),
+        stops=("async rollout",),
+        phase="engine",
+        also=places(engine),
+        fix="engine-keeps-namespace",
+        subject=Subject("source", engine.path),
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""RAY123: an engine process that runs looks for its workers in a namespace in which there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.engine._engine_live import ELSEWHERE, SERVER, WORKERS, engine, lost_engines, running
+from verl_doctor.checks.shared.ray import joins
+from verl_doctor.checks.shared.running_job import of_another_job
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_DEAD = tuple(replace(one, state="DEAD") for one in ELSEWHERE)
+_ENGINE = (engine(),)
+
+
+@check(
+    "RAY123",
+    phase="engine",
+    examples=lambda: [
+        Example("it sees its workers", (joins(running(SERVER, *WORKERS, jobs=_ENGINE)),)),
+        Example("there are none anywhere", (joins(running(SERVER, *_DEAD, jobs=_ENGINE)),)),
+        Example("a process of somebody else", (joins(running(*ELSEWHERE, jobs=_ENGINE)),)),
+        Example("a driver of another kind", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(entrypoint="python train.py"),))),)),
+        Example("another has been started since", (joins(running(SERVER, *WORKERS, jobs=(engine("old", finished=True), engine(started=200.0)))),)),
+        Example("what is in the cluster is not known", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),)),
+        Example("it is another", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE)),), "0 of its workers are in namespace train, and 2 in namespace other"),
+        Example("it was another", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(finished=True),))),), "looked for"),
+        Example("it has an anonymous one", (joins(running(SERVER, *WORKERS, jobs=(engine("6f1c"),))),), "0 of its workers are in namespace 6f1c, and 2 in namespace train"),
+    ],
+)  # fmt: skip
+def engine_is_in_other_namespace(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
+    """A running engine process looks for its workers in a namespace that has none.
+
+    ## Why it matters
+
+    In verl 0.4 and 0.5 the vLLM engine of the async rollout finds the workers by their names, in one namespace of Ray: that which its
+    parent, an actor, has, or an anonymous one when `ray.init` is given none. Workers that another driver has started in
+    another namespace it does not see, although they are in the same Ray: `has 0 actors`.
+
+    ## How to fix
+
+    Start the trainer and what starts the rollout in one namespace: `ray.init(namespace=...)` in both. Where the engine
+    process itself names none, `verl-doctor fix --select RAY122` repairs verl.
+
+    ## References
+
+    verl-project/verl#1138, verl-project/verl#1365
+    """
+    for lost in lost_engines(clusters):
+        if lost.theirs is lost.joined:
+            looks = "looked" if lost.job.finished else "looks"
+            yield Finding(
+                f"{lost.who} {looks} for its workers in the wrong namespace: 0 of its workers are in namespace "
+                f"{lost.job.namespace}, and {len(lost.workers)} in {lost.namespaces}",
+                Evidence(
+                    f"job {lost.job.job} in namespace {lost.job.namespace}; {lost.workers[0].name} in {lost.namespaces}",
+                    "both in one namespace",
+                    f"the GCS at {lost.joined.address}",
+                ),
+                remedy="let the trainer and the rollout's server use one namespace, and start the job again",
+                severity=of_another_job(launch),
+                subject=lost.subject,
+            )

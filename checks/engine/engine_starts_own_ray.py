@@ -1,0 +1,110 @@
+"""RAY120: the engine process of the async rollout would start a Ray of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.engine._engine import (
+    ASYNC,
+    ENGINE,
+    NO_JOB,
+    SYNC,
+    VLLM,
+    certain,
+    places,
+    rollout_is_another,
+    starts_engine,
+)
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.ray.engine_ray import EngineRay
+from verl_doctor.toolkit.collectors.ray.engine_reach import EngineReach
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_SPAWN = "vLLM does not where VLLM_WORKER_MULTIPROC_METHOD is spawn already"
+_NEW = EngineReach(because=_SPAWN)
+_CUDA = EngineReach(VLLM, "vLLM does not where cuda_is_initialized() before")
+_NO_VLLM = EngineReach(unsure="whether vLLM does is not known: vLLM is not installed in this environment")
+_ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
+
+
+@check(
+    "RAY120",
+    phase="engine",
+    applies=rollout_is_another,
+    examples=lambda: [
+        Example("vLLM tells it where Ray is", (ENGINE, EngineReach(told_by=VLLM), *ASYNC)),
+        Example("it joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
+        Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
+        Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
+        Example("nobody tells it, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
+        Example("RAY_ADDRESS wants a new one", (ENGINE, EngineReach(said_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
+        Example("nobody tells it, and it does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
+        Example("vLLM tells it in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
+        Example("there is no vLLM to ask", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
+        Example("it is not known how the job rolls out", (ENGINE, _NEW, NO_JOB), "starts a Ray of its own"),
+    ],
+)  # fmt: skip
+def engine_starts_own_ray(
+    engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
+    """The engine process of the async rollout would start its own Ray.
+
+    ## Why it matters
+
+    In verl 0.4 and 0.5 the vLLM engine of the async rollout is a child of a Ray actor, and finds the workers by their names:
+    it calls `ray.init` for that, with a namespace and no address. A `ray.init` to which neither RAY_ADDRESS nor Ray's address
+    file names a cluster starts a new, empty one: `instance_id: ... has 0 actors, but vllm_dp_size ... is expected`, after the
+    model has been loaded. vLLM hands the address on in RAY_ADDRESS when it chooses itself to spawn its processes, and not when
+    VLLM_WORKER_MULTIPROC_METHOD=spawn was set before.
+
+    ## How to fix
+
+    `verl-doctor fix --select RAY120` shows an edit of verl after which the engine process joins the Ray of its parent, and never
+    starts one. Or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers: vLLM spawns in a Ray actor anyway.
+
+    ## References
+
+    verl-project/verl#1365, rllm-org/rllm#147, rllm-org/rllm#166, vllm-project/vllm#15324
+    """
+    if reach.unsure and reach.strays:
+        yield _unsure(engine, reach, configuration)
+    if not reach.astray or reach.joins:
+        return
+    instead = f", and not that at {reach.job}" if reach.job else ""
+    named = "RAY_ADDRESS is not set for Ray's workers, and no address file is where they look"
+    yield Finding(
+        f"the engine process of the async rollout starts a Ray of its own{instead}, and finds 0 of its workers",
+        Evidence(
+            f"nothing tells it where Ray is: {reach.because}, {f'{reach.said_by} is local' if reach.said_by else named}",
+            "the address of the Ray that holds the workers",
+            engine.path,
+        ),
+        Location(engine.path, engine.line),
+        remedy="let the actor hand on the address of its Ray; or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers",
+        severity=certain(engine, configuration),
+        stops=("async rollout",),
+        phase="engine",
+        also=places(engine),
+        fix="engine-joins-own-ray",
+        subject=Subject("source", engine.path),
+    )
+
+
+def _unsure(engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown) -> Finding:
+    """A warning for a job that starts such an engine process, else a hint: only a run shows whether vLLM hands the address on."""
+    does = "does" if reach.told_by else "could"
+    otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts a Ray of its own"
+    return Finding(
+        "verl does not pass the address of its Ray to the engine process of the async rollout, "
+        f"only vLLM {does}: without it the engine {otherwise} and finds 0 actors",
+        Evidence(reach.unsure, "verl hands the address on itself", reach.told_by or engine.path),
+        Location(engine.path, engine.line),
+        remedy="if it finds 0 actors: let the actor hand on the address of its Ray",
+        severity="warning" if starts_engine(configuration) else "info",
+        may_stop=("async rollout",),
+        phase="engine",
+        also=places(engine),
+        fix="engine-joins-own-ray",
+        subject=Subject("source", engine.path),
+    )

@@ -1,0 +1,78 @@
+"""CUDA145: GPUs are partitioned by MIG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import GPUS, asked, place
+from verl_doctor.checks.shared.gpus import NVML, about, healthy, named, node, of_job
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus, MigDevice
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
+
+_ALL = VisibleDevices(tuple(range(8)))
+_PART = MigDevice("NVIDIA H200 MIG 3g.71gb", "MIG-0123abcd", 72_000)
+_DIVIDED = healthy(mig=True, mig_devices=(_PART, _PART))
+
+_NO_SCRIPT = (Configuration, Unknown("no launch script"))
+
+
+@check(
+    "CUDA145",
+    phase="workers",
+    severity="warning",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("none is divided", (node(), _ALL, *asked())),
+        Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=1"))),
+        Example("parts for a job on several", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=2")), "cannot work together"),
+        Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "no part of it can be used"),
+    ],
+)  # fmt: skip
+def gpu_divided(
+    gpus: Gpus, visible: VisibleDevices | Unknown, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
+    """GPUs are partitioned by MIG.
+
+    ## Why it matters
+
+    CUDA shows one part to a process, however many there are, and the parts reach each other neither by NVLink nor by PCIe
+    (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/). NCCL refuses two ranks there, so a job on several parts stops in
+    its first collective. While MIG is on and nothing is divided yet, CUDA finds no GPU at all.
+
+    ## How to fix
+
+    Have MIG turned off (`nvidia-smi -i N -mig 0`, as administrator, while nothing uses the GPU), or let the job use one
+    part: `trainer.n_gpus_per_node=1` and `CUDA_VISIBLE_DEVICES=MIG-...` (`nvidia-smi -L` shows the names).
+    """
+    divided = [device for device in of_job(gpus, visible) if device.mig]
+    empty = [device for device in divided if not device.mig_devices]
+    read_from = f"{NVML}, driver {gpus.driver}"
+    if empty:
+        yield Finding(
+            f"MIG is on for {named(empty)}, and no part of it can be used: there is none",
+            Evidence(found="MIG on, no MIG device", wanted="MIG off", read_from=read_from),
+            remedy="have MIG turned off, or have MIG devices made",
+            severity="error",
+            subject=about(empty),
+        )
+    wanted = configuration.number(GPUS) if isinstance(configuration, Configuration) else None
+    parts = [part for device in divided for part in device.mig_devices]
+    if parts and wanted is not None and wanted > 1 and isinstance(configuration, Configuration):
+        word = configuration.asked_for(GPUS)
+        yield Finding(
+            f"the job asks for {wanted:g} GPUs, and {named(divided)} {'is' if len(divided) == 1 else 'are'} "
+            f"divided by MIG into parts that cannot work together",
+            Evidence(
+                found=f"{counted(len(parts), 'MIG device')}: {', '.join(sorted({part.name for part in parts}))}",
+                wanted="whole GPUs",
+                read_from=read_from,
+            ),
+            location=place(word) if word else None,
+            remedy=f"have MIG turned off, or use one part: {GPUS}=1",
+            severity="error",
+            subject=about(divided),
+        )

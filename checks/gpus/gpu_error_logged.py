@@ -1,0 +1,95 @@
+"""CUDA143: the driver has logged a hardware error of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from verl_doctor.checks.shared.gpus import healthy, node, of_job
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.xid import Xid, Xids
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+# Those for which NVIDIA's catalogue asks to reset the GPU or more, and 94, after which memory is replaced; as of 2026-11:
+# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. 13, 31, 43, 45 and the like are mostly a program's own.
+_HARDWARE = {
+    46: "the GPU stopped processing",
+    48: "uncorrectable memory error",
+    54: "the GPU's power cable is not connected",
+    62: "the GPU's own controller stopped",
+    64: "bad memory could not be replaced",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    94: "memory error that ended one program",
+    95: "memory error that may have reached other programs",
+    109: "switching between programs timed out",
+    110: "security fault",
+    119: "the GPU's system processor does not answer",
+    120: "the GPU's system processor failed",
+    136: "the training of an NVLink failed",
+    140: "unrecovered memory error",
+    143: "the GPU could not be initialised",
+    **dict.fromkeys(range(144, 151), "NVLink error"),
+    155: "NVLink error",
+    156: "a part of the GPU is retired",
+    158: "the GPU timed out fatally",
+}
+_RECENT = 24 * 3600.0
+_ALL = VisibleDevices(tuple(range(8)))
+_NODE = node(healthy(place="0000:c6:00"), healthy(1, place="0000:c7:00"))
+
+
+@check(
+    "CUDA143",
+    severity="warning",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("an empty log", (Xids(), _NODE, _ALL)),
+        Example("a program's own mistake", (Xids((Xid(31, "0000:c6:00", 60.0), Xid(43, "0000:c6:00", 60.0))), _NODE, _ALL)),
+        Example("an NVLink that recovered", (Xids((Xid(149, "0000:c6:00", 60.0, nonfatal=True),)), _NODE, _ALL)),
+        Example("of a GPU that the job does not use", (Xids((Xid(79, "0000:c7:00", 60.0),)), _NODE, VisibleDevices((0,)))),
+        Example("it has fallen off the bus", (Xids((Xid(79, "0000:c6:00", 7200.0),)), _NODE, _ALL), "GPU 0: the GPU has fallen off the bus (Xid 79), 2.0 h ago"),
+        Example("again and again", (Xids((Xid(74, "0000:c7:00", 900.0), Xid(74, "0000:c7:00", 60.0))), _NODE, _ALL), "2 times"),
+    ],
+)  # fmt: skip
+def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+    """The driver has logged a hardware error of a GPU.
+
+    ## Why it matters
+
+    An Xid is the driver's own record of what a job only sees as `CUDA error: unknown error`, `uncorrectable ECC error encountered`
+    or a collective that never ends. Those named here come from the GPU, its memory or its links; they come again.
+
+    ## How to fix
+
+    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot; when it comes again have
+    the hardware looked at, and on a rented machine take another one. Leave the GPU out with CUDA_VISIBLE_DEVICES until then.
+    """
+    places = {device.place: device.index for device in of_job(gpus, visible) if device.place}
+    errors = [
+        error
+        for error in xids.errors
+        if error.number in _HARDWARE and error.place in places and not error.nonfatal
+    ]
+    errors.sort(key=lambda error: (places[error.place], error.number, -(error.age or 0)))
+    for (place, number), same in groupby(errors, key=lambda error: (error.place, error.number)):
+        every = list(same)
+        age = every[-1].age
+        yield Finding(
+            f"GPU {places[place]}: {_HARDWARE[number]} (Xid {number}), {_ago(age)}"
+            + (f", {len(every)} times" if len(every) > 1 else ""),
+            Evidence(found=f"NVRM: Xid (PCI:{place}): {number}", wanted="none", read_from="the kernel's log"),
+            remedy="reset the GPU while nothing uses it, or reboot; if it comes again, have it replaced",
+            severity="info" if age is not None and age > _RECENT else None,
+            subject=Subject("device", str(places[place]), f"Xid {number}"),
+        )
+
+
+def _ago(age: float | None) -> str:
+    if age is None:
+        return "since the machine was started"
+    if age < 3600:
+        return f"{age / 60:.0f} min ago"
+    return f"{age / 3600:.1f} h ago" if age < _RECENT else f"{age / 86400:.0f} days ago"

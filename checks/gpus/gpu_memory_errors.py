@@ -1,0 +1,75 @@
+"""CUDA142: a GPU has broken memory, or the driver wants it reset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.gpus import NVML, about, alike, healthy, named, node, of_job
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus, Health
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted
+
+_ALL = VisibleDevices(tuple(range(8)))
+
+
+@check(
+    "CUDA142",
+    phase="workers",
+    severity="warning",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("a healthy node", (node(), _ALL)),
+        Example("errors long ago, replaced since", (node(healthy(health=Health(True, 0, 7, remap_pending=False, remap_failed=False))), _ALL)),
+        Example("a gaming GPU without ECC", (node(healthy(health=Health())), _ALL)),
+        Example("errors since the driver was loaded", (node(healthy(3, health=Health(True, 2, 2))), _ALL), "GPU 3: 2 uncorrectable memory errors"),
+        Example("replaced at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
+        Example("cannot be replaced", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be replaced"),
+        Example("all alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "bad memory is replaced at the next reset"),
+        Example("the driver wants more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver requests: reboot the node"),
+    ],
+)  # fmt: skip
+def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+    """A GPU has faulty memory, or the driver requires a reset.
+
+    ## Why it matters
+
+    An uncorrectable error ends the process that meets it, hours into a run (Xid 48, 94, 95), and with one rank the whole
+    job. Bad rows are replaced by spare ones, but only at the next reset of the GPU; when there are no spare rows left
+    the GPU must be replaced.
+
+    ## How to fix
+
+    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot. When it comes again, or
+    rows could not be replaced, have the GPU replaced; on a rented machine take another one.
+    """
+    for health, devices in alike(of_job(gpus, visible), _now).items():
+        said = "; ".join(_said(health))
+        if said:
+            yield Finding(
+                f"{named(devices)}: {said}",
+                Evidence(found=said, wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
+                remedy="have the GPU replaced, or take another machine"
+                if health.remap_failed
+                else "reset the GPU while nothing uses it, or reboot",
+                severity="error" if health.remap_failed or health.recovery else None,
+                subject=about(devices),
+            )
+
+
+def _now(device: Device) -> Health:
+    """The state of its memory, without what is only history."""
+    return replace(device.health, uncorrected_ever=None)
+
+
+def _said(health: Health) -> Iterator[str]:
+    if health.remap_failed:
+        yield "bad memory could not be replaced, the GPU must be replaced"
+    if health.recovery:
+        yield f"the driver requests: {health.recovery}"
+    if health.remap_pending:
+        yield "bad memory is replaced at the next reset"
+    if health.uncorrected:
+        yield f"{counted(health.uncorrected, 'uncorrectable memory error')} since the driver was loaded"

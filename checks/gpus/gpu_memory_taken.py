@@ -1,0 +1,166 @@
+"""CUDA141: less GPU memory is free than the rollout is to take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from math import floor
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.gpus import NVML, about, gib, healthy, named, node, of_job
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.gpu.gpus import CONTEXT, Device, Gpus, Memory
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.leftovers.processes import LeftProcesses
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.leftover import EndProcess, Leftover
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import listed
+
+_UTILISATION = "actor_rollout_ref.rollout.gpu_memory_utilization"
+_SHOWN = 4
+_WORTH_A_TRY = 0.2  # of the memory: less has hardly room for weights and a cache
+_ALL = VisibleDevices(tuple(range(8)))
+_ENGINE = Holder(4711, 130_000, "engine", "VLLM::EngineCore", mine=True, parent=1)
+_LEFT = LeftProcesses((Leftover("process", "VLLM::EngineCore (process 4711)", (), EndProcess(4711, 1)),))
+_NONE_LEFT = LeftProcesses()
+
+
+def _used(amount: int, *holders: Holder, index: int = 0) -> Device:
+    return healthy(index, memory=Memory(143771, amount, 143155 - amount, 616), holders=holders)
+
+
+_NO_SCRIPT = (Configuration, Unknown("no launch script"))
+
+
+@check(
+    "CUDA141",
+    severity="warning",
+    phase="engine",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("an idle node", (node(), _ALL, *asked(), _NONE_LEFT)),
+        Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, _NO_SCRIPT, _NONE_LEFT)),
+        Example("in use, and yet enough is free", (node(_used(20_000, _ENGINE)), _ALL, *asked(), _LEFT)),
+        Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *asked(), _NONE_LEFT)),
+        Example("left over by a run that was killed", (node(_used(130_000, _ENGINE)), _ALL, *asked(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
+        Example("of a run that goes on", (node(_used(130_000, _ENGINE)), _ALL, *asked(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
+        Example("of another user", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *asked(), _NONE_LEFT), "of another user"),
+        Example("of another container", (node(_used(130_000)), _ALL, *asked(), _NONE_LEFT), "held by no process that NVML names here"),
+        Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *asked(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
+        Example("a display's remainder", (node(_used(76)), _ALL, *asked(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB of it are missing"),
+    ],
+)  # fmt: skip
+def gpu_memory_taken(
+    gpus: Gpus,
+    visible: VisibleDevices | Unknown,
+    configuration: Configuration | Unknown,
+    left: LeftProcesses | Unknown,
+) -> Iterator[Finding]:
+    """Less GPU memory is free than the rollout will claim.
+
+    ## Why it matters
+
+    vLLM takes `gpu_memory_utilization` of the whole memory, not of what is free, and refuses to start when less is free:
+    `Free memory on device ... on startup is less than desired GPU memory utilization`. Engines and Ray workers of a run that
+    was killed live on, and hold what they had.
+
+    ## How to fix
+
+    `verl-doctor clean --apply` ends what is proven to be left over; never end processes by name: that ends other jobs, too.
+    Wait for running jobs, or choose other GPUs with CUDA_VISIBLE_DEVICES. When all that is
+    missing is the little that a display or the driver keeps, ask for less.
+    """
+    share = configuration.number(_UTILISATION) if isinstance(configuration, Configuration) else None
+    if isinstance(configuration, Unknown) or share is None:
+        return
+    word = configuration.asked_for(_UTILISATION)
+    held = [device for device in of_job(gpus, visible) if _missing(device, share) > 0]
+    if not held:
+        return
+    most = max(held, key=lambda device: _missing(device, share))
+    proven = _proven(left)
+    who = _who(held, proven)
+    remainder = not who and all(device.memory and device.memory.used < CONTEXT for device in held)
+    by = f": held by {who or _nobody(gpus.openers, proven)}" if not remainder else ""
+    yield Finding(
+        f"{named(held)}: {_UTILISATION.rpartition('.')[2]}={share:g} asks for {gib(_wanted(most, share))}, and "
+        f"{gib(_missing(most, share))} of it are missing{by}",
+        Evidence(
+            found="; ".join(_state(device) for device in held[:_SHOWN]),
+            wanted=f"{_UTILISATION}={share:g}" + ("" if word else ", verl's default"),
+            read_from=f"{NVML}, driver {gpus.driver}",
+        ),
+        location=place(word) if word else None,
+        remedy=_remedy(held, proven, remainder=remainder),
+        severity="error" if any(_stays(device, share, proven) for device in held) else None,
+        subject=about(held),
+    )
+
+
+def _proven(left: LeftProcesses | Unknown) -> frozenset[int]:
+    """The numbers of the processes that are left over by a run that has ended."""
+    found = () if isinstance(left, Unknown) else left.found
+    return frozenset(one.removal.pid for one in found if isinstance(one.removal, EndProcess))
+
+
+def _wanted(device: Device, share: float) -> float:
+    return share * device.memory.usable if device.memory else 0
+
+
+def _missing(device: Device, share: float) -> float:
+    return _wanted(device, share) - device.memory.free if device.memory else 0
+
+
+def _stays(device: Device, share: float, proven: Collection[int]) -> bool:
+    """Whether what is missing is held by what does not go by itself: left over by a run that has ended, or another user's."""
+    held = sum(holder.memory or 0 for holder in device.holders if holder.pid in proven or not holder.mine)
+    return held >= CONTEXT and _missing(device, share) > 0
+
+
+def _nobody(openers: tuple[Holder, ...], proven: Collection[int]) -> str:
+    """Processes that have a GPU open may be those, or only look at it."""
+    described = (_described(holder, proven) for holder in openers)
+    found = f"; these have a GPU open: {listed(described, _SHOWN)}" if openers else ""
+    return f"no process that NVML names here{found}"
+
+
+def _who(held: list[Device], proven: Collection[int]) -> str:
+    """The processes that hold more than a context, the largest first."""
+    found = {
+        holder.pid: holder
+        for device in held
+        for holder in device.holders
+        if holder.seen and (holder.memory is None or holder.memory >= CONTEXT or holder.pid in proven)
+    }
+    largest = sorted(found.values(), key=lambda holder: -(holder.memory or 0))
+    return listed((_described(holder, proven) for holder in largest), _SHOWN)
+
+
+def _described(holder: Holder, proven: Collection[int]) -> str:
+    amount = f", {gib(holder.memory)}" if holder.memory else ""
+    whose = ", left over by a run that has ended" if holder.pid in proven else ""
+    return f"{holder.title} (process {holder.pid}{amount}){whose or ('' if holder.mine else ', of another user')}"
+
+
+def _state(device: Device) -> str:
+    memory = device.memory
+    if memory is None:
+        return f"GPU {device.index}"
+    return f"GPU {device.index}: {gib(memory.free)} free of {gib(memory.usable)}"
+
+
+def _remedy(held: list[Device], proven: Collection[int], *, remainder: bool) -> str:
+    if any(holder.pid in proven for device in held for holder in device.holders):
+        return "verl-doctor clean shows what is left over and what proves it, and ends it with --apply"
+    free = min((device.memory.free / device.memory.usable for device in held if device.memory), default=0.0)
+    fits = f"{_UTILISATION}={floor(free * 100) / 100:g}"
+    if remainder:
+        return f"nothing is left over; request less: {fits}"
+    beside = f", or ask for what is free: {fits}" if free > _WORTH_A_TRY else ""
+    if any(device.holders for device in held):
+        return f"wait for that to end, or choose other GPUs with CUDA_VISIBLE_DEVICES{beside}"
+    return (
+        "it belongs to another container or to the host: ask its owner, or choose other GPUs with"
+        f" CUDA_VISIBLE_DEVICES{beside}"
+    )

@@ -1,0 +1,73 @@
+"""CUDA146: a GPU admits only one process, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, about, healthy, named, node, of_job
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_ALL = VisibleDevices(tuple(range(8)))
+_EFFECTS = {
+    "exclusive process": "one process at a time, but verl's trainer and rollout engine are two",
+    "exclusive thread": "one process at a time, but verl's trainer and rollout engine are two",
+    "prohibited": "no process",
+}
+
+
+@check(
+    "CUDA146",
+    phase="workers",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("open to all", (node(), _ALL, Variables())),
+        Example("shared out by MPS", (node(healthy(compute_mode="exclusive process", holders=(Holder(5, 30, title="nvidia-cuda-mps-server"),))), _ALL, Variables())),
+        Example("a client of MPS", (node(healthy(compute_mode="exclusive process")), _ALL, Variables({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}))),
+        Example("one at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 admits one process at a time"),
+        Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()), "GPU 0 admits no process"),
+    ],
+)  # fmt: skip
+def gpu_refuses_processes(
+    gpus: Gpus, visible: VisibleDevices | Unknown, variables: Variables
+) -> Iterator[Finding]:
+    """A GPU admits only one process, or none.
+
+    ## Why it matters
+
+    The compute mode is a setting of the driver that sites use for batch jobs. The trainer and the rollout engine share each
+    GPU, and the second that comes gets `CUDA error: CUDA-capable device(s) is/are busy or unavailable`.
+
+    ## How to fix
+
+    Set the default mode, as administrator: `nvidia-smi -i N -c DEFAULT`. A scheduler may set it again for each job. With
+    NVIDIA's MPS the one process is its server, which lets many in: then it is right as it is.
+    """
+    for mode, effect in _EFFECTS.items():
+        closed = [
+            device
+            for device in of_job(gpus, visible)
+            if device.compute_mode == mode and (mode == "prohibited" or not _is_shared(device, variables))
+        ]
+        if closed:
+            yield Finding(
+                f"{named(closed)} admit{'s' if len(closed) == 1 else ''} {effect}",
+                Evidence(
+                    found=f"compute mode: {mode}",
+                    wanted="compute mode: default",
+                    read_from=f"{NVML}, driver {gpus.driver}",
+                ),
+                remedy="as administrator: nvidia-smi -c DEFAULT",
+                subject=about(closed),
+            )
+
+
+def _is_shared(device: Device, variables: Variables) -> bool:
+    """Whether the one process is the server of NVIDIA's MPS, which shares the GPU out."""
+    return bool(variables.get("CUDA_MPS_PIPE_DIRECTORY")) or any(
+        "nvidia-cuda-mps" in holder.title for holder in device.holders
+    )

@@ -1,0 +1,65 @@
+"""CUDA154: the job's GPUs are of different kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, about, gib, healthy, named, node, of_job
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_ORDER = "CUDA_DEVICE_ORDER"
+_ALL = VisibleDevices(tuple(range(8)))
+_SMALL = healthy(1, name="NVIDIA A10", memory=Memory(23028, 0, 22512, 516))
+_BY_BUS = Variables({_ORDER: "PCI_BUS_ID"})
+
+
+@check(
+    "CUDA154",
+    severity="warning",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("eight of a kind", (node(), _ALL, Variables())),
+        Example("the other one is hidden", (node(healthy(), _SMALL), VisibleDevices((0,)), Variables())),
+        Example("a display's GPU beside", (node(healthy(), _SMALL), _ALL, Variables()), "GPU 0 (NVIDIA H200, 139.8 GiB), GPU 1 (NVIDIA A10, 22.0 GiB)"),
+        Example("numbered as nvidia-smi does", (node(healthy(), _SMALL), _ALL, _BY_BUS), "of different kinds"),
+    ],
+)  # fmt: skip
+def gpus_of_different_kinds(
+    gpus: Gpus, visible: VisibleDevices | Unknown, variables: Variables
+) -> Iterator[Finding]:
+    """The job's GPUs are of different kinds.
+
+    ## Why it matters
+
+    All ranks get the same share of the work and of the model: the GPU with the least memory runs out first, and the slowest is
+    waited for. CUDA numbers the fastest GPU first and nvidia-smi goes by the bus, so the numbers in CUDA_VISIBLE_DEVICES may mean
+    other GPUs than nvidia-smi shows.
+
+    ## How to fix
+
+    Name GPUs of one kind in CUDA_VISIBLE_DEVICES, with CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers are those of nvidia-smi.
+    """
+    mine = of_job(gpus, visible)
+    kinds: dict[tuple[str, int], list[Device]] = {}
+    for device in mine:
+        kinds.setdefault((device.name, device.memory.total if device.memory else 0), []).append(device)
+    if len(kinds) < 2:
+        return
+    said = ", ".join(_described(same) for same in kinds.values())
+    most = max(kinds.values(), key=len)
+    order = "" if variables.get(_ORDER) == "PCI_BUS_ID" else f"{_ORDER}=PCI_BUS_ID "
+    yield Finding(
+        f"the GPUs of the job are of different kinds: {said}",
+        Evidence(found=said, wanted="one kind", read_from=f"{NVML}, driver {gpus.driver}"),
+        remedy=f"for instance: {order}CUDA_VISIBLE_DEVICES={','.join(str(device.index) for device in most)}",
+        subject=about(mine),
+    )
+
+
+def _described(same: list[Device]) -> str:
+    memory = same[0].memory
+    return f"{named(same)} ({same[0].name}{f', {gib(memory.usable)}' if memory else ''})"

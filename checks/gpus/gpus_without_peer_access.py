@@ -1,0 +1,68 @@
+"""CUDA156: GPUs cannot access each other's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, about, healthy, node, of_job
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus, Peers
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+from verl_doctor.toolkit.text import counted, listed
+
+_ALL = VisibleDevices(tuple(range(8)))
+_CARDS = (healthy(links=0, links_active=0), healthy(1, links=0, links_active=0))
+_LINKED = (healthy(), healthy(1))
+_SHOWN = 4
+
+
+@check(
+    "CUDA156",
+    severity="info",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("they reach each other", (node(*_LINKED, peers=(Peers(0, 1, "ok", nvlink=True),)), _ALL)),
+        Example("a driver that does not say", (node(*_LINKED, peers=(Peers(0, 1, "unknown (None)"),)), _ALL)),
+        Example("the job uses one of them", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), VisibleDevices((0,)))),
+        Example("gaming GPUs", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), _ALL), "GPUs 0 and 1 cannot access each other's memory: GPU not supported"),
+        Example("although NVLinks are up", (node(*_LINKED, peers=(Peers(0, 1, "topology not supported"),)), _ALL), "although they have NVLinks"),
+    ],
+)  # fmt: skip
+def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+    """GPUs cannot access each other's memory.
+
+    ## Why it matters
+
+    NCCL then goes through the host's memory, and vLLM's own all-reduce is off. That is how GPUs for gamers are made, and it is only
+    slower, but with some drivers and releases of NCCL it fails (`Cuda failure 217 'peer access is not supported between these two
+    devices'`) or hangs. Between GPUs with NVLinks it is a fault, or somebody turned peer access off.
+
+    ## How to fix
+
+    `verl-doctor check --deep` tries a real all-reduce, and names the variable with which it works if it does not without
+    (NET130). For GPUs with NVLinks see NVIDIA's settings of the kernel module, and a hypervisor's.
+    """
+    mine = {device.index: device for device in of_job(gpus, visible)}
+    apart = [pair for pair in gpus.peers if _is_apart(pair) and {pair.first, pair.second} <= mine.keys()]
+    linked = [pair for pair in apart if mine[pair.first].links_active and mine[pair.second].links_active]
+    pairs = linked or apart
+    if pairs:
+        ends = {index for pair in pairs for index in (pair.first, pair.second)}
+        said = listed((f"{pair.first} and {pair.second}" for pair in pairs), _SHOWN)
+        yield Finding(
+            f"GPUs {said} cannot access each other's memory: {pairs[0].read}"
+            + (", although they have NVLinks" if linked else ""),
+            Evidence(
+                found=f"{counted(len(pairs), 'pair')}: {', '.join(sorted({pair.read for pair in pairs}))}",
+                wanted="peer access",
+                read_from=f"{NVML}, driver {gpus.driver}",
+            ),
+            remedy="see whether NCCL works here: verl-doctor check --deep",
+            severity="warning" if linked else None,
+            subject=about(mine[index] for index in sorted(ends)),
+        )
+
+
+def _is_apart(pair: Peers) -> bool:
+    return pair.read != "ok" and not pair.read.startswith("unknown")

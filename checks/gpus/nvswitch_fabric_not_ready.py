@@ -1,0 +1,70 @@
+"""CUDA147: GPUs are not registered with the NVSwitch fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, about, alike, healthy, named, node, of_job
+from verl_doctor.toolkit.collectors.gpu.gpus import Fabric, Gpus
+from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevices
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, check
+
+_ALL = VisibleDevices(tuple(range(8)))
+
+
+@check(
+    "CUDA147",
+    phase="workers",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("registered", (node(), _ALL)),
+        Example("GPUs without NVSwitch", (node(healthy(fabric=Fabric())), _ALL)),
+        Example("a driver that does not say", (node(healthy(fabric=Fabric("unknown (7)"))), _ALL)),
+        Example("the fabric manager does not run", (node(healthy(fabric=Fabric("in progress"))), _ALL), "in progress"),
+        Example("it failed", (node(healthy(fabric=Fabric("completed", 999))), _ALL), "failed (status 999)"),
+        Example("it failed for all", (node(*(healthy(number, fabric=Fabric("completed", 999)) for number in range(8))), _ALL), "the registration of GPUs 0-7 with the NVSwitch fabric failed"),
+        Example("a route is down", (node(healthy(fabric=Fabric("completed", 0, ("an unhealthy route",)))), _ALL), "an unhealthy route"),
+    ],
+)  # fmt: skip
+def nvswitch_fabric_not_ready(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
+    """GPUs are not registered with the NVSwitch fabric.
+
+    ## Why it matters
+
+    On machines with NVSwitch CUDA does not start before the fabric manager has registered the GPUs: every program gets
+    `Error 802: system not yet initialized`, also one that uses a single GPU.
+
+    ## How to fix
+
+    It needs the administrator: `systemctl status nvidia-fabricmanager`; its version must be that of the driver. After the
+    start of a machine it takes a minute. In a rented container or virtual machine nothing can be done from inside: take another.
+    """
+    mine = of_job(gpus, visible)
+    read_from = f"{NVML}, driver {gpus.driver}"
+    for state in ("not started", "in progress"):
+        waiting = [device for device in mine if device.fabric.state == state]
+        if waiting:
+            yield Finding(
+                f"the registration of {named(waiting)} with the NVSwitch fabric is {state}: CUDA answers with error 802",
+                Evidence(found=f"fabric state: {state}", wanted="completed", read_from=read_from),
+                remedy=f"nvidia-fabricmanager of version {gpus.driver} must run on the host; on a rented one take another",
+                stops=(EVERY_JOB,),
+                subject=about(waiting, state),
+            )
+    for fabric, devices in alike(mine, lambda device: device.fabric).items():
+        if fabric.state == "completed" and fabric.status:
+            yield Finding(
+                f"the registration of {named(devices)} with the NVSwitch fabric failed (status {fabric.status})",
+                Evidence(found=f"fabric status: {fabric.status}", wanted="0: success", read_from=read_from),
+                remedy="the log of nvidia-fabricmanager on the host says why; on a rented one take another",
+                subject=about(devices, f"status {fabric.status}"),
+            )
+        elif fabric.troubles:
+            yield Finding(
+                f"the NVSwitch fabric has {', '.join(fabric.troubles)} at {named(devices)}",
+                Evidence(found=", ".join(fabric.troubles), wanted="a healthy fabric", read_from=read_from),
+                remedy="have NVLinks and switches checked: nvidia-smi nvlink -s, and the log of nvidia-fabricmanager",
+                severity="warning",
+                subject=about(devices, ",".join(fabric.troubles)),
+            )

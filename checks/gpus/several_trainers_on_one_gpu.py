@@ -1,0 +1,84 @@
+"""CUDA151: several trainer processes share one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, about, alike, gib, healthy, named, node
+from verl_doctor.toolkit.collectors.gpu.gpus import CONTEXT, Device, Gpus
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+# What verl calls the actors that hold colocated roles (verl/single_controller/ray/base.py).
+_WORKERS = ("WorkerDict", "FusedWorker")
+_TRAINER = Holder(11, 60_000, "ray worker", "ray::WorkerDict.actor_rollout_update_actor", mine=True, parent=2)
+_ENGINE = Holder(12, 40_000, "engine", "VLLM::EngineCore", mine=True, parent=11)
+_SERVER = Holder(13, 500, "ray worker", "ray::vLLMHttpServer", mine=True, parent=2)
+_OTHER = Holder(21, 50_000, "ray worker", "ray::WorkerDict.critic_update_critic", mine=True, parent=2)
+_FOREIGN = Holder(31, 50_000, "ray worker", "ray::WorkerDict.actor_update_actor", parent=30)
+
+
+@check(
+    "CUDA151",
+    severity="warning",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("an idle node", (node(),)),
+        Example("a trainer and its engine", (node(healthy(holders=(_TRAINER, _ENGINE, _SERVER))),)),
+        Example("an engine's own Ray workers", (node(healthy(holders=(_TRAINER, Holder(14, 40_000, "ray worker", "ray::RayWorkerWrapper")))),)),
+        Example("roles in processes of their own", (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),), "2 trainer processes share GPU 0"),
+        Example("another job", (node(healthy(3, holders=(_TRAINER, _FOREIGN))),), "of different jobs"),
+        Example("two jobs on all of them", (node(*(healthy(number, holders=(_TRAINER, _FOREIGN)) for number in range(8))),), "2 trainer processes share each of GPUs 0-7, of different jobs"),
+    ],
+)  # fmt: skip
+def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
+    """Several trainer processes share one GPU.
+
+    ## Why it matters
+
+    Roles that share a GPU (actor, critic, reference) are to live in one process, verl's `WorkerDict`: memory that one frees can
+    then be used by the next. Allocators of two processes hold what they have, fragment it, and the first peak of both at
+    the same time is an out-of-memory error. Two jobs on one GPU fail in the same way, later.
+
+    ## How to fix
+
+    Two jobs: give each its own GPUs, with CUDA_VISIBLE_DEVICES for each Ray cluster, or end one. One job: let its roles share a
+    resource pool, so that verl puts them into one worker group.
+    """
+    for (number, jobs), devices in alike(gpus.sound, _crowd).items():
+        if number > 1:
+            share = "share" if len(devices) == 1 else "share each of"
+            yield Finding(
+                f"{number} trainer processes {share} {named(devices)}"
+                + (", of different jobs" if jobs > 1 else ""),
+                Evidence(
+                    found="; ".join(
+                        f"GPU {device.index}: {_listed(_trainers(device))}" for device in devices
+                    ),
+                    wanted="one",
+                    read_from=f"{NVML}, driver {gpus.driver}",
+                ),
+                remedy="give each job GPUs of its own, or end one"
+                if jobs > 1
+                else "let the roles share one worker group",
+                subject=about(devices),
+            )
+
+
+def _crowd(device: Device) -> tuple[int, int]:
+    """How many trainer processes have memory of it, and of how many jobs."""
+    trainers = _trainers(device)
+    return len(trainers), len({holder.parent for holder in trainers})
+
+
+def _trainers(device: Device) -> list[Holder]:
+    return [holder for holder in device.holders if _trains(holder)]
+
+
+def _trains(holder: Holder) -> bool:
+    is_one = holder.role == "trainer" or any(name in holder.title for name in _WORKERS)
+    return is_one and (holder.memory or 0) >= CONTEXT
+
+
+def _listed(holders: list[Holder]) -> str:
+    return ", ".join(f"{holder.title} ({holder.pid}, {gib(holder.memory or 0)})" for holder in holders)

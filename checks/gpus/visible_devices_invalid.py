@@ -1,0 +1,86 @@
+"""CUDA152: CUDA_VISIBLE_DEVICES hides GPUs that the job needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.gpus import NVML, healthy, node
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.collectors.variables.visible_devices import VISIBLE_DEVICES, Choice, VisibleDevices
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import counted
+
+_FOUR = node(*map(healthy, range(4)))
+
+
+def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
+    return VisibleDevices(left, Choice(value, left, **changes))  # type: ignore[arg-type]
+
+
+@check(
+    "CUDA152",
+    phase="ray",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("not set", (_FOUR, VisibleDevices((0, 1, 2, 3)))),
+        Example("two of four", (_FOUR, _set("2,3", 2, 3))),
+        Example("more than there are", (_FOUR, _set("0,1,2,3,4,5,6,7", 0, 1, 2, 3, stops_at="4")), "'4' names no GPU of this machine: CUDA shows 4 GPUs"),
+        Example("what a scheduler without GPUs sets", (_FOUR, _set("NoDevFiles", stops_at="NoDevFiles")), "CUDA shows no GPU"),
+        Example("a GPU of another machine", (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")), "names no GPU of this machine"),
+        Example("one twice", (_FOUR, _set("0,0", repeated="0")), "'0' stands there twice"),
+        Example("spaces in place of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "of '0 1' CUDA reads the number at its beginning: CUDA shows 1 GPU"),
+        Example("the word that containers know", (_FOUR, _set("all", stops_at="all")), "'all' names no GPU"),
+        Example("empty", (_FOUR, _set("")), "is empty: CUDA shows no GPU"),
+        Example("in a script", (_FOUR, VisibleDevices((0,), Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4))), "CUDA shows 1 GPU"),
+        Example("in a raylet", (_FOUR, VisibleDevices((0, 1, 2, 3), raylets=(Choice("8", (), stops_at="8", raylet=77),))), "the raylet (process 77)"),
+    ],
+)  # fmt: skip
+def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Finding]:
+    """CUDA_VISIBLE_DEVICES hides GPUs that the job needs.
+
+    ## Why it matters
+
+    CUDA takes the entries up to the first that names no GPU of this machine, and none at all when one is repeated. It does so
+    without a word; the job stops later: `No CUDA GPUs are available`, `invalid device ordinal`, or verl's `Total
+    available GPUs ... is less than total desired GPUs`. Ray counts the entries, and not what CUDA makes of them.
+
+    ## How to fix
+
+    Name GPUs that are here (`nvidia-smi -L`), each once, or take the variable away. Under a scheduler ask for GPUs in the
+    job's options: `NoDevFiles` and an empty value mean that it gave none. Ray keeps the value that it was started with.
+    """
+    for choice in (visible.choice, *visible.raylets):
+        wrong = _wrong(choice) if choice else ""
+        if choice is None or not wrong:
+            continue
+        shown = counted(len(choice.devices), "GPU") if choice.devices else "no GPU"
+        where = f" in the environment of the raylet (process {choice.raylet})" if choice.raylet else ""
+        yield Finding(
+            f"{VISIBLE_DEVICES}={choice.value}{where}: {wrong}: CUDA shows {shown}",
+            Evidence(
+                found=f"{VISIBLE_DEVICES}={choice.value}{where}",
+                wanted=f"numbers below {len(gpus.devices)}, each once",
+                read_from=f"{NVML}: {counted(len(gpus.devices), 'GPU')}",
+            ),
+            location=_location(choice),
+            remedy=f"name GPUs that are here, each once, or: unset {VISIBLE_DEVICES}"
+            + ("; then restart that raylet" if choice.raylet else ""),
+            subject=Subject("variable", VISIBLE_DEVICES, choice.value),
+        )
+
+
+def _wrong(choice: Choice) -> str:
+    if choice.stops_at is not None:
+        return f"'{choice.stops_at}' names no GPU of this machine"
+    if choice.repeated is not None:
+        return f"'{choice.repeated}' stands there twice"
+    if choice.cut is not None:
+        return f"of '{choice.cut}' CUDA reads the number at its beginning"
+    return "" if choice.value.strip() else "it is empty"
+
+
+def _location(choice: Choice) -> Location | None:
+    if not choice.path:
+        return None
+    return Location(choice.path, None if choice.path == COMMAND_LINE else choice.line)

@@ -1,0 +1,73 @@
+"""CUDA153: a variable for AMD GPUs stops the workers on NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import own, row
+from verl_doctor.checks.shared.gpus import healthy, node
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.collectors.variables.foreign_devices import ForeignDevices
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+
+_HIP, _ROCR = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
+_VERL = ForeignDevices((_HIP, _ROCR), "/env/verl/single_controller/base/worker.py")
+_OLD = ForeignDevices((), _VERL.read_from)
+
+
+def _has(name: str, value: str) -> EffectiveEnvironment:
+    return own(row(name, value, value, value, "the driver"))
+
+
+@check(
+    "CUDA153",
+    phase="workers",
+    requires={"CUDA140"},
+    examples=lambda: [
+        Example("neither is set", (node(), _VERL, own())),
+        Example("set to nothing", (node(), _VERL, _has(_ROCR, ""))),
+        Example("a verl that does not look", (node(), _OLD, _has(_HIP, "0,1"))),
+        Example("the same single GPU", (node(healthy()), _VERL, _has(_HIP, "0"))),
+        Example("the scheduler's list", (node(), _VERL, _has(_HIP, "0,1,2,3,4,5,6,7")), "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 reaches the workers"),
+        Example("ROCR's beside CUDA's", (node(healthy()), _VERL, _has(_ROCR, "0")), "ROCR_VISIBLE_DEVICES=0 reaches the workers"),
+    ],
+)  # fmt: skip
+def visible_devices_of_amd(
+    gpus: Gpus, foreign: ForeignDevices, environment: EffectiveEnvironment
+) -> Iterator[Finding]:
+    """A variable for AMD GPUs stops the workers on NVIDIA GPUs.
+
+    ## Why it matters
+
+    Slurm and some images set HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES whatever the GPUs are. Ray gives each worker its own
+    CUDA_VISIBLE_DEVICES, and verl refuses to start beside another value of HIP's (`Please use the same HIP_VISIBLE_DEVICES or
+    CUDA_VISIBLE_DEVICES, inconsistant values found`) or any of ROCR's (`Please don't set ROCR_VISIBLE_DEVICES when
+    HIP/CUDA_VISIBLE_DEVICES is set`).
+
+    ## How to fix
+
+    Take the variable away before Ray is started: `unset HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES`. A raylet that runs keeps it:
+    stop it and start it anew. On AMD GPUs leave it as it is.
+
+    ## References
+
+    verl-project/verl#2876, verl-project/verl#1914
+    """
+    for name in foreign.refused:
+        one = environment.get(name)
+        value = one.worker.text if one is not None else None
+        if one is None or not value or (name == _HIP and value == "0" and len(gpus.devices) == 1):
+            continue
+        yield Finding(
+            f"{name}={value} reaches the workers, and verl stops there: these are NVIDIA GPUs",
+            Evidence(
+                found=f"{name}={value}, from {one.decided_by}", wanted="not set", read_from=foreign.read_from
+            ),
+            location=Location(one.path, one.line or None) if one.path else None,
+            remedy=f"before Ray is started: unset {name}",
+            stops=(EVERY_JOB,),
+            phase="start",
+            fix=None if one.path else "no-foreign-devices",
+            subject=Subject("variable", name),
+        )

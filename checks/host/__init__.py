@@ -1,0 +1,1 @@
+"""Limits, CPUs, memory, and the folders that Ray and the job write."""

@@ -1,0 +1,115 @@
+"""HOST116: Ray will have fewer CPUs than the job requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, number_of
+from verl_doctor.checks.shared.job_here import HERE
+from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks.shared.ray_cpus import NUM_CPUS, num_cpus_key, tickets_for, told_cpus
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.collectors.ray.cpus import RayCpus
+from verl_doctor.toolkit.collectors.ray.tickets import RayTickets
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+
+def _example(
+    counted: int,
+    *words: str,
+    limits: HostLimits | None = None,
+    each: int = 3,
+    start: tuple[RayStart, ...] = (),
+) -> tuple[object, ...]:
+    return (
+        *asked(*words),
+        RayTickets(each, "/env/verl/single_controller/ray/base.py:192"),
+        RayCpus(counted, "/sys/fs/cgroup/cpu.max", "2.49.2"),
+        limits or an_h200_node(),
+        gpus(8),
+        RayStarts(start),
+        HERE,
+    )
+
+
+@check(
+    "HOST116",
+    phase="ray",
+    severity="error",
+    examples=lambda: [
+        Example("enough", _example(32)),
+        Example("a verl that asks for one", _example(16, each=1)),
+        Example("Ray is told of more", _example(8, f"{NUM_CPUS[0]}=32")),
+        Example("ray start says how many", _example(8, start=(RayStart("run.sh", 3, {"num-cpus": "$N"}),))),
+        Example("more GPUs than there are is another matter", _example(8, "trainer.n_gpus_per_node=16")),
+        Example("a raylet with enough", _example(8, limits=an_h200_node(None, healthy(7, 64)))),
+        Example("a pod with 8 CPUs and 8 GPUs", _example(8), "asks Ray for 25 CPUs here, and Ray will have 8"),
+        Example("told of too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),
+        Example("a raylet with too few", _example(64, limits=an_h200_node(None, replace(healthy(7), told=8.0))), "the raylet (process 7) has 8"),
+    ],
+)  # fmt: skip
+def cpus_for_ray_too_few(
+    configuration: Configuration,
+    tickets: RayTickets,
+    ray: RayCpus | Unknown,
+    limits: HostLimits,
+    resources: Resources,
+    starts: RayStarts | Unknown,
+    here: JobHere,
+) -> Iterator[Finding]:
+    """Ray will have fewer CPUs than the job requests.
+
+    ## Why it matters
+
+    verl reserves CPUs with each GPU, one for its TaskRunner and one for each part of its queue. Where Ray counts fewer,
+    as in a container with a small share of the CPUs, it waits for more to come, for ever: the log ends with no error,
+    or repeats `No available node types can fulfill resource request`.
+
+    ## How to fix
+
+    Tell Ray of as many as the job asks for: they are tickets, and no process is bound to a core by them.
+    """
+    wanted = number_of(configuration, GPUS)
+    if not here.certain or not resources.gpus or not 0 < wanted <= len(resources.gpus):
+        return
+    alone = number_of(configuration, NODES) <= 1
+    need = tickets_for(configuration, wanted, tickets) if alone else tickets.of_each_gpu * wanted
+    for subject in limits.raylets:
+        if subject.told and subject.told < need:
+            yield _finding(
+                configuration,
+                need,
+                tickets,
+                f"{subject.name} has {subject.told:g}",
+                "its command line",
+                # ray.init refuses num_cpus when it joins a Ray that runs.
+                remedy=f"ray stop, then ray start --num-cpus={need}",
+            )
+    given = told_cpus(configuration)
+    if limits.raylets or (not given and isinstance(starts, RayStarts) and starts.gives("num-cpus")):
+        return
+    have = given or (0 if isinstance(ray, Unknown) else ray.counted)
+    if 0 < have < need:
+        read_from = num_cpus_key(configuration) if given or isinstance(ray, Unknown) else ray.read_from
+        yield _finding(configuration, need, tickets, f"Ray will have {have}", read_from)
+
+
+def _finding(
+    there: Configuration, need: int, tickets: RayTickets, have: str, read_from: str, remedy: str = ""
+) -> Finding:
+    return Finding(
+        f"the job asks Ray for {need} CPUs here, and {have}: it would wait forever",
+        Evidence(
+            found=f"{have}, by {read_from}",
+            wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(there, GPUS)} GPUs, and those of the driver's actors",
+            read_from=tickets.read_from,
+        ),
+        subject=Subject("resource", "CPU"),
+        remedy=remedy or f"set {num_cpus_key(there)}={need}, or ray start --num-cpus={need}",
+    )

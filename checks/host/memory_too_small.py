@@ -1,0 +1,148 @@
+"""HOST110: the machine has less memory than the job will need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, WORKERS, asked, number_of
+from verl_doctor.checks.shared.hidden_groups import hidden_groups
+from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.model.size import ModelSize
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_ACTOR = "actor_rollout_ref.actor.fsdp_config"
+_REF = "actor_rollout_ref.ref.fsdp_config.param_offload"
+_GIB = 1 << 30
+# A trainer, an engine and its worker, with CUDA. Of an agent worker: 0.5 to 0.8 GB with vLLM 0.31 for CPUs.
+_A_GPU, _A_WORKER = 6 * _GIB, 0.8 * _GIB
+# Of a GPU's memory, for weights, gradients and the optimizer: the rest is for activations.
+_OF_A_GPU = 0.6
+_8B = ModelSize("/models/8b", 8_000_000_000)
+_OFFLOAD = (f"{_ACTOR}.param_offload=True", f"{_ACTOR}.optimizer_offload=True")
+
+
+def _example(
+    gib: int, *words: str, size: ModelSize = _8B, group: int = 0, number: int = 8
+) -> tuple[object, ...]:
+    groups = (Group("/sys/fs/cgroup/job", memory=group * _GIB, memory_used=0),) if group else ()
+    return (
+        asked(*words)[0],
+        size,
+        HostMemory(gib * _GIB, gib * _GIB),
+        an_h200_node(healthy(groups=groups)),
+        gpus(number),
+    )
+
+
+def _irrelevant(configuration: Configuration, resources: Resources, limits: HostLimits) -> str | None:
+    if not resources.gpus:
+        return "this machine has no GPU that is seen, so the job runs elsewhere"
+    if limits.raylets:
+        return "Ray runs here already, and what its job takes is taken"
+    strategy = configuration.get("actor_rollout_ref.actor.strategy")
+    return None if strategy in ("fsdp", "fsdp2") else f"what the strategy {strategy} needs is not known"
+
+
+@check(
+    "HOST110",
+    severity="warning",
+    applies=_irrelevant,
+    unjudged=hidden_groups,
+    examples=lambda: [
+        Example("no offload", _example(200)),
+        Example("offload and enough memory", _example(500, *_OFFLOAD)),
+        Example("two nodes share it", _example(160, *_OFFLOAD, "trainer.nnodes=4")),
+        Example("a login node", _example(16, *_OFFLOAD, number=0)),
+        Example("offload where the GPUs would hold it", _example(120, *_OFFLOAD), "the job needs about 177 GiB of memory"),
+        Example("a limit of the container", _example(2000, *_OFFLOAD, group=128), "128 GiB of it are left"),
+        Example("70 billion parameters on one node", _example(500, *_OFFLOAD, size=ModelSize("/models/70b", 70_000_000_000)), "the job needs"),
+    ],
+)  # fmt: skip
+def memory_too_small(
+    configuration: Configuration,
+    size: ModelSize,
+    memory: HostMemory,
+    limits: HostLimits,
+    resources: Resources,
+) -> Iterator[Finding]:
+    """The machine has less memory than the job will need.
+
+    ## Why it matters
+
+    What FSDP offloads lies in the machine's memory: four bytes for each parameter, eight for the optimizer, both for
+    the nodes together. Near the limit Ray kills workers (`Task was killed due to the node running low on memory`), or
+    the kernel does, and then nothing says why.
+
+    ## How to fix
+
+    Offload less where the GPUs can hold it; more where it is the GPUs that run out. Or more nodes, which share it,
+    fewer agent workers, a higher limit of the container. The need is an estimate; the finding has its formula.
+    """
+    number = number_of(configuration, GPUS) or len(resources.gpus or ())
+    nodes = number_of(configuration, NODES) or 1
+    parts = list(_bytes_a_parameter(configuration))
+    workers = number_of(configuration, WORKERS) + 4
+    # One process of the job reads all weights in single precision before they are spread.
+    held = size.parameters * sum(amount for amount, _ in parts) / nodes
+    need = held + 4 * size.parameters + number * _A_GPU + workers * _A_WORKER
+    group = limits.shell.groups.memory
+    left = min(memory.available or float("inf"), group.memory_left if group else float("inf"))
+    if need <= left or left == float("inf"):
+        return
+    words = " + ".join(f"{amount} B {what}" for amount, what in parts) or "nothing offloaded"
+    yield Finding(
+        f"the job needs about {in_bytes(need)} of memory, and {in_bytes(left)} of it are left",
+        Evidence(
+            found=f"{in_bytes(left)} left"
+            + (f" of {in_bytes(group.memory)} in {group.folder}" if group and group.memory else ""),
+            wanted=f"{size.parameters / 1e9:.1f} billion parameters x ({words}) / {nodes} nodes + 4 B each while they are read"
+            f" + {number} GPUs x {in_bytes(_A_GPU)} + {workers} workers x {in_bytes(_A_WORKER)}",
+            read_from=f"{size.folder}, {configuration.name}",
+        ),
+        subject=Subject("memory", "host"),
+        remedy=_remedy(size, number * nodes, parts, resources, _fewer_workers(configuration, need - left)),
+    )
+
+
+def _fewer_workers(configuration: Configuration, lacking: float) -> str:
+    """The number of agent workers with which the job would fit; "" where not even one does it."""
+    left = number_of(configuration, WORKERS) - ceil(lacking / _A_WORKER)
+    return f"{WORKERS}={left}" if left >= 1 else ""
+
+
+def _bytes_a_parameter(there: Configuration) -> Iterator[tuple[int, str]]:
+    """What is kept in the machine's memory for each parameter, and why."""
+    if there.get(f"{_ACTOR}.offload_policy") is True:
+        yield 16, "weights, gradients and optimizer (offload_policy)"
+    else:
+        if there.get(f"{_ACTOR}.param_offload") is True:
+            yield 2 if there.get(f"{_ACTOR}.model_dtype") in ("bf16", "bfloat16") else 4, "weights"
+        if there.get(f"{_ACTOR}.optimizer_offload") is True:
+            yield 8, "optimizer"
+    has_reference = any(
+        there.get(key) is True
+        for key in ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
+    )
+    if has_reference and there.get(_REF) is True:
+        yield 4, "reference"
+
+
+def _remedy(
+    size: ModelSize, everywhere: int, parts: list[tuple[int, str]], resources: Resources, fewer: str
+) -> str:
+    smallest = min((gpu.memory for gpu in resources.gpus or ()), default=0) << 20
+    on_each = 16 * size.parameters / everywhere if everywhere else 0.0
+    if parts and on_each < _OF_A_GPU * smallest:
+        return (
+            f"the GPUs would hold it: {in_bytes(on_each)} on each without offload;"
+            f" set {_ACTOR}.optimizer_offload=False first, then param_offload"
+        )
+    if fewer:
+        return f"set {fewer}: each agent worker takes about {in_bytes(_A_WORKER)}; or use more nodes, or raise the limit"
+    return "use more nodes, which share it, or raise the limit: fewer agent workers alone do not help"

@@ -1,0 +1,91 @@
+"""HOST103: fewer files may be open than Ray needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.host._ray_needs import actors, files_needed, started_at_once
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.job_here import HERE, gpus_used
+from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks.shared.ray_cpus import told_cpus
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.limits import HostLimits, Limit
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.ray.cpus import RayCpus
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+
+def _example(limits: HostLimits, cpus: int, here: JobHere = HERE) -> tuple[object, ...]:
+    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(8), asked()[0], here
+
+
+_LOW = Limit(1024, 524288)
+_TO_START = (
+    64  # files: Ray raises its own limit to the hard one, and with fewer its GCS server does not come up
+)
+
+
+@check(
+    "HOST103",
+    severity="warning",
+    examples=lambda: [
+        Example("many", _example(an_h200_node(), 512)),
+        Example("the usual 1024 and 32 CPUs", _example(an_h200_node(healthy(files=_LOW)), 32)),
+        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW), online=512), 512), "may have 1024 files open"),
+        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512), "the raylet (process 7) may have 1024 files open"),
+        Example("Ray does not even start", _example(an_h200_node(healthy(files=Limit(40, 40))), 32), "may have 40 files open"),
+        Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may have 256 files open"),
+    ],
+)  # fmt: skip
+def open_files_too_few(
+    limits: HostLimits,
+    ray: RayCpus | Unknown,
+    resources: Resources,
+    configuration: Configuration | Unknown,
+    here: JobHere,
+) -> Iterator[Finding]:
+    """Ray needs more open files than the limit allows.
+
+    ## Why it matters
+
+    The GCS server and the raylet keep a socket and log files open for each worker, and there is a worker for each CPU:
+    `OSError: [Errno 24] Too many open files`, hours into the run when more workers come. `ulimit -n` counts in the
+    shell that starts Ray, below 64 Ray itself does not come up; in the one that starts the job it changes nothing where Ray runs already.
+
+    ## How to fix
+
+    `ulimit -n N` in the launch script, before `ray start` or the job. Above the hard limit only root can raise it
+    (/etc/security/limits.conf, LimitNOFILE of a service, `docker run --ulimit nofile=N`). Or tell Ray of fewer CPUs.
+    """
+    number = gpus_used(here, resources, configuration)
+    for subject in limits.subjects:
+        counted = 0 if isinstance(ray, Unknown) else ray.counted
+        started = started_at_once(subject.told or told_cpus(configuration) or counted, limits)
+        workers = max(started, actors(configuration, number))
+        need, own = files_needed(workers), subject.files
+        if own is None or own.soft is None or own.soft >= need:
+            continue
+        may = own.hard is None or own.hard >= need
+        stops = not subject.pid and own.hard is not None and own.hard < _TO_START
+        target = min(65536, own.hard or 65536) if may else need
+        yield Finding(
+            f"{subject.name} may have {own.soft} files open, and Ray needs about {need}",
+            Evidence(
+                found=f"ulimit -n {own.soft}, at most {'unlimited' if own.hard is None else own.hard}",
+                wanted=f"{need} for {workers} workers",
+                read_from=f"/proc/{subject.pid or 'self'}/limits",
+            ),
+            subject=Subject("limit", "open files"),
+            remedy=(
+                f"put ulimit -n {target} before ray start in the launch script"
+                if may
+                else f"request a hard limit of {target} open files; this user may not raise it"
+            )
+            + (", and restart Ray" if subject.pid else ""),
+            severity="error" if stops else None,
+            stops=(EVERY_JOB,) if stops else (),
+            phase="ray",
+        )

@@ -1,0 +1,142 @@
+"""HOST101: Ray counts more CPUs than the job may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.host._ray_needs import started_at_once
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.hidden_groups import hidden_groups
+from verl_doctor.checks.shared.job_here import HERE, hint
+from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.checks.shared.ray_cpus import NUM_CPUS, Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.collectors.ray.cpus import RayCpus
+from verl_doctor.toolkit.collectors.ray.tickets import RayTickets
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
+
+# Fewer at once start in time; twice as many are worth a warning, less than that a hint.
+_HARMLESS = 8
+_HARMFUL = 2.0
+_ALL = RayCpus(128, "/sys/devices/system/cpu/online", "2.49.2")
+_NO_SCRIPT = Absent("no launch script")
+_FEW = healthy(cpus=8)
+_POD = healthy(cpus=128, groups=(Group("/sys/fs/cgroup/kubepods.slice/pod1", cpus=16.0),))
+
+
+def _irrelevant(limits: HostLimits, ray: RayCpus | Unknown) -> str | None:
+    if not limits.raylets and isinstance(ray, Unknown):
+        return f"what Ray would count could not be determined: {ray.reason}"
+    return None
+
+
+def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int = 8) -> tuple[object, ...]:
+    given = {type(fact): fact for fact in more}
+    return (
+        limits,
+        ray,
+        gpus(number),
+        HERE,
+        (RayTickets, Unknown("no verl")),
+        given.get(Variables, Variables()),
+        given.get(Configuration, asked()[0]),
+        given.get(RayStarts, RayStarts()),
+    )
+
+
+@check(
+    "HOST101",
+    severity="warning",
+    applies=_irrelevant,
+    unjudged=hidden_groups,
+    examples=lambda: [
+        Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
+        Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *asked(f"{NUM_CPUS[0]}=8"))),
+        Example("Ray is told when it is started", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
+        Example("a raylet that was told", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
+        Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, and the job may use 8"),
+        Example("what the job asks Ray for is not more than Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
+        Example("a pod whose limit lies in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
+        Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
+        Example("a raylet that was told more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, told=96.0), online=8))),
+        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, told=128.0), online=128)), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
+        Example("less than one", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
+    ],
+)  # fmt: skip
+def ray_counts_too_many_cpus(
+    limits: HostLimits,
+    ray: RayCpus | Unknown,
+    variables: Variables,
+    configuration: Configuration | Unknown,
+    starts: RayStarts | Unknown,
+    resources: Resources,
+    here: JobHere,
+    tickets: RayTickets | Unknown,
+) -> Iterator[Finding]:
+    """Ray counts more CPUs than the job may use.
+
+    ## Why it matters
+
+    Ray starts a worker for each CPU that it counts, all at once, when the first driver comes. It asks neither for the
+    CPU affinity, in which Slurm puts a job, nor for control groups other than the one mounted at the top. 128 workers
+    on 8 CPUs take so long to start that they do not register within 60 s: `Some workers of the worker process have not
+    registered within the timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has
+    some fifty threads.
+
+    ## How to fix
+
+    Tell Ray the number: the override that the finding names where verl starts Ray, `ray start --num-cpus=N` where it is
+    started before. Where a raylet runs already, it must be started anew.
+    """
+    number = len(resources.gpus or ())
+    for subject in limits.raylets:
+        bound = cpus_of(subject, variables)
+        if bound is None or not subject.told:
+            continue
+        right = cpus_to_tell(configuration, number, bound.amount, tickets)
+        started = started_at_once(subject.told, limits)
+        if started > right + _HARMLESS:
+            yield Finding(
+                f"{subject.name} hands out {subject.told:g} CPUs, and may use {bound.amount:g}",
+                Evidence(
+                    found=f"{subject.told:g} CPUs in its --static_resource_list",
+                    wanted=_wanted(right, bound),
+                    read_from=bound.by,
+                ),
+                subject=Subject("resource", "CPU"),
+                remedy=f"stop this Ray, and start it with ray start --num-cpus={right}",
+                severity=hint(here) or (None if started >= _HARMFUL * right else "info"),
+            )
+    told = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
+    bound = cpus_of(limits.shell, variables)
+    if limits.raylets or told or isinstance(ray, Unknown) or bound is None:
+        return
+    right = cpus_to_tell(configuration, number, bound.amount, tickets)
+    if ray.counted < 1 or ray.counted > right + _HARMLESS:
+        yield Finding(
+            f"Ray will count {counted(ray.counted, 'CPU') if ray.counted else 'no CPU'} here,"
+            f" and the job may use {bound.amount:g}",
+            Evidence(
+                found=f"Ray {ray.version} takes what {ray.read_from} says",
+                wanted=_wanted(right, bound),
+                read_from=bound.by,
+            ),
+            subject=Subject("resource", "CPU"),
+            remedy=f"add {num_cpus_key(configuration)}={right} to the launch command,"
+            f" or start Ray with ray start --num-cpus={right}",
+            severity=hint(here) or ("info" if 0 < ray.counted < _HARMFUL * right else None),
+        )
+
+
+def _wanted(right: int, bound: Bound) -> str:
+    if right > bound.amount:
+        return f"{right}: the job asks Ray for so many, and waits forever when there are fewer"
+    return f"{right} or fewer"

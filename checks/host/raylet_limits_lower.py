@@ -1,0 +1,91 @@
+"""HOST111: Ray runs with lower limits than this shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
+from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits, Limit, Limits
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_POD = (Group("/sys/fs/cgroup/system.slice/ray.service", pids=512, pids_used=200),)
+
+
+@check(
+    "HOST111",
+    severity="warning",
+    examples=lambda: [
+        Example("no Ray", (an_h200_node(),)),
+        Example("the same", (an_h200_node(healthy(), healthy(7)),)),
+        Example("more than this shell", (an_h200_node(healthy(files=Limit(1024, 4096)), healthy(7)),)),
+        Example("a few less of many", (an_h200_node(healthy(), healthy(7, files=Limit(65536, 65536))),)),
+        Example("root is not held to ulimit -u", (an_h200_node(healthy(), replace(healthy(7, processes=Limit(4096, 4096)), exempt=True)),)),
+        Example("ulimit was raised behind it", (an_h200_node(healthy(), healthy(7, files=Limit(1024, 1024))),), "1024 open files (this shell: 1048576)"),
+        Example("a service with limits of its own", (an_h200_node(healthy(), healthy(7, groups=_POD)),), "512 processes and threads"),
+        Example("pinned to few CPUs", (an_h200_node(healthy(), healthy(7, cpus=4)),), "4 CPUs (this shell: 32)"),
+    ],
+)  # fmt: skip
+def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
+    """Ray runs with lower limits than this shell.
+
+    ## Why it matters
+
+    Ray's workers are children of the raylet. They have the limits that it was started with, in its control group and on
+    its CPUs: what `ulimit` says in the shell of the job, and what is raised there, does not reach them.
+
+    ## How to fix
+
+    Stop Ray, and start it from a shell with the limits that this one has. Where a service starts it, set LimitNOFILE,
+    LimitNPROC, LimitMEMLOCK, TasksMax or MemoryMax in its unit.
+    """
+    for raylet in limits.raylets:
+        lower = list(_lower(raylet, limits.shell))
+        if lower:
+            yield Finding(
+                f"{raylet.name} runs with lower limits than this shell: {', '.join(lower)}",
+                Evidence(
+                    found=", ".join(lower),
+                    wanted="those of this shell",
+                    read_from=f"/proc/{raylet.pid}/limits and its control groups",
+                ),
+                subject=Subject("process", "raylet"),
+                remedy="stop Ray, and start it again from a shell with these limits",
+            )
+
+
+def _lower(raylet: Limits, shell: Limits) -> Iterator[str]:
+    """What the raylet may have less than half of, and little enough to matter."""
+    pairs: list[tuple[str, float, float, float]] = [
+        ("open files", _soft(raylet.files), _soft(shell.files), 16384),
+        ("processes of this user", _processes(raylet), _processes(shell), 32768),
+        ("processes and threads", _pids(raylet), _pids(shell), 32768),
+        ("CPUs", raylet.cpus or float("inf"), shell.cpus or float("inf"), float("inf")),
+    ]
+    for what, own, other, plenty in pairs:
+        if own < other / 2 and own < plenty:
+            yield f"{own:g} {what} (this shell: {_words(other)})"
+    sizes: list[tuple[str, float, float]] = [
+        ("memory", raylet.groups.memory_limit or float("inf"), shell.groups.memory_limit or float("inf")),
+        ("locked memory", raylet.lockable, shell.lockable),
+    ]
+    for what, own, other in sizes:
+        if own < other / 2:
+            yield f"{in_bytes(own)} of {what} (this shell: {_words(other) if other == float('inf') else in_bytes(other)})"
+
+
+def _soft(limit: Limit | None) -> float:
+    return float("inf") if limit is None or limit.soft is None else limit.soft
+
+
+def _processes(limits: Limits) -> float:
+    return float("inf") if limits.exempt else _soft(limits.processes)
+
+
+def _pids(limits: Limits) -> float:
+    return (group.pids or float("inf")) if (group := limits.groups.pids) else float("inf")
+
+
+def _words(amount: float) -> str:
+    return "unlimited" if amount == float("inf") else f"{amount:.0f}"

@@ -1,0 +1,105 @@
+"""HOST105: there is too little shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.job_here import HERE, gpus_used
+from verl_doctor.checks.shared.limits_examples import gpus
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.host.shared_memory import SharedMemory
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, in_bytes
+
+# vllm/distributed/device_communicators/shm_broadcast.py: ten chunks of 24 MiB; newer ones refuse when one such queue does not fit.
+_QUEUE = 252 << 20
+# An estimate: 1 GB is what helps on eight H100 (pytorch/torchtitan#853); a segment is 9.6 to 33 MB (NVIDIA/nccl#290, #342).
+_NCCL_A_GPU = 128 << 20
+# ray/_private/ray_constants.py: the store has 30 % of the memory, and goes to the temporary folder where it does not fit.
+_STORE_PART, _STORE_LARGE = 0.3, 10 * 10**9
+
+
+def _example(shm: SharedMemory, number: int = 8, *start: RayStart) -> tuple[object, ...]:
+    return shm, gpus(number), asked()[0], RayStarts(start), HERE
+
+
+_DOCKER = SharedMemory(64 << 20, 64 << 20)
+
+
+@check(
+    "HOST105",
+    phase="engine",
+    severity="error",
+    examples=lambda: [
+        Example("half of the memory, as Linux makes it", _example(SharedMemory(125 << 30, 125 << 30))),
+        Example("room for all but a huge store", _example(SharedMemory(16 << 30, 16 << 30))),
+        Example("the store is told to be small", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
+        Example("Docker's default", _example(_DOCKER), "has 64.0 MiB left"),
+        Example("mounted read-only", _example(replace(_DOCKER, refused="Read-only file system")), "/dev/shm takes no file"),
+        Example("enough for NCCL, and not for Ray's store", _example(SharedMemory(4 << 30, 4 << 30)), "Ray's object store does not fit"),
+    ],
+)  # fmt: skip
+def shared_memory_too_small(
+    shm: SharedMemory,
+    resources: Resources,
+    configuration: Configuration | Unknown,
+    starts: RayStarts | Unknown,
+    here: JobHere,
+) -> Iterator[Finding]:
+    """There is too little shared memory.
+
+    ## Why it matters
+
+    NCCL and the queues between vLLM's processes live in /dev/shm: `Error while creating shared memory segment ... No
+    space left on device`, `Insufficient space in /dev/shm`, or `Bus error`. Docker gives 64 MB unless it is told
+    otherwise. Where no file can be made in it, Ray's object store ends at its start (`create_buffer failed ... Read-only
+    file system`). Ray's object store goes to the temporary folder where it does not fit: every batch then passes through a
+    disk.
+
+    ## How to fix
+
+    `docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` on /dev/shm; as root
+    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. What crashed jobs left there
+    goes with `verl-doctor clean --apply`.
+    """
+    number = gpus_used(here, resources, configuration)
+    need = (_QUEUE if number else 0) + (_NCCL_A_GPU * number if number > 1 else 0)
+    store = 0
+    if resources.memory and not (isinstance(starts, RayStarts) and starts.gives("object-store-memory")):
+        store = int(min(resources.memory * _STORE_PART, _STORE_LARGE))
+    evidence = Evidence(
+        found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}",
+        wanted=(f"{in_bytes(need)} for {counted(number, 'GPU')}, and " if number else "")
+        + f"{in_bytes(store)} for Ray's object store",
+        read_from="/dev/shm",
+    )
+    larger = f"give it {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or remount it"
+    if shm.refused:
+        yield Finding(
+            f"/dev/shm takes no file: {shm.refused}; Ray's object store lies there, so every Ray ends at its start",
+            Evidence(found=shm.refused, wanted="a file can be made", read_from="/dev/shm"),
+            subject=Subject("memory", "/dev/shm"),
+            remedy="mount it for writing (mount -o remount,rw /dev/shm), or give the container one: --shm-size, an emptyDir with medium Memory",
+            phase="ray",
+        )
+    elif shm.free < need:
+        yield Finding(
+            f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}",
+            evidence,
+            subject=Subject("memory", "/dev/shm"),
+            remedy=larger,
+        )
+    elif shm.free < store:
+        yield Finding(
+            "Ray's object store does not fit into /dev/shm and falls back to disk",
+            evidence,
+            subject=Subject("memory", "/dev/shm"),
+            remedy=larger,
+            severity="warning",
+        )

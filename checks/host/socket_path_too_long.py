@@ -1,0 +1,80 @@
+"""HOST108: the path of a temporary folder is too long for sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.folders import named, roomy
+from verl_doctor.checks.shared.limits_examples import an_h200_node
+from verl_doctor.toolkit.collectors.host.folders import Folder, Folders
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_MOST = 107  # bytes of a path, unix(7)
+# ray/_private/node.py: session_{%Y-%m-%d_%H-%M-%S_%f}_{pid}/sockets/plasma_store
+_STAMP = "2026-11-21_15-38-35_651345"
+_UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+_LONG = "/scratch/users/somebody/projects/reinforcement/tmp"
+
+
+def _example(*folders: Folder, **variables: str) -> tuple[object, ...]:
+    return Folders(folders), an_h200_node(), Variables(variables)
+
+
+@check(
+    "HOST108",
+    phase="ray",
+    severity="error",
+    examples=lambda: [
+        Example("the usual one", _example(roomy(), roomy("temporary files", "/tmp"))),
+        Example("39 bytes", _example(roomy(path=f"{'/scratch/somebody/tmp/of/this/project':39}/ray"))),
+        Example("a raylet that runs has its sockets", _example(roomy(path=f"{_LONG}/ray", in_use=True))),
+        Example("50 bytes", _example(roomy(path=f"{_LONG}/ray", given_by="TMPDIR of this shell"))   , "Ray's sockets"),
+        Example("71 bytes, for vLLM", _example(roomy("temporary files", f"{_LONG}/of-this-very-long-job")), "vLLM's sockets"),
+        Example("a folder that is named for vLLM", _example(roomy(), VLLM_RPC_BASE_PATH=f"{_LONG}/of-this-very-long-job"), "VLLM_RPC_BASE_PATH"),
+    ],
+)  # fmt: skip
+def socket_path_too_long(folders: Folders, limits: HostLimits, variables: Variables) -> Iterator[Finding]:
+    """The path of a temporary folder is too long for sockets.
+
+    ## Why it matters
+
+    The path of a Unix socket has at most 107 bytes, and Ray adds 60 and more to its folder: `AF_UNIX path length cannot
+    exceed 107 bytes`. TMPDIR with more than 39 is too long for Ray, with more than 70 for vLLM.
+
+    ## How to fix
+
+    A short RAY_TMPDIR, set before Ray starts; for vLLM a short VLLM_RPC_BASE_PATH or TMPDIR. A short symbolic link to
+    the long path does: the path counts as it is written (Ray 2.60 starts so).
+    """
+    number = str((limits.pid_max or 4194304) - 1)
+    socket = f"/session_{_STAMP}_{number}/sockets/plasma_store"
+    for folder in folders.of("Ray's sessions"):
+        if not folder.in_use and _length(folder.path, socket) > _MOST:
+            yield _finding(named(folder), "Ray's sockets", folder.path, socket, "short-ray-folder")
+    base = variables.get("VLLM_RPC_BASE_PATH")
+    if base and _length(base, f"/{_UUID}") > _MOST:
+        yield _finding("VLLM_RPC_BASE_PATH", "vLLM's sockets", base, f"/{_UUID}")
+    for folder in folders.of("temporary files"):
+        if not base and _length(folder.path, f"/{_UUID}") > _MOST:
+            yield _finding(named(folder), "vLLM's sockets", folder.path, f"/{_UUID}")
+
+
+def _length(path: str, more: str) -> int:
+    return len(f"{path.rstrip('/')}{more}".encode("utf-8", "surrogateescape"))
+
+
+def _finding(name: str, whose: str, path: str, more: str, fix: str | None = None) -> Finding:
+    least = _MOST - len(more)
+    return Finding(
+        f"{name} is too long for {whose}: their paths would have {_length(path, more)} bytes",
+        Evidence(
+            found=f"{path.rstrip('/')}{more}", wanted=f"{_MOST} bytes, so {least} or fewer for the folder"
+        ),
+        remedy="set RAY_TMPDIR to a short path on a local disk, before Ray starts"
+        if fix
+        else "set VLLM_RPC_BASE_PATH or TMPDIR to a short path on a local disk",
+        fix=fix,
+        subject=Subject("folder", path, whose),
+    )

@@ -1,0 +1,82 @@
+"""HOST117: Ray's workers start so slowly that Ray gives up on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.host._ray_needs import REGISTER, registration
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.job_here import HERE, hint
+from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.ray.cpus import RayCpus
+from verl_doctor.toolkit.collectors.ray.import_ import RayImport
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+
+def _example(seconds: float, counted: int = 32, cpus: int = 32, **variables: str) -> tuple[object, ...]:
+    return (
+        RayImport(seconds),
+        RayCpus(counted, "/sys/devices/system/cpu/online"),
+        an_h200_node(healthy(cpus=cpus), online=counted),
+        Variables(),
+        JobVariables(variables),
+        asked()[0],
+        HERE,
+    )
+
+
+@check(
+    "HOST117",
+    severity="warning",
+    cost="live",
+    examples=lambda: [
+        Example("a local disk", _example(0.8)),
+        Example("many workers on a local disk", _example(0.8, 128, 8)),
+        Example("the time was raised", _example(25, RAY_worker_register_timeout_seconds="600")),
+        Example("a slow share", _example(35), "took 35 s to import Ray"),
+        Example("many workers on few CPUs", _example(4, 128, 8), "RAY_worker_register_timeout_seconds"),
+    ],
+)  # fmt: skip
+def workers_register_too_late(
+    ray_import: RayImport,
+    ray: RayCpus | Unknown,
+    limits: HostLimits,
+    variables: Variables,
+    job: JobVariables,
+    configuration: Configuration | Unknown,
+    here: JobHere,
+) -> Iterator[Finding]:
+    """Ray's workers start so slowly that Ray gives up on them.
+
+    ## Why it matters
+
+    A worker has 60 s to import Ray and register. As many start at once as Ray counts CPUs, from the same disk and on the
+    same CPUs: with an environment on a network file system, or far fewer CPUs than Ray counts, that is too short. `Some
+    workers of the worker process have not registered within the timeout`, and the job hangs or starts them over and over.
+
+    ## How to fix
+
+    An environment on a local disk, bytecode that is there (PY103), as many workers as CPUs (HOST101). The fix gives the
+    workers more time, computed from the import that was measured; it repairs nothing where they crash.
+    """
+    at_once = registration(ray_import, ray, limits, variables, job, configuration)
+    if at_once.is_too_slow:
+        workers, allowed = at_once.workers, at_once.allowed
+        yield Finding(
+            f"a process here took {ray_import.seconds:.0f} s to import Ray, and {workers} workers at once may need"
+            f" {at_once.needed:.0f} s: {REGISTER} is {allowed:.0f}",
+            Evidence(
+                found=f"{ray_import.seconds:g} s{'' if ray_import.ended else ', and it had not ended'}",
+                wanted=f"{allowed / 2:.0f} s or less for {workers} workers on {at_once.cpus:g} CPUs",
+            ),
+            remedy=f"put the environment on a local disk, or set {REGISTER}={at_once.right}",
+            severity=hint(here),
+            fix="more-time-to-register",
+            subject=Subject("variable", REGISTER),
+        )

@@ -1,0 +1,1 @@
+"""Python, verl itself, bytecode, and the doctor's plugins."""

@@ -1,0 +1,54 @@
+"""PY113: the script starts a module that the installed verl does not have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+
+_HERE = ProgramModule("verl.trainer.main_ppo", "/home/me/run.sh", 3, "/env/verl", "0.9.1")
+_THERE = ("verl.trainer.main_ppo", "verl.trainer.sft_trainer")
+_GONE = ProgramModule(
+    "verl.trainer.ppo_main", "/home/me/run.sh", 3, "/env/verl", "0.9.1", missing=True, programs=_THERE
+)
+_OLD = ProgramModule(
+    "verl.trainer.fsdp_sft_trainer", "/home/me/run.sh", 3, "/env/verl", missing=True, programs=_THERE
+)
+_FAR = ProgramModule("verl.model_merger2", "/home/me/run.sh", 3, "/env/verl", missing=True)
+
+
+@check(
+    "PY113",
+    phase="import",
+    examples=lambda: [
+        Example("it is there", (_HERE,)),
+        Example("a name with its parts in another order", (_GONE,), "verl 0.9.1 has no module verl.trainer.ppo_main"),
+        Example("the module of an earlier release", (_OLD,), "no module verl.trainer.fsdp_sft_trainer; did you mean verl.trainer.sft_trainer?"),
+        Example("nothing is like it", (_FAR,), "no module verl.model_merger2"),
+    ],
+)  # fmt: skip
+def module_not_found(program: ProgramModule) -> Iterator[Finding]:
+    """The script starts a module that the installed verl does not have.
+
+    ## Why it matters
+    `python -m` ends at once: `No module named ...`. Trainers move between releases: scripts for an older one name modules that have gone.
+
+    ## How to fix
+    Name a module that this verl has, or install the release for which the script was written.
+    """
+    if not program.missing:
+        return
+    near = next(iter(difflib.get_close_matches(program.module, program.programs, 1, 0.6)), "")
+    verl = f"verl {program.version}" if program.version else "this verl"
+    yield Finding(
+        f"{verl} has no module {program.module}" + (f"; did you mean {near}?" if near else ""),
+        Evidence(found=f"no {program.module}", wanted=near, read_from=program.verl),
+        location=Location(program.path, None if program.path == COMMAND_LINE else program.line),
+        remedy=f"Write {near} instead" if near else "Name a module that this verl has",
+        subject=Subject("symbol", program.module, near),
+        fix="script-module" if near and program.path != COMMAND_LINE else None,
+        stops=(EVERY_JOB,),
+    )

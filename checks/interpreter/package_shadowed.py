@@ -1,0 +1,50 @@
+"""PY112: a folder or file of the user's is imported in place of a package or of Python's own module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.installed.shadows import Shadow, Shadows
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+
+_SITE = "/env/lib/python3.12/site-packages"
+
+
+def _hidden(name: str, path: str) -> Shadows:
+    return Shadows("/home/me", (Shadow(name, path, f"{_SITE}/{name}"),))
+
+
+@check(
+    "PY112",
+    phase="import",
+    examples=lambda: [
+        Example("nothing is hidden", (Shadows("/home/me"),)),
+        Example("a folder of data sets with an __init__.py", (_hidden("datasets", "/home/me/datasets"),), f"/home/me/datasets is imported in place of {_SITE}/datasets"),
+        Example("a script of one's own", (_hidden("torch", "/home/me/torch.py"),), "/home/me/torch.py is imported"),
+    ],
+)  # fmt: skip
+def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
+    """A file or folder of the user's shadows a package or a module of Python's own.
+
+    ## Why it matters
+    `python -m verl...` puts the current folder first on the path. A folder `datasets` with an `__init__.py`, or a file
+    `torch.py`, in it hides the installed package: `module 'datasets' has no attribute 'Dataset'`, in the middle of code that
+    is right. A file `random.py` hides Python's own module in the same way. Only what the job's program imports counts.
+
+    ## How to fix
+    Rename it, start the job from another folder, or set `PYTHONSAFEPATH=1` (Python 3.11) where nothing else of the folder is
+    imported. A folder without `__init__.py` hides nothing.
+    """
+    for shadow in shadows.modules:
+        yield Finding(
+            f"{shadow.path} is imported in place of {shadow.hidden}",
+            Evidence(
+                found=shadow.path,
+                wanted=shadow.hidden,
+                read_from=f"{shadows.folder}, first on the job's path",
+            ),
+            location=Location(shadow.path),
+            remedy=f"Rename {shadow.path}, or start the job from another folder",
+            subject=Subject("file", shadow.path),
+            stops=(EVERY_JOB,),
+        )

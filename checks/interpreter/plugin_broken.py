@@ -1,0 +1,45 @@
+"""PY190: a plugin of the doctor could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_STALE = PluginProblem("our_rules", "our-verl-rules", "ModuleNotFoundError: No module named 'our_rules'")
+
+
+@check(
+    "PY190",
+    severity="warning",
+    examples=lambda: [
+        Example("all plugins load", (PluginProblems(),)),
+        Example(
+            "a plugin's module is gone", (PluginProblems((_STALE,)),), "plugin our_rules of our-verl-rules"
+        ),
+    ],
+)
+def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
+    """A plugin of the doctor could not be used.
+
+    ## Why it matters
+
+    Its rules and fixes took no part in this run. What they watch for was not looked at.
+
+    ## How to fix
+
+    Update or uninstall the distribution that declares the plugin, or name it under `disable_plugins` in
+    `[tool.verl-doctor]`.
+    """
+    for problem in plugins.problems:
+        yield Finding(
+            f"The plugin {problem.entry_point} of {problem.distribution} could not be used: {problem.error}",
+            Evidence(
+                found=problem.error,
+                wanted="an entry point that offers checks, fixes or collectors",
+                read_from=f"the entry points of {problem.distribution}",
+            ),
+            remedy=f'Repair or remove {problem.distribution}, or set disable_plugins = ["{problem.distribution}"]',
+            subject=Subject("plugin", problem.entry_point, problem.distribution),
+        )

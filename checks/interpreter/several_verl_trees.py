@@ -1,0 +1,183 @@
+"""PY111: there is more than one verl."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+_CHECKOUT = Tree("/home/me/verl/verl", "verl", "0.6.1", "the current folder")
+_INSTALLED = Tree("/env/lib/python3.11/site-packages/verl", "verl", "0.5.0", "site-packages")
+_NESTED = Tree("/home/me/verl/verl/verl", "verl.verl", "0.6.1", "nested inside /home/me/verl")
+_INNER = Tree("/home/me/verl/verl/verl", "verl", "0.6.1", "the current folder")
+_OUTER = Tree(
+    "/home/me/verl/verl", "verl", "0.6.1", "around /home/me/verl/verl", "/home/me/verl", place="outer"
+)
+_VENDORED = Tree("/home/me/agents/verl", "agents.verl", "0.4.1", "vendored inside agents")
+_ABOVE = Tree("/home/me/verl/verl", "verl", "0.6.1", "/home/me/verl, above the current folder")
+_CWD_FIRST = "python -m puts the current folder first on the path"
+_SHOWN = 3
+_PATH_FIRST = "it comes first on the interpreter's path"
+
+
+@check(
+    "PY111",
+    phase="import",
+    severity="warning",
+    examples=lambda: [
+        Example("one verl", (VerlTrees(_INSTALLED, _PATH_FIRST),)),
+        Example(
+            "a checkout and an installed wheel", (VerlTrees(_CHECKOUT, _CWD_FIRST, (_INSTALLED,)),), "runs"
+        ),
+        Example(
+            "a copy of the tree inside itself",
+            (VerlTrees(_CHECKOUT, _CWD_FIRST, (_NESTED,)),),
+            "inside itself",
+        ),
+        Example(
+            "the copy inside itself is the one that runs",
+            (VerlTrees(_INNER, _CWD_FIRST, (_OUTER,)),),
+            "a copy of the verl around it",
+        ),
+        Example(
+            "a checkout above the current folder that Python does not see",
+            (VerlTrees(_INSTALLED, _PATH_FIRST, (_ABOVE,)),),
+            "is not used",
+        ),
+        Example(
+            "an installed wheel, and a tree inside another package",
+            (VerlTrees(_INSTALLED, _PATH_FIRST, (_VENDORED,)),),
+            "runs only for code that imports agents.verl",
+        ),
+    ],
+)
+def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
+    """There is more than one verl.
+
+    ## Why it matters
+
+    Only one of them runs, and which one depends on the folder that the job is started from: `python -m` puts the current
+    folder first, Ray workers and `torchrun` scripts may not. An edit in the other tree then has no effect, or has one on
+    some workers only. A copy of the tree inside itself (`verl/verl/`, left by a copy one folder too deep) is the
+    worst case: it is imported by whoever starts one folder further down, and looks like the real one. A tree inside another
+    package (`agents/verl/`) runs only for code that imports it as `agents.verl`; a plain `import verl`, also one in that very
+    tree, takes the other.
+
+    ## How to fix
+
+    Keep one. Remove the nested copy after comparing the two. With a checkout, install it (`pip install --no-deps -e .`) so
+    that every worker finds it wherever it starts; without one, start from a folder that holds no `verl`. Which tree of a
+    package the job imports is seen in its launch script; `verl-doctor check --verl DIR` examines that one.
+    """
+    nested = [tree for tree in trees.others if tree.nested]
+    vendored = [tree for tree in trees.others if tree.vendored]
+    unseen = [tree for tree in trees.others if _unseen(tree)]
+    outer = [tree for tree in trees.others if tree.outer]
+    rivals = [tree for tree in trees.others if tree not in (*nested, *vendored, *unseen, *outer)]
+    runs = f"{_named(trees.imported)} runs"
+    if nested:
+        yield _finding(
+            f"{nested[0].folder} is a copy of verl inside itself; {runs}: {trees.why}",
+            trees,
+            nested,
+            f"Compare {nested[0].folder} with the tree around it, then remove it",
+            "warning",
+        )
+    if outer:
+        yield _finding(
+            f"{trees.imported.folder} runs, a copy of the verl around it, not {_named(outer[0])}: {trees.why}",
+            trees,
+            outer,
+            _remedy_of_copy(trees.imported, outer[0]),
+            "warning",
+        )
+    if rivals:
+        remedy = _remedy(trees.imported, rivals[0])
+        yield _finding(f"{runs}, not {_listed(rivals)}: {trees.why}", trees, rivals, remedy, "warning")
+    if vendored:
+        yield _finding(_who_runs_when(trees, vendored), trees, vendored, _examine(vendored[0]), "warning")
+    if unseen:
+        yield _finding(f"{_listed(unseen)} is not used: {runs}, since {trees.why}", trees, unseen, "", "info")
+
+
+def _unseen(tree: Tree) -> bool:
+    """Whether the tree lies in or near the current folder, but not where Python looks."""
+    return tree.place in ("off the path", "above the current folder")
+
+
+def _who_runs_when(trees: VerlTrees, vendored: list[Tree]) -> str:
+    first = trees.imported
+    taken = f"`import verl` takes {_named(first)}, since {trees.why}"
+    if first.vendored:
+        taken = f"{_named(first)} runs only for code that imports {first.module}"
+    others = (f"{_named(tree)} runs only for code that imports {tree.module}" for tree in vendored)
+    return f"{taken}; {listed(others, _SHOWN)}"
+
+
+def _finding(message: str, trees: VerlTrees, others: list[Tree], remedy: str, severity: Severity) -> Finding:
+    return Finding(
+        message,
+        Evidence(
+            found=", ".join(_named(tree) for tree in (trees.imported, *others)),
+            wanted="one verl",
+            read_from=f"{trees.imported.folder} was examined: {trees.why}",
+        ),
+        location=Location(others[0].folder),
+        remedy=remedy,
+        severity=severity,
+        also=tuple(Location(tree.folder) for tree in others[1:]),
+        subject=Subject("package", "verl", others[0].folder),
+    )
+
+
+def _remedy(runs: Tree, other: Tree) -> str:
+    """What makes one tree of two: which of them is installed, and whether the other can be, decides."""
+    if other.place != "site-packages" or runs.place == "site-packages":
+        return (
+            f"Start from another folder, or remove {other.folder}, so that every worker imports the same tree"
+        )
+    keep = (
+        f"install this one: pip uninstall verl, then pip install --no-deps -e {shlex.quote(runs.project)}"
+        if runs.project
+        else f"pip uninstall verl, and export PYTHONPATH={shlex.quote(_parent(runs))} for every worker"
+    )
+    leave = (
+        "start from another folder"
+        if runs.place == "current folder"
+        else f"take {_parent(runs)} off the path"
+    )
+    return f"To keep what runs, {keep}. To run the installed one, {leave}"
+
+
+def _remedy_of_copy(copy: Tree, outer: Tree) -> str:
+    """How the tree around a copy becomes the one that runs."""
+    use = (
+        f"pip install --no-deps -e {shlex.quote(outer.project)}"
+        if outer.project
+        else f"export PYTHONPATH={shlex.quote(_parent(outer))} for every worker"
+    )
+    return f"Start the job in {_parent(outer)}, or {use}; then compare {_parent(copy)} with it and remove the copy"
+
+
+def _examine(tree: Tree) -> str:
+    return (
+        f"If the job imports {tree.module}, examine that tree: verl-doctor check --verl {shlex.quote(tree.folder)}; "
+        f"if nothing does, remove it"
+    )
+
+
+def _parent(tree: Tree) -> str:
+    return str(PurePath(tree.folder).parent)
+
+
+def _listed(trees: list[Tree]) -> str:
+    rest = len(trees) - 1
+    return _named(trees[0]) + (f" or {counted(rest, 'other')}" if rest else "")
+
+
+def _named(tree: Tree) -> str:
+    return f"{tree.folder} ({tree.version or 'version not said'})"

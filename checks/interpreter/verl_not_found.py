@@ -1,0 +1,60 @@
+"""PY110: there is no verl to examine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.installed.trees import OFF_THE_PATH, Tree, VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_INSTALLED = VerlTrees(
+    Tree("/env/lib/python3.11/site-packages/verl", "verl", "0.6.1", "site-packages"), "first"
+)
+_HIDDEN = VerlTrees(Tree("/home/me/verl/verl", "verl", "0.6.1", OFF_THE_PATH), "no verl is on the path")
+_NOWHERE = (
+    VerlTrees,
+    Absent("no verl was found: not in the current folder or above it, and not in this environment"),
+)
+
+
+@check(
+    "PY110",
+    severity="warning",
+    requires={"PY100"},
+    examples=lambda: [
+        Example("verl is installed", (_INSTALLED,)),
+        Example("no verl anywhere", (_NOWHERE,), "no verl was found"),
+        Example("the only verl is hidden by PYTHONSAFEPATH", (_HIDDEN,), "will not find /home/me/verl/verl"),
+        Example("the trees could not be looked for", ((VerlTrees, Unknown("the disk did not answer")),)),
+    ],
+)
+def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
+    """There is no verl to examine.
+
+    ## Why it matters
+
+    Without verl most rules have nothing to judge, so a quiet report means little. Usually verl is there, in another
+    environment or another folder than the one that was examined. With `PYTHONSAFEPATH` set, Python does not look into the
+    current folder either.
+
+    ## How to fix
+
+    Say where it is: `verl-doctor check --python PATH/TO/bin/python` for the environment of the job, or
+    `verl-doctor check --verl DIR` for a checkout.
+    """
+    if isinstance(trees, Absent):
+        yield Finding(
+            f"There is nothing to examine: {trees.reason}",
+            Evidence(found=trees.reason, wanted="a verl tree to examine"),
+            remedy="Name the job's environment or checkout: "
+            "verl-doctor check --python PATH/TO/bin/python, or verl-doctor check --verl DIR",
+            subject=Subject("package", "verl"),
+        )
+    elif not isinstance(trees, Unknown) and trees.imported.place == "off the path":
+        yield Finding(
+            f"A job will not find {trees.imported.folder}: {trees.why}",
+            Evidence(found=trees.why, wanted="a verl that Python can import"),
+            remedy="unset PYTHONSAFEPATH, or name the folder around this verl in PYTHONPATH",
+            subject=Subject("package", "verl", trees.imported.folder),
+        )

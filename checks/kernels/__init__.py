@@ -1,0 +1,1 @@
+"""Compilers, Triton, FlashInfer, and caches of compiled code."""

@@ -1,0 +1,69 @@
+"""CUDA133: CUDA_HOME does not point to a CUDA toolkit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.flashinfer import must_compile_sampler
+from verl_doctor.checks.shared.flashinfer_examples import H200, SAMPLER, TOOLKIT
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import VARIABLES, CudaToolkit
+from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
+from verl_doctor.toolkit.collectors.vllm.sampler import VllmSampler
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+
+@check(
+    "CUDA133",
+    severity="warning",
+    examples=lambda: [
+        Example("a toolkit", (TOOLKIT(told_by="CUDA_HOME"), H200(), SAMPLER())),
+        Example("no toolkit, and nothing names one", (TOOLKIT(home="", nvcc="", told_by=""),)),
+        Example("a list of folders", (TOOLKIT(told_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),), "is a list"),
+        Example("a folder that is gone", (TOOLKIT(told_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 holds no bin/nvcc"),
+    ],
+)  # fmt: skip
+def cuda_home_malformed(
+    toolkit: CudaToolkit,
+    flashinfer: FlashInfer | Unknown,
+    sampler: VllmSampler | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """CUDA_HOME does not point to a CUDA toolkit.
+
+    ## Why it matters
+
+    FlashInfer, torch and DeepSpeed take CUDA_HOME, or else CUDA_PATH, as it stands and look no further, even when a good nvcc
+    is on PATH. A script that extends it like a list (`CUDA_HOME=$CUDA_HOME:/usr/local/cuda`) gives a folder that does not
+    exist: `No such file or directory: ':/usr/local/cuda/bin/nvcc'`.
+
+    ## How to fix
+
+    Set it to one folder that holds `bin/nvcc`, or unset it. `verl-doctor fix --output-env` writes the line.
+    """
+    if toolkit.told_by not in VARIABLES or toolkit.nvcc:
+        return
+    needed = (
+        isinstance(flashinfer, FlashInfer)
+        and isinstance(sampler, VllmSampler)
+        and must_compile_sampler(flashinfer, sampler, configuration)
+    )
+    is_list = os.pathsep in toolkit.home
+    yield Finding(
+        f"{toolkit.told_by}={toolkit.home} "
+        + ("is a list, but must be one folder" if is_list else "holds no bin/nvcc"),
+        Evidence(
+            f"nvcc on PATH: {toolkit.on_path or 'none'}",
+            "a folder with bin/nvcc"
+            + (": FlashInfer compiles a kernel when the engine starts" if needed else ""),
+            toolkit.told_by,
+        ),
+        remedy=f"set {toolkit.told_by} to one folder that holds bin/nvcc, or unset it",
+        severity="error" if needed else "warning" if is_list else "info",
+        fix="cuda-home" if toolkit.candidate else None,
+        stops=(EVERY_JOB,) if needed else (),
+        phase="engine" if needed else None,
+        subject=Subject("variable", toolkit.told_by),
+    )

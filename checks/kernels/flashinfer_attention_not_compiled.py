@@ -1,0 +1,79 @@
+"""CUDA134: FlashInfer's attention is compiled when the engine first starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.attention import heeded, location, written
+from verl_doctor.checks.shared.flashinfer import about, wheel
+from verl_doctor.checks.shared.flashinfer_examples import H200, TORCH
+from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
+from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
+from verl_doctor.toolkit.collectors.vllm.attention_requested import Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.flashinfer_attention import NAME, FlashInferAttention
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
+
+_KERNELS = ("batch_prefill", "batch_decode", "fmha", "trtllm")
+_FLASH = FlashInferAttention("0.12.0", "FLASH_ATTN", "/env/vllm/platforms/cuda.py")
+_BLACKWELL = FlashInferAttention("0.12.0", NAME, "/env/vllm/platforms/cuda.py")
+_BACKENDS = AttentionBackends("0.12.0", "/env/vllm/registry.py", True, (), variable_is_read=True)
+
+
+def _asks(name: str) -> AttentionAsked:
+    return AttentionAsked((Asked("VLLM_ATTENTION_BACKEND", name, "VLLM_ATTENTION_BACKEND"),))
+
+
+@check(
+    "CUDA134",
+    severity="warning",
+    examples=lambda: [
+        Example("another backend is the default", (H200(), _FLASH, TORCH)),
+        Example("another one is named", (H200(), _BLACKWELL, TORCH, _asks("FLASH_ATTN"), _BACKENDS)),
+        Example("compiled before", (H200(built=("batch_prefill_with_kv_cache_x",)), _BLACKWELL, TORCH)),
+        Example("a Blackwell GPU", (H200(capability="10.0"), _BLACKWELL, TORCH), "no compiled attention for GPUs of capability 10.0"),
+        Example("somebody names it", (H200(), _FLASH, TORCH, _asks(NAME), _BACKENDS), "no compiled attention"),
+    ],
+)  # fmt: skip
+def flashinfer_attention_not_compiled(
+    flashinfer: FlashInfer,
+    attention: FlashInferAttention,
+    torch: TorchBuild | Unknown,
+    asked: AttentionAsked | Unknown,
+    backends: AttentionBackends | Unknown,
+) -> Iterator[Finding]:
+    """FlashInfer's attention is compiled when the engine first starts.
+
+    ## Why it matters
+
+    vLLM takes FlashInfer for attention on Blackwell GPUs, and where it is named. Its kernels come as sources, one
+    for each combination of types and head size; those that are not in its cache are compiled by nvcc while the engine
+    starts, on each node. How long that takes was not measured; its sampler alone took more than 150 s on an H200 node.
+
+    ## How to fix
+
+    Install `flashinfer-jit-cache` of exactly FlashInfer's version, or name a backend that is compiled already, such as FLASH_ATTN.
+    """
+    places = (
+        list(heeded(asked, backends))
+        if isinstance(asked, AttentionAsked) and isinstance(backends, AttentionBackends)
+        else []
+    )
+    named = next((place for place, name in places if name == NAME), None)
+    if not (named or (attention.by_default and not places)):
+        return
+    if any(kernel.startswith(_KERNELS) for kernel in flashinfer.built):
+        return
+    yield Finding(
+        f"FlashInfer {flashinfer.version} has no compiled attention for GPUs of capability {flashinfer.capability}: "
+        f"nvcc compiles it when vLLM {attention.version} first starts",
+        Evidence(
+            f"{written(named) if named else 'the default of vLLM here'}; nothing in {flashinfer.cache}/*/cached_ops",
+            "flashinfer-jit-cache; what compiling costs is not measured",
+            attention.read_from,
+        ),
+        location=location(named) if named else None,
+        remedy=f"install it: {wheel(flashinfer, torch)}" + (f", or remove {written(named)}" if named else ""),
+        subject=about(flashinfer),
+    )

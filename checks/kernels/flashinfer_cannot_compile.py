@@ -1,0 +1,148 @@
+"""CUDA132: FlashInfer must compile a kernel here, and cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.checks.shared.flashinfer import must_compile_sampler, wheel
+from verl_doctor.checks.shared.flashinfer_examples import H200, SAMPLER, TOOLKIT, TORCH
+from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import LIBRARIES, CudaToolkit
+from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
+from verl_doctor.toolkit.collectors.vllm.sampler import VARIABLE, VllmSampler
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+
+@check(
+    "CUDA132",
+    phase="engine",
+    requires={"CUDA133"},
+    examples=lambda: [
+        Example("all is there", (H200(), SAMPLER(), TORCH, TOOLKIT())),
+        Example("nothing must be compiled", (H200(built=("sampling",)), SAMPLER(), TORCH, TOOLKIT(nvcc=""))),
+        Example("no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "there is no nvcc"),
+        Example("a folder without it", (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")), "there is no /usr/local/cuda/bin/nvcc"),
+        Example("ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "there is no ninja on PATH"),
+        Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
+        Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "there is no c++ on PATH"),
+        Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
+        Example("nvcc does not know the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
+        Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
+        Example("a toolkit for nvcc alone", (H200(), SAMPLER(), TORCH, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
+        Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), TORCH, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
+    ],
+)  # fmt: skip
+def flashinfer_cannot_compile(
+    flashinfer: FlashInfer,
+    sampler: VllmSampler,
+    toolkit: CudaToolkit,
+    torch: TorchBuild | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """FlashInfer must compile a kernel here, and cannot.
+
+    ## Why it matters
+
+    Without a compiled kernel FlashInfer calls ninja, nvcc and the C++ compiler while the engine starts. When one of them is
+    missing, or they do not fit each other, the GPU or torch, the engine ends with `Ninja build failed` or
+    `Could not find nvcc`, after the model was loaded.
+
+    ## How to fix
+
+    Install `flashinfer-jit-cache` of exactly FlashInfer's version, which holds the compiled kernel, or set
+    `VLLM_USE_FLASHINFER_SAMPLER=0`, so that none is needed. Or install what is missing.
+    """
+    if not must_compile_sampler(flashinfer, sampler, configuration):
+        return
+    switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
+    for problem in _problems(
+        toolkit, flashinfer.capability, "" if isinstance(torch, Unknown) else torch.cuda
+    ):
+        yield Finding(
+            f"FlashInfer {flashinfer.version} must compile its sampler when vLLM {sampler.version} starts, and {problem.what}",
+            Evidence(problem.found, problem.wanted, toolkit.home),
+            remedy=f"{switch}install the compiled one: {wheel(flashinfer, torch)}",
+            fix="own-sampler" if sampler.can_be_switched else None,
+            severity=None if problem.certain else "warning",
+            stops=(EVERY_JOB,) if problem.certain else (),
+            may_stop=() if problem.certain else (EVERY_JOB,),
+            phase="start",
+            subject=problem.subject,
+        )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong, found and wanted; and whether it is certain that nothing can be compiled."""
+
+    what: str
+    found: str
+    wanted: str
+    subject: Subject
+    certain: bool = True
+
+
+def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Problem]:
+    """Without nvcc the rest does not matter."""
+    if not toolkit.nvcc:
+        place = f"{toolkit.home}/bin/nvcc" if toolkit.home else "nvcc"
+        where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
+        told_by = toolkit.told_by or "neither CUDA_HOME nor PATH"
+        yield _Problem(
+            f"there is no {place}", f"{told_by} leads to it{where}", "a CUDA toolkit", Subject("file", place)
+        )
+        return
+    yield from _missing(toolkit)
+    if toolkit.newest_gcc and toolkit.gcc > toolkit.newest_gcc:
+        wanted = f"gcc {toolkit.newest_gcc} or older (crt/host_config.h)"
+        yield _Problem(
+            f"nvcc {toolkit.release} refuses gcc {toolkit.gcc}",
+            toolkit.compiler,
+            wanted,
+            Subject("file", toolkit.compiler),
+        )
+    if toolkit.targets and capability not in toolkit.targets:
+        unknown = f"nvcc {toolkit.release} does not know GPUs of capability {capability}"
+        knows = f"it knows {', '.join(toolkit.targets)}"
+        yield _Problem(unknown, toolkit.nvcc, knows, Subject("file", toolkit.nvcc, capability))
+    if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
+        # What is linked with one CUDA's library may find it beside that of the other.
+        differs = f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}"
+        nvcc = Subject("file", toolkit.nvcc, f"CUDA {cuda}")
+        yield _Problem(differs, toolkit.nvcc, f"nvcc of CUDA {cuda}", nvcc, certain=False)
+    if toolkit.unlinkable:
+        wanted = (
+            f"CUDA_HOME={toolkit.candidate}"
+            if toolkit.candidate
+            else "its stubs and its runtime for developers"
+        )
+        absent = f"the linker finds no {listed(toolkit.unlinkable, len(LIBRARIES))} with {toolkit.home}"
+        libraries = Subject("library", ",".join(toolkit.unlinkable))
+        yield _Problem(absent, f"told by {toolkit.told_by or 'nothing'}", wanted, libraries)
+    if toolkit.lacks:
+        lacks = f"{toolkit.home}/include has no {listed(toolkit.lacks, 3)}"
+        yield _Problem(
+            lacks,
+            "FlashInfer's sources include it",
+            "the packages of the toolkit for developers (curand)",
+            Subject("file", ",".join(toolkit.lacks)),
+        )
+
+
+def _missing(toolkit: CudaToolkit) -> Iterator[_Problem]:
+    """The other programs that a compilation starts."""
+    if not toolkit.ninja:
+        wanted = "ninja, as in the bin folder of the environment"
+        yield _Problem("there is no ninja on PATH", "PATH of the job", wanted, Subject("file", "ninja"))
+    for path, told_by, usual in (
+        (toolkit.compiler, toolkit.compiler_told_by, "gcc"),
+        (toolkit.cxx, toolkit.cxx_told_by, "c++"),
+    ):
+        if not path:
+            what = f"{told_by} names no compiler" if told_by else f"there is no {usual} on PATH"
+            subject = Subject("variable", told_by) if told_by else Subject("file", usual)
+            yield _Problem(what, told_by or "PATH of the job", "a C++ compiler", subject)

@@ -1,0 +1,51 @@
+"""CUDA107: Python.h, which Triton's launchers need, is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.interpreter_examples import PYTHON
+from verl_doctor.checks.shared.libcuda import build
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.kernels.triton_build import TritonBuild
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+HEADER = "Python.h"
+
+
+@check(
+    "CUDA107",
+    requires={"CUDA106"},
+    examples=lambda: [
+        Example("it is there", (build(), PYTHON)),
+        Example("another header is missing", (build(missing_headers=("stdatomic.h",)), PYTHON)),
+        Example("it is not", (build(missing_headers=(HEADER, "cuda.h")), PYTHON), "Python.h"),
+    ],
+)
+def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iterator[Finding]:
+    """Python.h, which Triton's launchers need, is missing.
+
+    ## Why it matters
+
+    The C library that Triton compiles for each kernel includes it. Distributions keep it in a package of its own, so that
+    everything imports and the first kernel fails.
+
+    ## How to fix
+
+    `apt install python3.12-dev` (or of your version; `python3.12-devel` for dnf). Without root: a Python of conda or uv, which have
+    it. Or put a folder that holds it into `CPATH`.
+
+    ## References
+
+    vllm-project/vllm#15329
+    """
+    if HEADER in build.missing_headers:
+        version = ".".join(interpreter.version.split(".")[:2])
+        yield Finding(
+            f"{build.compiler} finds no Python.h for Python {version}, and Triton's launchers include it",
+            Evidence(f"no Python.h where {interpreter.executable} says", f"the headers of Python {version}", build.compiler),
+            remedy=f"apt install python{version}-dev, or put the folder that holds it into CPATH",
+            stops=(EVERY_JOB,),
+            phase="engine",
+            subject=Subject("file", HEADER, f"Python {version}"),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What dead jobs hold: files, processes, GPU memory, actors."""

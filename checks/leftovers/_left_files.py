@@ -1,0 +1,47 @@
+"""What the rules about files of dead jobs share: how large is worth a word, and how it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from verl_doctor.toolkit.leftover import Kind, Leftover, RemovePath, Store
+from verl_doctor.toolkit.rule import Severity
+from verl_doctor.toolkit.text import in_bytes, listed
+
+GIB = 1024**3
+_LARGE_PART = 0.1  # of what would be free without it
+_SHOWN = 3
+
+
+def file(kind: Kind, name: str, size: int) -> Leftover:
+    """A leftover of an example."""
+    store: Store = "shared memory" if kind == "shared memory" else "disk"
+    proof = ("no process has it open or names it", "it was changed last 3 hours ago")
+    return Leftover(kind, name, proof, RemovePath(name, 1, 2, 3), size, store, 10_800.0)
+
+
+def held(leftovers: Iterable[Leftover]) -> int:
+    """Bytes that they take together."""
+    return sum(one.size or 0 for one in leftovers)
+
+
+def severity(taken: int, free: int | None) -> Severity:
+    """A warning when the room that they take would be missed, a hint otherwise. `free` is None when it is not known."""
+    return "warning" if free is not None and taken > _LARGE_PART * (free + taken) else "info"
+
+
+def named(leftovers: Iterable[Leftover]) -> str:
+    """The largest ones, with their sizes."""
+    ordered = sorted(leftovers, key=lambda one: -(one.size or 0))
+    return listed((f"{one.name} ({in_bytes(one.size or 0)})" for one in ordered), _SHOWN)
+
+
+def parents(leftovers: Iterable[Leftover]) -> str:
+    """The folders in which they lie: their own names are others each time."""
+    return ", ".join(sorted({str(PurePath(one.name).parent) for one in leftovers}))
+
+
+def proven(leftovers: Iterable[Leftover]) -> str:
+    """What shows that the largest one is nobody's."""
+    return "; ".join(max(leftovers, key=lambda one: one.size or 0).proof)

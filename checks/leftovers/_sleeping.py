@@ -1,0 +1,62 @@
+"""What the rules about sleeping engines share: what can be explained of the memory that one holds, and one for examples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.vllm.engine_log import EngineLog
+from verl_doctor.toolkit.collectors.vllm.sleeping_engines import SleepingEngine
+from verl_doctor.toolkit.rule import Subject
+
+CONTEXT = 1.0
+"""GiB that a CUDA context with its kernels and a communicator of NCCL may have, which nothing tells apart."""
+
+_TRAINER = Holder(12, 12_000, "ray worker", "ray::WorkerDict", mine=True)
+_ASLEEP = SleepingEngine(
+    4711,
+    "VLLM::EngineCore",
+    0,
+    2_600,
+    EngineLog(asleep=True, freed=118.3, in_use=15.95, weights=14.25, cache=101.5, graphs=1.5),
+    "/tmp/run.log",
+    others=(_TRAINER,),
+)
+
+
+def asleep(**changes: Any) -> SleepingEngine:
+    """An engine that sleeps and holds what it must, beside a trainer, for examples."""
+    return replace(_ASLEEP, **changes)
+
+
+def about(engine: SleepingEngine) -> Subject:
+    """The engine: by its title, which all engines share, and its GPU."""
+    return Subject("process", engine.title, f"GPU {engine.gpu}")
+
+
+def held(engine: SleepingEngine) -> float:
+    """GiB of the GPU that the engine's process has."""
+    return engine.held / 1024
+
+
+def held_awake(engine: SleepingEngine) -> float:
+    """GiB of weights and KV cache that it had while awake."""
+    return (engine.log.weights or 0.0) + (engine.log.cache or 0.0)
+
+
+def kept_back(engine: SleepingEngine) -> float:
+    """GiB of weights and KV cache that its last sleep did not give back; 0 where that cannot be told.
+
+    An engine that had been woken in part gives back less, and does not hold the rest.
+    """
+    log = engine.log
+    if log.weights is None or log.cache is None or log.freed is None:
+        return 0.0
+    stayed = held_awake(engine) - log.freed
+    return stayed if 0.0 < stayed <= held(engine) else 0.0
+
+
+def unexplained(engine: SleepingEngine) -> float:
+    """GiB that are neither CUDA graphs, by the engine's own log, nor a context."""
+    return held(engine) - (engine.log.graphs or 0.0) - CONTEXT

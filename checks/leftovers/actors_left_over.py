@@ -1,0 +1,83 @@
+"""LEFT120: finished jobs have left detached actors or placement groups in Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.leftovers.actors import LeftActors
+from verl_doctor.toolkit.leftover import Kept, KillActor, Leftover, RemoveGroup
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+_SHOWN = 4
+_RAY = "192.0.2.1:6379", "session_2026-11-21_10-00-00_000000_1"
+_PROOF = (
+    "job 01000000, which made it, has finished",
+    "no driver is connected to this Ray that could hold or find it",
+)
+_ACTOR = Leftover(
+    "actor",
+    "reward_model (RewardWorker), holds 1 GPU",
+    _PROOF,
+    KillActor(*_RAY, "a1b2", "/env/bin/python"),
+    store="resources",
+)
+_GROUP = Leftover(
+    "placement group",
+    "verl_pool, holds 8 GPU",
+    _PROOF,
+    RemoveGroup(*_RAY, "c3d4", "/env/bin/python"),
+    store="resources",
+)
+
+
+@check(
+    "LEFT120",
+    severity="warning",
+    examples=lambda: [
+        Example("nothing is left over", (LeftActors(),)),
+        Example("a driver that may use it", (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),)),
+        Example("a detached actor", (LeftActors((_ACTOR,)),), "1 actor of finished jobs is left in Ray: reward_model (RewardWorker), holds 1 GPU"),
+        Example("and a placement group", (LeftActors((_ACTOR, _GROUP)),), "1 actor and 1 placement group of finished jobs are left in Ray"),
+    ],
+)  # fmt: skip
+def actors_left_over(left: LeftActors) -> Iterator[Finding]:
+    """Finished jobs have left detached actors or placement groups in Ray.
+
+    ## Why it matters
+
+    Ray ends what a job has made when the job ends, but not what is detached: it keeps its CPUs and GPUs until somebody ends
+    it, and the next job waits for resources that never come free.
+
+    Named is only what nobody can be using: the job that made it has finished, no driver is connected to this Ray, and no Ray
+    Serve runs in it. While some driver is connected all is kept, since any of them may look an actor up by its name.
+
+    ## How to fix
+
+    `verl-doctor clean` shows each with its proof, `verl-doctor clean --apply` ends them. For that it connects to Ray as a
+    driver, with the target's interpreter, which leaves one more finished job in Ray's table. By hand:
+    `ray.kill(ray.get_actor(NAME, NAMESPACE))` in a driver.
+    """
+    if not left.found:
+        return
+    actors, groups = left.of("actor"), left.of("placement group")
+    counts = [
+        counted(len(some), noun) for some, noun in ((actors, "actor"), (groups, "placement group")) if some
+    ]
+    yield Finding(
+        f"{' and '.join(counts)} of finished jobs {'is' if len(left.found) == 1 else 'are'} left in Ray: "
+        + listed((one.name for one in left.found), _SHOWN),
+        Evidence(
+            found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
+            wanted="nothing of a job that has finished",
+            read_from="Ray's GCS",
+        ),
+        subject=Subject("cluster", _clusters(left)),
+        remedy="verl-doctor clean shows them with what proves it, and ends them with --apply",
+    )
+
+
+def _clusters(left: LeftActors) -> str:
+    """The addresses of the clusters in which something is left."""
+    removals = (one.removal for one in left.found)
+    return ", ".join(sorted({one.address for one in removals if isinstance(one, KillActor | RemoveGroup)}))

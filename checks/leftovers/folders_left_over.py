@@ -1,0 +1,68 @@
+"""LEFT101: sessions and spilled objects of dead jobs take disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.leftovers._left_files import GIB, file, held, named, parents, proven, severity
+from verl_doctor.toolkit.collectors.host.folders import Folder, Folders
+from verl_doctor.toolkit.collectors.leftovers.file_leftovers import FileLeftovers
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.leftover import Kept
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, in_bytes
+
+_WORTH_A_WORD = GIB  # a session that spilled nothing has a few megabytes of logs
+_ROOMY = Folders((Folder("Ray's sessions", "/tmp/ray", size=1000 * GIB, free=900 * GIB),))
+_FULL = Folders((Folder("Ray's sessions", "/tmp/ray", size=1000 * GIB, free=20 * GIB),))
+_SESSION = "/tmp/ray/session_2026-11-20_10-00-00_123456_4711"
+
+
+@check(
+    "LEFT101",
+    severity="warning",
+    examples=lambda: [
+        Example("nothing is left over", (FileLeftovers(), _ROOMY)),
+        Example("logs of a few sessions", (FileLeftovers((file("session folder", _SESSION, 5 << 20),) * 3), _FULL)),
+        Example("a session that runs", (FileLeftovers(kept=(Kept("session folder", _SESSION, "raylet (process 7) has it open", 90 * GIB),)), _FULL)),
+        Example("a session that spilled", (FileLeftovers((file("session folder", _SESSION, 4 * GIB),)), _ROOMY), "1 folder of dead jobs takes 4.0 GiB of disk"),
+        Example("a disk that is nearly full", (FileLeftovers((file("spill folder", "/tmp/verl_spill_4711", 300 * GIB), file("session folder", _SESSION, GIB))), _FULL), "2 folders of dead jobs take 301 GiB of disk"),
+    ],
+)  # fmt: skip
+def folders_left_over(left: FileLeftovers, folders: Folders | Unknown) -> Iterator[Finding]:
+    """Sessions and spilled objects of dead jobs occupy disk space.
+
+    ## Why it matters
+
+    Nobody removes the session of a Ray that was killed, nor the objects that it spilled there: each crash leaves them, until the
+    disk is full and the next job stops with `Object creation will fail if spilling is required`.
+
+    Named is only what is proven to be nobody's: no process, in any container, has anything in it open, and nobody is bound to
+    its sockets.
+
+    ## How to fix
+
+    `verl-doctor clean` shows each with its proof; `verl-doctor clean --apply` removes them, each after a fresh look. That cannot
+    be undone: the logs of these jobs go with their sessions.
+    """
+    found = left.of("session folder", "spill folder")
+    taken = held(found)
+    if taken < _WORTH_A_WORD:
+        return
+    rooms = (
+        []
+        if isinstance(folders, Unknown)
+        else [f.free for f in folders.of("Ray's sessions") if f.free is not None]
+    )
+    free = min(rooms, default=None)
+    yield Finding(
+        f"{counted(len(found), 'folder')} of dead jobs take{'' if len(found) > 1 else 's'} {in_bytes(taken)} of disk: {named(found)}",
+        Evidence(
+            found=f"{in_bytes(taken)}" + ("" if free is None else f", and {in_bytes(free)} free"),
+            wanted="nothing",
+            read_from=proven(found),
+        ),
+        subject=Subject("folder", parents(found)),
+        remedy="verl-doctor clean shows them all, verl-doctor clean --apply removes them",
+        severity=severity(taken, free),
+    )

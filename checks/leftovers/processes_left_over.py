@@ -1,0 +1,126 @@
+"""LEFT110: processes of jobs that have ended are still here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from verl_doctor.checks.shared.gpus import gib, healthy, node
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.leftovers.processes import LeftProcesses
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, in_bytes, listed, ranges
+
+_SHOWN = 4
+_GIB = 1024**3
+_ENGINE = Leftover(
+    "process",
+    "VLLM::EngineCore (process 4711)",
+    ("what started it has ended, and tini (process 1) took it over",),
+    EndProcess(4711, 123456),
+    127 * _GIB,
+    "GPU memory",
+)
+_DOUBT = Kept("process", "VLLM::EngineCore (process 7)", "it is a server", 127 * _GIB, "GPU memory")
+_AGENT = Leftover(
+    "process",
+    "ray::DashboardAgent (process 88)",
+    ("what started it has ended, and tini (process 1) took it over",),
+    EndProcess(88, 4321),
+    _GIB // 4,
+    "memory",
+)
+
+_GPUS = node(*(healthy(index, holders=(Holder(4711, held),)) for index, held in enumerate((127 * 1024, 512))))
+_NO_GPU = (Gpus, Absent("there is no NVIDIA GPU here"))
+
+
+@check(
+    "LEFT110",
+    severity="warning",
+    examples=lambda: [
+        Example("nothing is left over", (LeftProcesses(), _GPUS)),
+        Example(
+            "one in doubt is kept",
+            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still be asked"),)), _GPUS),
+        ),
+        Example(
+            "an engine whose job was killed",
+            (LeftProcesses((_ENGINE,)), _GPUS),
+            "1 process of jobs that have ended still runs, and holds 127.0 GiB of GPU 0, 0.5 GiB of GPU 1: VLLM::EngineCore (process 4711)",
+        ),
+        Example(
+            "one in doubt that holds a GPU",
+            (LeftProcesses(kept=(_DOUBT,)), _GPUS),
+            "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; it is kept, as it is a server",
+        ),
+        Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)), _NO_GPU), "holds 256 MiB of memory"),
+    ],
+)  # fmt: skip
+def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[Finding]:
+    """Processes of finished jobs are still running.
+
+    ## Why it matters
+
+    An engine of vLLM or SGLang does not notice when the trainer that started it is killed (`kill -9`, out of memory, a
+    time limit). It goes on holding its GPU memory, so that the next job finds less than it asks for, while `ray stop`
+    finds nothing to stop. Agents of a Ray that was killed keep ports and memory.
+
+    Named is only what is proven to be nobody's: it runs code of vLLM, SGLang or Ray, what started it has ended, nothing that
+    runs is at the other end of any of its pipes and sockets, or shares memory with it, and it shows no sign of life.
+
+    ## How to fix
+
+    `verl-doctor clean` shows each with its proof, `verl-doctor clean --apply` ends them by number: asked first with SIGTERM,
+    ended after ten seconds. Never end processes by name: that ends other jobs, too. One that is kept, because it listens at
+    a port for example, ends with `kill NUMBER` once you know that nobody needs it.
+    """
+    if left.found:
+        yield _left_over(left, gpus)
+    for one in left.kept:
+        if one.store == "GPU memory" and one.size:
+            yield Finding(
+                f"{one.name} has lost its parent and holds {in_bytes(one.size)} of GPU memory; it is kept, as {one.why}",
+                Evidence(
+                    found=one.why,
+                    wanted="a parent that runs, or proof that nobody needs it",
+                    read_from="/proc",
+                ),
+                subject=Subject("process", one.name),
+                severity="info",
+                remedy="if it is yours and nothing needs it, end it by its number",
+            )
+
+
+def _left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Finding:
+    numbers = {one.removal.pid for one in left.found if isinstance(one.removal, EndProcess)}
+    held = (
+        listed(_by_gpu(numbers, gpus), _SHOWN)
+        or f"{in_bytes(sum(one.size or 0 for one in left.found))} of memory"
+    )
+    many = len(left.found) > 1
+    return Finding(
+        f"{counted(len(left.found), 'process', 'processes')} of jobs that have ended still run{'' if many else 's'}, and "
+        f"hold{'' if many else 's'} {held}: " + listed((one.name for one in _largest(left)), _SHOWN),
+        Evidence(
+            found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
+            wanted="nothing of a job that has ended",
+            read_from="/proc",
+        ),
+        subject=Subject("process", ranges(numbers)),
+        remedy="verl-doctor clean shows them with what proves it, and ends them with --apply",
+    )
+
+
+def _by_gpu(numbers: Collection[int], gpus: Gpus | Unknown) -> Iterator[str]:
+    """What processes of these numbers hold of each GPU."""
+    for device in () if isinstance(gpus, Unknown) else gpus.devices:
+        held = sum(holder.memory or 0 for holder in device.holders if holder.pid in numbers)
+        if held:
+            yield f"{gib(held)} of GPU {device.index}"
+
+
+def _largest(left: LeftProcesses) -> list[Leftover]:
+    return sorted(left.found, key=lambda one: (one.store != "GPU memory", -(one.size or 0)))

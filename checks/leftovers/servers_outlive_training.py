@@ -1,0 +1,84 @@
+"""LEFT130: verl starts servers for the rollout and never ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.configuration.rollout_servers import (
+    END,
+    MANAGER,
+    RolloutServers,
+    ServingClass,
+)
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_SERVERS = "/env/verl/workers/rollout/async_server.py"
+_TRAINER = "/env/verl/trainer/ppo/ray_trainer.py"
+_DERIVED = "/home/me/agents/verl"
+
+
+def _tree(*, manager: bool, trainer: bool, mode: str = "") -> RolloutServers:
+    return RolloutServers(
+        (ServingClass(_SERVERS, 121, "AsyncLLMServerManager", manager),),
+        (ServingClass(_TRAINER, 1084, "RayPPOTrainer", trainer),),
+        mode,
+    )
+
+
+def _derived(*, ends: bool) -> RolloutServers:
+    return RolloutServers(
+        (ServingClass(f"{_DERIVED}/async_server.py", 300, "AsyncLLMServerManager", ends),),
+        (),
+        "async",
+        (ServingClass(f"{_DERIVED}/ray_trainer.py", 346, "RayPPOTrainer", ends),),
+    )
+
+
+@check(
+    "LEFT130",
+    severity="warning",
+    examples=lambda: [
+        Example("both are there", (_tree(manager=True, trainer=True),)),
+        Example("released verl 0.4.0 to 0.5.0", (_tree(manager=False, trainer=False),), "AsyncLLMServerManager has no cleanup()"),
+        Example("a job that has no such servers", (_tree(manager=False, trainer=False, mode="sync"),)),
+        Example("nobody calls it", (_tree(manager=True, trainer=False),), "RayPPOTrainer does not call it"),
+        Example("it is asked for in vain", (_tree(manager=False, trainer=True),), "AsyncLLMServerManager has no cleanup()"),
+        Example("copies in a project of one's own", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), RayPPOTrainer has no cleanup()"),
+        Example("the same, repaired", (_derived(ends=True),)),
+    ],
+)  # fmt: skip
+def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
+    """verl starts servers for the rollout and never ends them.
+
+    ## Why it matters
+    With `rollout.mode=async` each engine runs below a server of its own, an actor with a name. Releases 0.4.0 to 0.5.0 only put
+    them to sleep after each step, and leave the chat scheduler's thread and the agent loop's workers running as well. Ray ends
+    all of them with the driver, also after Ctrl-C or SIGTERM (measured with Ray 2.46 and 2.60); but until then they keep
+    what sleep leaves on the GPUs, and the names that a second training in the same process would take.
+
+    ## How to fix
+    Give the manager a `cleanup()` that stops the scheduler's loop and ends each server and worker, each step whether or not the
+    one before it has worked, and let the trainer call it when `fit` ends, however it ends. A class that keeps the manager and
+    has no `fit` gets a `cleanup()` that calls the manager's.
+    """
+    lacking = [part for part in (*servers.managers, *servers.holders) if not part.ends]
+    careless = [trainer for trainer in servers.trainers if not trainer.ends]
+    if servers.mode not in ("", "async") or not (lacking or careless):
+        return
+    said = [f"{part.name} has no {END}()" for part in lacking]
+    said += [f"{trainer.name} does not call it" for trainer in careless]
+    places = [Location(one.path, one.line) for one in (*lacking, *careless)]
+    yield Finding(
+        f"nothing ends the servers of an asynchronous rollout: {', '.join(said)}",
+        Evidence(
+            found=f"{MANAGER} is only put to sleep",
+            wanted=f"{MANAGER}.{END}() when fit ends",
+            read_from=", ".join(sorted({place.path for place in places})),
+        ),
+        subject=Subject("symbol", (*lacking, *careless)[0].name),
+        location=places[0],
+        also=tuple(places[1:]),
+        remedy="let the servers end with the training",
+        severity=None if servers.mode == "async" else "info",
+        fix="servers-end-with-training",
+    )

@@ -1,0 +1,89 @@
+"""LEFT112: an engine sleeps and holds memory that sleep should have given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.leftovers._sleeping import CONTEXT, about, asleep, held_awake, kept_back, unexplained
+from verl_doctor.checks.shared.gpus import NVML, gib
+from verl_doctor.toolkit.collectors.vllm.sleeping_engines import SleepingEngine, SleepingEngines
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+
+_MUCH = 3.0  # GiB
+_LOG = asleep().log
+
+
+@check(
+    "LEFT112",
+    severity="warning",
+    examples=lambda: [
+        Example("no engine sleeps", (SleepingEngines(),)),
+        Example("it holds its graphs and a context", (SleepingEngines((asleep(),)),)),
+        Example("it lives in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
+        Example(
+            "it had been woken in part",
+            (SleepingEngines((asleep(held=8_000, log=replace(_LOG, freed=14.25)),)),),
+            "5.3 GiB are neither CUDA graphs nor a context",
+        ),
+        Example(
+            "nothing was given back",
+            (SleepingEngines((asleep(held=120_000, log=replace(_LOG, freed=0.0)),)),),
+            "its sleep gave back none of 115.8 GiB of weights and KV cache",
+        ),
+        Example(
+            "the weights stayed",
+            (SleepingEngines((asleep(held=17_200, log=replace(_LOG, freed=101.5)),)),),
+            "VLLM::EngineCore (process 4711) sleeps and holds 16.8 GiB of GPU 0: its sleep gave back 101.5 of 115.8 GiB",
+        ),
+        Example(
+            "something else",
+            (SleepingEngines((asleep(held=17_200, log=replace(_LOG, weights=None)),)),),
+            "14.3 GiB are neither CUDA graphs nor a context",
+        ),
+    ],
+)  # fmt: skip
+def sleeping_engine_holds_memory(sleeping: SleepingEngines) -> Iterator[Finding]:
+    """A sleeping engine holds memory that it should have released.
+
+    ## Why it matters
+
+    While the engine sleeps, the trainer on the same GPU expects its memory: what stays makes the step run out of memory. What
+    vLLM calls `still in use` is of all processes together, the trainer's own included, and does not tell. Here it is this
+    engine's process alone, as the driver counts it: CUDA graphs stay by design, a CUDA context and NCCL's buffers too; weights
+    and KV cache should not.
+
+    ## How to fix
+
+    When nothing was given back, look for `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF: such
+    memory lies outside of the pool that sleeps. When it is the weights, they were loaded outside of that pool, for instance by
+    a plug-in or a quantisation that copies them. Graphs shrink with fewer capture sizes, and are gone with
+    `rollout.enforce_eager=True`. NVML does not say what is in a process's memory: what is neither stays one number.
+
+    ## References
+
+    `Worker.sleep` in vllm/v1/worker/gpu_worker.py
+    """
+    for engine in sleeping.engines:
+        if engine.alone and unexplained(engine) > _MUCH:
+            yield Finding(
+                f"{engine.title} (process {engine.pid}) sleeps and holds {gib(engine.held)} of GPU {engine.gpu}: {_what(engine)}",
+                Evidence(
+                    found=f"{gib(engine.held)} in the engine's process; its log: freed {engine.log.freed:g} GiB, "
+                    f"{engine.log.in_use:g} GiB in use by all",
+                    wanted=f"CUDA graphs ({engine.log.graphs or 0:g} GiB by its log) and a context (about {CONTEXT:g} GiB)",
+                    read_from=NVML,
+                ),
+                subject=about(engine),
+                location=Location(engine.path),
+                remedy="compare with what was loaded: weights and KV cache outside of vLLM's pool do not sleep",
+            )
+
+
+def _what(engine: SleepingEngine) -> str:
+    log = engine.log
+    stayed = kept_back(engine)
+    if stayed > _MUCH and log.freed is not None:
+        of = f"{held_awake(engine):.1f} GiB of weights and KV cache"
+        return f"its sleep gave back {f'{log.freed:g}' if log.freed else 'none'} of {of}"
+    return f"{unexplained(engine):.1f} GiB are neither CUDA graphs nor a context"

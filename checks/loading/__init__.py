@@ -1,0 +1,1 @@
+"""The model's weights: format, storage, and how long loading takes."""

@@ -1,0 +1,150 @@
+"""Who reads a model's weights in a job of verl, and how: what the rules about loading share.
+
+Every process of FSDP runs transformers' `from_pretrained` over the whole model, the first to keep the weights and the others on the
+meta device. Those read it as well: measured with transformers 4.57.3 and 5.10.4, the page cache held all of a cold model
+afterwards. The page cache gives the processes of a node one copy, so the disk gives it once where the memory holds it.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.checks.loading._weights import shard
+from verl_doctor.checks.shared.configuration import NODES, asked
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.collectors.model.load_speed import LoadSpeed, Speed
+from verl_doctor.toolkit.collectors.model.storage import ModelStorage
+from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
+from verl_doctor.toolkit.collectors.vllm.loading import STRATEGY, VllmLoading
+from verl_doctor.toolkit.facts import Unknown
+
+LOAD_FORMAT = "actor_rollout_ref.rollout.load_format"
+SHARED_MEMORY = "actor_rollout_ref.model.use_shm"
+STRATEGY_KEY = f"{SECTION}.{STRATEGY}"
+GIB = 1 << 30
+
+# Each format with the package that vLLM imports for it (vllm setup.py extras, model_executor/model_loader).
+PACKAGE_OF = {
+    "fastsafetensors": "fastsafetensors",
+    "instanttensor": "instanttensor",
+    "runai_streamer": "runai-model-streamer",
+    "runai_streamer_sharded": "runai-model-streamer",
+    "tensorizer": "tensorizer",
+}
+
+VLLM = VllmLoading(
+    "0.31.0",
+    ("auto", "dummy", "fastsafetensors", "hf", "pt", "runai_streamer", "safetensors"),
+    ("eager", "lazy", "prefetch"),
+    ("lustre", "nfs", "nfs4"),
+    threads=True,
+    read_from="/env/vllm/model_executor/model_loader/weight_utils.py",
+)
+SEVEN_BILLION = ModelFiles(
+    "/models/qwen", tuple(shard(f"model-{number}.safetensors", 4 * GIB) for number in range(4))
+)
+
+
+def storage(kind: str = "xfs", cached: int | None = 0, **other: Any) -> ModelStorage:
+    """Where the weights of the examples lie."""
+    settings = {"mounted_on": "/models", "device": "filer:/models", "bytes": SEVEN_BILLION.bytes, **other}
+    return ModelStorage(SEVEN_BILLION.folder, kind, cached=cached, **settings)
+
+
+def speeds(mapped: int, best: int) -> LoadSpeed:
+    """What was measured in the examples, in MiB/s."""
+    faults, side_by_side, direct, warm = (
+        Speed(rate << 20, 1.0) for rate in (mapped, best, best * 9 // 10, 5000)
+    )
+    return LoadSpeed(SEVEN_BILLION.folder, faults, side_by_side, direct, warm)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A part of the job that reads all weights, with so many processes on each node."""
+
+    who: str
+    processes: int
+
+
+def load_format(configuration: Configuration | Unknown) -> str:
+    """The rollout's load_format; "" where it cannot be told."""
+    value = None if isinstance(configuration, Unknown) else configuration.get(LOAD_FORMAT)
+    return value.lower() if isinstance(value, str) else ""
+
+
+def engine_reads(configuration: Configuration | Unknown) -> bool:
+    """Whether vLLM reads weights itself for certain. With "dummy", verl's default, it gets them from the trainer."""
+    told = load_format(configuration)
+    return bool(told) and not told.startswith("dummy")
+
+
+def copies_once(configuration: Configuration | Unknown) -> bool:
+    """Whether `use_shm` lets one process copy before the others look: verl's driver, on the only node (see LOAD116)."""
+    return not isinstance(configuration, Unknown) and configuration.number(NODES) == 1
+
+
+def has_adapters(configuration: Configuration) -> bool:
+    """Whether LoRA is trained: then the trainer hands vLLM adapters only, and the weights below them are its own to read."""
+    return any(
+        (configuration.number(key) or 0) > 0
+        for key in ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
+    )
+
+
+def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[Reader, ...]:
+    """Who reads the model of the actor, one after the other, on a node with so many GPUs of the job."""
+    gpus = max(gpus, 1)
+    if isinstance(configuration, Unknown):
+        return (Reader("the job", gpus),)
+    found = [Reader("the actor" if configuration.has("actor_rollout_ref.actor") else "the trainer", gpus)]
+    has_reference = any(
+        configuration.get(key) is True
+        for key in ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
+    )
+    if has_reference and not has_adapters(configuration):
+        found.append(Reader("the reference", gpus))
+    same = configuration.get("critic.model.path") == configuration.get("actor_rollout_ref.model.path")
+    if same and configuration.get("algorithm.adv_estimator") == "gae":
+        found.append(Reader("the critic", gpus))
+    if engine_reads(configuration):
+        found.append(Reader("vLLM", gpus))
+    return tuple(found)
+
+
+def named(found: tuple[Reader, ...]) -> str:
+    """The readers in words: "the actor, the reference and vLLM"."""
+    *first, last = (reader.who for reader in found)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def word_of(configuration: Configuration | Unknown, key: str) -> Asked | None:
+    """The word that sets a key, alone or within a dictionary of `engine_kwargs`."""
+    if isinstance(configuration, Unknown):
+        return None
+    above = key.rpartition(".")[0]
+    return configuration.asked_for(key) or configuration.asked_for(above)
+
+
+def warmup(folder: str) -> str:
+    """The command that reads a model into the page cache."""
+    return f"verl-doctor warmup --model {shlex.quote(folder)}"
+
+
+def memory_left(memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
+    """The bytes of memory that a job started here may still take, what the page cache holds included; infinite where nobody says."""
+    amounts = [] if isinstance(memory, Unknown) else [memory.available]
+    group = None if isinstance(limits, Unknown) else limits.shell.groups.memory
+    amounts += [int(group.memory_left)] if group else []
+    return min((amount for amount in amounts if amount is not None), default=math.inf)
+
+
+def job(*words: str) -> Configuration:
+    """The configuration of the examples with these overrides."""
+    return asked(*words)[0]

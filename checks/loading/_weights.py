@@ -1,0 +1,19 @@
+"""Weight files for the examples of rules about loading."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from verl_doctor.toolkit.collectors.model.files import ModelFiles, WeightFile
+
+
+def shard(name: str, size: int = 1000, **other: Any) -> WeightFile:
+    """A file of safetensors that is what its header says, unless told otherwise."""
+    whole = WeightFile(name, "safetensors", size, parameters=size // 2, ends=size, kinds={"BF16": size})
+    return replace(whole, **other)
+
+
+def files_of(*files: WeightFile, **other: Any) -> ModelFiles:
+    """A folder with these files."""
+    return ModelFiles("/models/qwen", files, **other)

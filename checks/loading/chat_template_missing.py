@@ -1,0 +1,93 @@
+"""LOAD117: the tokenizer has no chat template, and the job applies one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_PATH = "actor_rollout_ref.model.path"
+_TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
+_ARGUMENTS = "data.apply_chat_template_kwargs"
+_AGENT = "actor_rollout_ref.rollout.agent"
+# Code of the user's that may make prompts without a template.
+_OWN_CODE = (
+    "data.custom_cls.path",
+    f"{_AGENT}.agent_loop_config_path",
+    f"{_AGENT}.agent_loop_manager_class",
+    f"{_AGENT}.default_agent_loop",
+    "actor_rollout_ref.model.external_lib",
+)
+_NONE = ChatTemplate("/models/base")
+_NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if not configuration.program.endswith("/trainer/main_ppo.py"):
+        return "another program than verl's main_ppo is started"
+    own = next((key for key in _OWN_CODE if configuration.asked_for(key)), "")
+    return f"{own} may make prompts without a template" if own else None
+
+
+@check(
+    "LOAD117",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("the tokenizer has one", (*asked(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
+        Example("the job brings one", (*asked(f"++{_TEMPLATE}=mine"), _NONE)),
+        Example("as an argument", (*asked(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
+        Example("the user's own dataset", (*asked("++data.custom_cls.path=/home/me/data.py"), _NONE)),
+        Example("no tokenizer", (*asked(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),
+        Example("a base model", (*asked(f"{_PATH}=/models/base"), _NONE), "the tokenizer in /models/base has no chat template"),
+    ],
+)  # fmt: skip
+def chat_template_missing(configuration: Configuration, template: ChatTemplate) -> Iterator[Finding]:
+    """The tokenizer has no chat template, and the job applies one.
+
+    ## Why it matters
+    verl's prompts are lists of messages, which it turns into text with the tokenizer's chat template. Tokenizers of base
+    models often have none: `Cannot use chat template functions because tokenizer.chat_template is not set`, for every prompt
+    of the first batch, after the model was loaded. A folder without any file of a tokenizer comes as far: transformers 5 makes an empty
+    tokenizer of it. verl 0.9 then reports `no materializable trajectories`.
+
+    ## How to fix
+    Take the tokenizer of the instruct variant (`actor_rollout_ref.model.tokenizer_path` where this verl has it), put a
+    `chat_template.jinja` beside the tokenizer, or set `actor_rollout_ref.model.custom_chat_template`.
+    """
+    word = configuration.asked_for(_PATH)
+    if not template.has_tokenizer:
+        yield Finding(
+            f"{template.folder} has no tokenizer",
+            Evidence(
+                found="no tokenizer.json, no tokenizer_config.json, no vocabulary",
+                wanted="the files of a tokenizer beside config.json",
+                read_from=template.folder,
+            ),
+            location=place(word) if word else None,
+            remedy=f"Copy the tokenizer's files into {template.folder}: hf download brings them",
+            subject=Subject("model", template.folder, "tokenizer"),
+            stops=(EVERY_JOB,),
+            phase="first batch",
+        )
+        return
+    if template.found_in or any(
+        configuration.get(key) not in (None, "", MISSING)
+        for key in (_TEMPLATE, f"{_ARGUMENTS}.chat_template")
+    ):
+        return
+    yield Finding(
+        f"the tokenizer in {template.folder} has no chat template",
+        Evidence(
+            found="no chat_template in tokenizer_config.json, no chat_template.jinja",
+            wanted="a chat template",
+            read_from=f"{template.folder}/tokenizer_config.json",
+        ),
+        location=place(word) if word else None,
+        remedy=f"Put a chat_template.jinja into {template.folder}, or set {_TEMPLATE}",
+        subject=Subject("model", template.folder),
+        stops=(EVERY_JOB,),
+        phase="first batch",
+    )

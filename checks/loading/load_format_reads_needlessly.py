@@ -1,0 +1,82 @@
+"""LOAD109: vLLM is told to read weights that the trainer gives it anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.loading._loading import (
+    LOAD_FORMAT,
+    SEVEN_BILLION,
+    engine_reads,
+    has_adapters,
+    job,
+    load_format,
+)
+from verl_doctor.checks.shared.configuration import place
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_HYBRID = (
+    "main_ppo.py",
+)  # programs in which trainer and rollout share the GPUs, and the first sync fills vLLM
+_SHORT = {
+    "auto": "safetensors where there are some, else .bin files",
+    "hf": "safetensors where there are some, else .bin files",
+    "safetensors": "the same as auto, which would read .bin files only where there are no safetensors: it is not faster",
+}
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
+        return "the rollout is not vLLM's"
+    if not configuration.program.endswith(_HYBRID) or "experimental" in configuration.program:
+        return "in this program the rollout may have GPUs of its own"
+    if not str(configuration.default(LOAD_FORMAT)).startswith("dummy"):
+        return "this verl does not give vLLM its weights by default"
+    return "LoRA is trained, whose base vLLM may read itself" if has_adapters(configuration) else None
+
+
+@check(
+    "LOAD109",
+    severity="info",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("verl's default", (job(), SEVEN_BILLION)),
+        Example("LoRA, for which verl advises it", (job(f"{LOAD_FORMAT}=safetensors", "actor_rollout_ref.model.lora_rank=32"), SEVEN_BILLION)),
+        Example("what was meant to make loading faster", (job(f"{LOAD_FORMAT}=safetensors"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer gives it anyway"),
+        Example("what it was before", (job(f"{LOAD_FORMAT}=auto"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer gives it anyway"),
+    ],
+)  # fmt: skip
+def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles) -> Iterator[Finding]:
+    """vLLM is set to read weights that the trainer supplies anyway.
+
+    ## Why it matters
+
+    With `load_format=dummy`, verl's default, vLLM starts without reading weights: before the first rollout the trainer hands it
+    its own. With any other value each process of vLLM reads the whole model first, and the trainer's weights replace it then.
+
+    `load_format=safetensors` is often named as a remedy for slow loading. It differs from `auto` in one thing: it does not look
+    for `.bin` files where there are no safetensors. How safetensors are read is the same.
+
+    ## How to fix
+
+    Leave `rollout.load_format` out. Where LoRA is trained with `layered_summon`, verl needs `safetensors`, and this rule is silent.
+    What makes reading itself faster is said by LOAD114 with `--deep`.
+    """
+    word = configuration.asked_for(LOAD_FORMAT)
+    told = load_format(configuration)
+    if word is None or not engine_reads(configuration):
+        return
+    yield Finding(
+        f"with load_format={told} vLLM reads {in_bytes(files.bytes)} that the trainer gives it anyway",
+        Evidence(
+            found=f"{word.text}: {_SHORT[told]}" if told in _SHORT else word.text,
+            wanted=f"{LOAD_FORMAT}={configuration.default(LOAD_FORMAT)}, the default, which reads nothing",
+            read_from=files.folder,
+        ),
+        subject=Subject("setting", LOAD_FORMAT),
+        location=place(word),
+        remedy=f"remove {word.text}",
+    )

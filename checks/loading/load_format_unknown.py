@@ -1,0 +1,91 @@
+"""LOAD108: the rollout is told a load format that this vLLM does not have, or whose package is missing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from verl_doctor.checks.loading._loading import LOAD_FORMAT, PACKAGE_OF, VLLM, job, load_format
+from verl_doctor.checks.shared.configuration import place, release
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.collectors.vllm.loading import VllmLoading
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_PLAIN = Packages((Distribution("vllm", "0.31.0", "/env/vllm.dist-info"),))
+_STREAMER = Packages((Distribution("runai-model-streamer", "0.15.0", "/env/runai.dist-info"),))
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
+        return "the rollout is not vLLM's"
+    return None if configuration.asked_for(LOAD_FORMAT) else "the job does not set load_format"
+
+
+@check(
+    "LOAD108",
+    phase="engine",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("verl's default", (job(), VLLM, _PLAIN)),
+        Example("one that is known", (job(f"{LOAD_FORMAT}=safetensors"), VLLM, _PLAIN)),
+        Example("capitals do not matter", (job(f"{LOAD_FORMAT}=AUTO"), VLLM, _PLAIN)),
+        Example("a loader that is installed", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _STREAMER)),
+        Example("a loader that is not", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _PLAIN), "needs the package runai-model-streamer"),
+        Example("vLLM dropped it", (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN), "vLLM 0.31.0 has no load format bitsandbytes"),
+        Example("a word of verl before 0.6", (job(f"{LOAD_FORMAT}=dummy_dtensor"), VLLM, _PLAIN), "verl 0.6.1 hands it on as it is"),
+    ],
+)  # fmt: skip
+def load_format_unknown(
+    configuration: Configuration, vllm: VllmLoading, packages: Packages
+) -> Iterator[Finding]:
+    """The rollout uses a load format that this vLLM does not have, or whose package is missing.
+
+    ## Why it matters
+
+    verl hands `rollout.load_format` on to vLLM, which refuses what it does not know (`Unknown load_format`, `is not supported`) when
+    its servers start, minutes into the run. `dummy_dtensor` and `dummy_hf` were words of verl before 0.6. Loaders such as
+    `runai_streamer` are packages of their own, and are imported only then.
+
+    ## How to fix
+
+    Leave it out: verl's default is `dummy`, with which the trainer gives vLLM its weights. Or install the package.
+    """
+    word = configuration.asked_for(LOAD_FORMAT)
+    told = load_format(configuration)
+    if word is None or not told or _translated(configuration, told):
+        return
+    package = PACKAGE_OF.get(told, "")
+    if told in vllm.formats and (not package or packages.get(package)):
+        return
+    near = ""
+    if told in vllm.formats:
+        message = f"load_format={told} needs the package {package}, which is not installed"
+        remedy = f"install {package}, or leave load_format out"
+    else:
+        near = (
+            "dummy"
+            if told.startswith("dummy")
+            else next(iter(difflib.get_close_matches(told, vllm.formats, 1)), "")
+        )
+        old = f", and {release(configuration)} hands it on as it is" if told.startswith("dummy") else ""
+        message = f"vLLM {vllm.version} has no load format {told}{old}"
+        remedy = (
+            f"write {LOAD_FORMAT}={near}" if near else "leave load_format out"
+        ) + ", unless a plugin of vLLM's brings it"
+    yield Finding(
+        message,
+        Evidence(word.text, f"one of {', '.join(vllm.formats)}", vllm.read_from),
+        subject=Subject("setting", LOAD_FORMAT),
+        location=place(word),
+        remedy=remedy,
+        **healed("LOAD108", settings(configuration, {LOAD_FORMAT: near or LEAVE_OUT})),
+    )
+
+
+def _translated(configuration: Configuration, told: str) -> bool:
+    """Whether verl itself makes vLLM's `dummy` of it: with its own words as defaults, and in its synchronous rollout."""
+    default = configuration.default(LOAD_FORMAT)
+    own = isinstance(default, str) and default.startswith("dummy_")
+    return told.startswith("dummy") and (own or configuration.get("actor_rollout_ref.rollout.mode") == "sync")

@@ -1,0 +1,80 @@
+"""LOAD110: a strategy for reading safetensors is asked for, and nothing comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.loading._loading import LOAD_FORMAT, STRATEGY_KEY, VLLM, job, load_format, word_of
+from verl_doctor.checks.shared.configuration import place
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.vllm.loading import STRATEGY, VllmLoading
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_BY_DEFAULT = (
+    "auto",
+    "hf",
+    "safetensors",
+    "mistral",
+)  # formats that vLLM's default loader reads in its own way
+_PREFETCH = f"+{STRATEGY_KEY}=prefetch"
+_OLD = replace(VLLM, version="0.12.0", strategies=("eager", "lazy"), reads_ahead_on=())
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
+        return "the rollout is not vLLM's"
+    asked = configuration.get(STRATEGY_KEY)
+    return (
+        None
+        if isinstance(asked, str) and word_of(configuration, STRATEGY_KEY)
+        else f"the job sets no {STRATEGY}"
+    )
+
+
+@check(
+    "LOAD110",
+    severity="warning",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("nothing is asked for", (job(), VLLM)),
+        Example("vLLM reads the weights, and ahead", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), VLLM)),
+        Example("vLLM without the option is another rule's", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=()))),
+        Example("the trainer reads the weights", (job(_PREFETCH), VLLM), "vLLM reads no weights"),
+        Example("another loader", (job(_PREFETCH, f"{LOAD_FORMAT}=runai_streamer"), VLLM), "load_format=runai_streamer has a loader of its own"),
+        Example("this vLLM does not know it", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 knows no strategy prefetch"),
+    ],
+)  # fmt: skip
+def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading) -> Iterator[Finding]:
+    """A strategy for reading safetensors is set, but has no effect.
+
+    ## Why it matters
+
+    `safetensors_load_strategy` is vLLM's. In a job of verl the trainer reads the weights first and, with `load_format=dummy`, alone:
+    transformers knows no such strategy. Loaders such as `runai_streamer` read in their own way. A strategy that a release does not
+    know is refused, or before vLLM 0.24 silently taken for `lazy`.
+
+    ## How to fix
+
+    `verl-doctor warmup` before the job is for whoever reads. `eager` and `prefetch`
+    are for jobs whose vLLM reads weights itself.
+    """
+    word = word_of(configuration, STRATEGY_KEY)
+    told, format_ = configuration.get(STRATEGY_KEY), load_format(configuration)
+    if word is None or not vllm.strategies or not format_:
+        return
+    if told not in vllm.strategies:
+        why = f"vLLM {vllm.version} knows no strategy {told}"
+    elif format_.startswith("dummy"):
+        why = f"with load_format={format_} vLLM reads no weights: the trainer gives them to it"
+    elif format_ not in _BY_DEFAULT:
+        why = f"load_format={format_} has a loader of its own"
+    else:
+        return
+    yield Finding(
+        f"{STRATEGY}={told} has no effect: {why}",
+        Evidence(word.text, f"one of {', '.join(vllm.strategies)}, where vLLM reads weights", vllm.read_from),
+        subject=Subject("setting", STRATEGY_KEY),
+        location=place(word),
+        remedy=f"remove {word.text}; verl-doctor warmup is for whoever reads the weights",
+    )

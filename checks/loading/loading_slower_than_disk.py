@@ -1,0 +1,132 @@
+"""LOAD114: the weights are read far slower than their path could give them, or the path itself is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.loading._load_prediction import Reading, in_seconds, in_words, rate, reading
+from verl_doctor.checks.loading._load_remedies import remedies
+from verl_doctor.checks.loading._loading import (
+    GIB,
+    LOAD_FORMAT,
+    VLLM,
+    job,
+    memory_left,
+    named,
+    readers,
+    speeds,
+    storage,
+)
+from verl_doctor.checks.shared.configuration import NODES, number_of
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.shared_memory import SharedMemory
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.collectors.model.load_speed import LoadSpeed
+from verl_doctor.toolkit.collectors.model.storage import ModelStorage
+from verl_doctor.toolkit.collectors.vllm.loading import VllmLoading
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_FEW_SECONDS = 20  # that nobody would act on
+_RATIO = 1.5  # below it the way of reading is not what makes it slow
+_LONG = 120  # seconds that weights may take at the path's own speed
+_NFS = storage("nfs4", shared=True, read_ahead=128 * 1024)
+
+
+def _example(
+    where: ModelStorage, speed: LoadSpeed, *words: str, gib: int = 200, vllm: VllmLoading = VLLM
+) -> tuple[object, ...]:
+    packages = Packages((Distribution("runai-model-streamer", "0.15.0", "/env/runai.dist-info"),))
+    memory = HostMemory(gib * GIB, gib * GIB)
+    return where, speed, job(*words), vllm, packages, SharedMemory(100 * GIB, 100 * GIB), memory
+
+
+@check(
+    "LOAD114",
+    severity="warning",
+    cost="live",
+    examples=lambda: [
+        Example("a local disk that reads ahead", _example(storage(), speeds(1800, 2100))),
+        Example("a fast one, mapped at half its speed", _example(storage(), speeds(1500, 3000))),
+        Example("nearly all is in memory", _example(replace(_NFS, cached=15 * GIB), speeds(60, 900))),
+        Example("mapped over NFS", _example(_NFS, speeds(40, 900)), "16.0 GiB of weights come at 40.0 MiB/s, where nfs4 (/models) gives 900 MiB/s"),
+        Example("verl can copy it", _example(_NFS, speeds(40, 900)), "reading takes 7 min, and could take 18 s"),
+        Example("vLLM reads weights too", _example(_NFS, speeds(40, 900), f"{LOAD_FORMAT}=auto"), "22 times as fast"),
+        Example("more than the memory holds", _example(_NFS, speeds(40, 900), gib=8), "come at 40.0 MiB/s"),
+        Example("a disk with a small read-ahead", _example(storage(read_ahead=128 * 1024), speeds(150, 2000)), "13 times as fast"),
+        Example("the share itself is slow", _example(_NFS, speeds(50, 60)), "nfs4 (/models) gives 60.0 MiB/s to whoever reads"),
+    ],
+)  # fmt: skip
+def loading_slower_than_disk(
+    storage: ModelStorage,
+    speed: LoadSpeed,
+    configuration: Configuration | Unknown,
+    vllm: VllmLoading | Unknown,
+    packages: Packages | Unknown,
+    shm: SharedMemory | Unknown,
+    memory: HostMemory | Unknown,
+    limits: HostLimits | Unknown,
+) -> Iterator[Finding]:
+    """The weights load far more slowly than their path allows, or the path itself is slow.
+
+    ## Why it matters
+
+    Loaders map weights and take them page fault after page fault. On a local disk the kernel reads ahead; over a network, or with a small read-ahead,
+    each fault is a round trip, and a model that the storage could give in seconds takes tens of minutes. Every attempt pays that again.
+
+    This rule reads up to 240 MiB of the weights that nothing has read before, in each way, and takes what that brings into the page cache
+    out of it again. A storage that keeps data of its own in memory looks faster than it is for data that nobody has read.
+
+    ## How to fix
+
+    Let something read the weights with large requests side by side before the job: `verl-doctor warmup --model DIR`. The finding names
+    what the installed verl and vLLM offer beside that, and what is gained. `load_format=safetensors` in place of `auto` changes nothing
+    here: it reads safetensors in the same way.
+    """
+    left = memory_left(memory, limits)
+    who = readers(configuration, 1)
+    told = reading(storage, speed, len(who), fits=storage.bytes <= left)
+    if told is None:
+        return
+    mapped = rate(speed.mapped)
+    options = list(remedies(storage, left, configuration, vllm, packages, shm))
+    evidence = Evidence(
+        found=f"{in_words(speed)}; " + "; ".join(_settings(storage)),
+        wanted=_prediction(told, named(who), number_of(configuration, NODES) if storage.shared else 1),
+        read_from=f"{storage.folder}, cold parts of it",
+    )
+    if told.gain >= _FEW_SECONDS and speed.best >= _RATIO * mapped:
+        yield Finding(
+            f"{in_bytes(storage.cold)} of weights come at {in_bytes(mapped)}/s, where {storage.where} gives {in_bytes(speed.best)}/s"
+            f" ({speed.best / mapped:.0f} times as fast): reading takes {in_seconds(told.cold)}, and could take {in_seconds(told.ahead)}",
+            evidence,
+            subject=Subject("model", storage.folder),
+            remedy="; or ".join(options) + f" (saves {in_seconds(told.gain)} of each start)",
+        )
+    elif storage.cold / speed.best >= _LONG:
+        yield Finding(
+            f"{storage.where} gives {in_bytes(speed.best)}/s to whoever reads: {in_bytes(storage.cold)} of weights take {in_seconds(told.cold)}",
+            evidence,
+            subject=Subject("model", storage.folder),
+            remedy="; or ".join(options) or "keep the weights on a faster disk",
+        )
+
+
+def _settings(storage: ModelStorage) -> Iterator[str]:
+    """How the file system is set to read."""
+    yield storage.where
+    if storage.read_ahead is not None:
+        yield f"read-ahead {in_bytes(storage.read_ahead)}"
+    yield from storage.options
+
+
+def _prediction(told: Reading, who: str, nodes: int) -> str:
+    together = f" on one node; {nodes} that read at once share what the storage gives" if nodes > 1 else ""
+    return (
+        f"{who} together: {in_seconds(told.cold)} as things are, {in_seconds(told.ahead)} at the path's speed, "
+        f"{in_seconds(told.warm)} from memory (reading alone; predicted{together})"
+    )

@@ -1,0 +1,59 @@
+"""LOAD103: this vLLM has no implementation of the model's architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.collectors.model.support import VllmSupport
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_MODEL = Model("/models/new", "--model", ("BrandNewForCausalLM",), "brand_new", head_size=128)
+_REGISTRY = "/env/vllm/model_executor/models/registry.py"
+
+
+def _vllm(*, known: bool = False, removed_after: str = "", falls_back: bool = True) -> VllmSupport:
+    return VllmSupport("0.24.0", known, removed_after, falls_back, _REGISTRY)
+
+
+@check(
+    "LOAD103",
+    phase="engine",
+    requires={"LOAD101"},
+    examples=lambda: [
+        Example("vLLM has it", (_MODEL, _vllm(known=True))),
+        Example("vLLM would run the implementation of transformers", (_MODEL, _vllm()), "falls back"),
+        Example("vLLM had it once", (_MODEL, _vllm(removed_after="0.23.0")), "until 0.23.0"),
+        Example("no way to run it", (_MODEL, _vllm(falls_back=False)), "BrandNewForCausalLM"),
+    ],
+)
+def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[Finding]:
+    """This vLLM has no implementation of the model's architecture.
+
+    ## Why it matters
+
+    The engine of the rollout ends with `Model architectures [...] are not supported for now`. For what it does not know, vLLM
+    falls back to the implementation in transformers, if that one is written so that it can: slower, and verl, which sends
+    new weights after each step, must find the same parameter names.
+
+    ## How to fix
+
+    Take a vLLM that has the architecture: `verl-doctor matrix` says which ones fit this verl.
+    """
+    if support.known:
+        return
+    names = ", ".join(model.architectures)
+    if support.removed_after:
+        what = f"had {names} until {support.removed_after}, and removed it"
+    elif support.falls_back:
+        what = f"has no {names} of its own; it falls back to that of transformers, where this is possible"
+    else:
+        what = f"has no {names}"
+    yield Finding(
+        f"vLLM {support.version} {what}",
+        Evidence(names, "an architecture of its registry", support.read_from),
+        subject=Subject("model", model.folder),
+        location=Location(f"{model.folder}/config.json"),
+        remedy="take a vLLM that has it: verl-doctor matrix says which ones fit this verl",
+        severity="warning" if support.falls_back and not support.removed_after else "error",
+    )

@@ -1,0 +1,79 @@
+"""LOAD116: processes of a node write the same copy of the model into shared memory at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.loading._loading import (
+    SEVEN_BILLION,
+    SHARED_MEMORY,
+    copies_once,
+    job,
+    storage,
+    warmup,
+)
+from verl_doctor.checks.shared.configuration import GPUS, NODES, place
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.model.copy import ModelCopy
+from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.collectors.model.storage import ModelStorage
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_ASKED = f"{SHARED_MEMORY}=True"
+_AS_RELEASED = ModelCopy(guarded=False, read_from="/env/verl/utils/fs.py")
+_LOCKED = ModelCopy(guarded=True, read_from="/env/verl/utils/fs.py")
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    return None if configuration.get(SHARED_MEMORY) is True else f"{SHARED_MEMORY} is not set"
+
+
+@check(
+    "LOAD116",
+    severity="warning",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("not asked for", (job(f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("on one node the driver has copied before", (job(_ASKED), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("one process a node", (job(_ASKED, f"{NODES}=4", f"{GPUS}=1"), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("they wait for each other", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(), _LOCKED)),
+        Example("an earlier run has left a whole copy", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED)),
+        Example("four nodes", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED), "on 3 of 4 nodes 8 processes write the same 16.0 GiB"),
+    ],
+)  # fmt: skip
+def model_copied_by_many_at_once(
+    configuration: Configuration, files: ModelFiles, storage: ModelStorage, copy: ModelCopy
+) -> Iterator[Finding]:
+    """Processes of a node write the same copy of the model into shared memory at once.
+
+    ## Why it matters
+
+    With `use_shm` each worker copies the model to the same place in `/dev/shm/verl-cache`, and begins each file with nothing in it
+    (verl-project/verl#4851). Who is through first loads what another has just emptied or half written: `MetadataIncompleteBuffer`, `Bus
+    error`, or blocks of zeros where weights should be, without a word. In seven of nine trials of verl 0.9.1's own function, with four
+    and eight processes that began within a second, one read such a file. On the node of verl's driver nothing happens: the driver copies before it starts workers.
+
+    ## How to fix
+
+    Leave `use_shm` out, and read the model into the page cache of all nodes before: `verl-doctor warmup --cluster --model DIR`. That has one
+    reader on each node, is as fast, and gives the memory back when it is wanted. The room in `/dev/shm` is judged by LOAD106: it is
+    one model on each node, however many processes write it.
+    """
+    nodes, processes = configuration.number(NODES) or 0, configuration.number(GPUS) or 0
+    if copy.guarded or storage.in_shared_memory or copies_once(configuration) or min(nodes, processes) < 2:
+        return
+    size = sum(file.size for file in files.files)
+    word = configuration.asked_for(SHARED_MEMORY)
+    yield Finding(
+        f"on {nodes - 1:.0f} of {nodes:.0f} nodes {processes:.0f} processes write the same {in_bytes(size)} into /dev/shm at the same time: "
+        "one may load a file that another has emptied",
+        Evidence(
+            found=f"a copy without a lock: {in_bytes(processes * size)} are read and written on each node for {in_bytes(size)}",
+            wanted="one process that copies while the others wait",
+            read_from=copy.read_from,
+        ),
+        subject=Subject("setting", SHARED_MEMORY),
+        location=place(word) if word else None,
+        remedy=f"set {SHARED_MEMORY}=False and run {warmup(storage.folder)} --cluster before the job",
+    )

@@ -1,0 +1,83 @@
+"""LOAD106: the model is to be copied into shared memory, and does not fit there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.loading._loading import GIB, SEVEN_BILLION, SHARED_MEMORY, job, storage
+from verl_doctor.checks.loading._weights import shard
+from verl_doctor.checks.shared.configuration import place
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.shared_memory import SharedMemory
+from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.collectors.model.storage import ModelStorage
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_ASKED = job(f"{SHARED_MEMORY}=True")
+_LARGE, _SMALL = SharedMemory(128 * GIB, 128 * GIB), SharedMemory(8 * GIB, 8 * GIB)
+_MEMORY = HostMemory(256 * GIB, 200 * GIB)
+_TWICE = replace(SEVEN_BILLION, files=(*SEVEN_BILLION.files, shard("consolidated.safetensors", 16 * GIB)), indexed=tuple(file.name for file in SEVEN_BILLION.files))  # fmt: skip
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    return None if configuration.get(SHARED_MEMORY) is True else f"{SHARED_MEMORY} is not set"
+
+
+@check(
+    "LOAD106",
+    phase="workers",
+    applies=_irrelevant,
+    examples=lambda: [
+        Example("not asked for", (job(), SEVEN_BILLION, storage(), _SMALL, _MEMORY)),
+        Example("room enough", (_ASKED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),
+        Example("an earlier run has left its copy", (_ASKED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY)),
+        Example("/dev/shm is too small", (_ASKED, SEVEN_BILLION, storage(), _SMALL, _MEMORY), "16.0 GiB of weights into /dev/shm, where 8.0 GiB are free"),
+        Example("the memory is", (_ASKED, SEVEN_BILLION, storage(), _LARGE, HostMemory(16 * GIB, 12 * GIB)), "12.0 GiB of memory are left"),
+        Example("the weights are there twice", (_ASKED, _TWICE, storage(), SharedMemory(24 * GIB, 24 * GIB), _MEMORY), "32.0 GiB of weights"),
+    ],
+)  # fmt: skip
+def model_larger_than_shared_memory(
+    configuration: Configuration,
+    files: ModelFiles,
+    storage: ModelStorage,
+    shm: SharedMemory,
+    memory: HostMemory,
+) -> Iterator[Finding]:
+    """The model is to be copied into shared memory, but does not fit there.
+
+    ## Why it matters
+
+    With `use_shm` verl copies the whole folder of the model into `/dev/shm/verl-cache` on each node, also what no loader would read, and
+    the copy stays in memory for the whole run. Without room the copy ends in `No space left on device`, or the kernel kills for memory.
+
+    ## How to fix
+
+    Leave `use_shm` out, or give `/dev/shm` more room. `verl-doctor warmup` gives the same speed and takes only memory that is free.
+    Files that no loader reads (`.bin` beside safetensors, `consolidated*.safetensors`) need not lie in the model's folder.
+    """
+    size = sum(file.size for file in files.files)
+    if storage.in_shared_memory:
+        return
+    if size > shm.free:
+        left, what = shm.free, "are free"
+    elif memory.available is not None and size > memory.available:
+        left, what = memory.available, "of memory are left"
+    else:
+        return
+    word = configuration.asked_for(SHARED_MEMORY)
+    needless = size - files.bytes
+    yield Finding(
+        f"verl will copy {in_bytes(size)} of weights into /dev/shm, where {in_bytes(left)} {what}",
+        Evidence(
+            found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}",
+            wanted=f"{in_bytes(size)}"
+            + (f", of which nothing reads {in_bytes(needless)}" if needless else ""),
+            read_from=f"/dev/shm, {files.folder}",
+        ),
+        subject=Subject("memory", "/dev/shm"),
+        location=place(word) if word else None,
+        remedy=f"set {SHARED_MEMORY}=False and run verl-doctor warmup before the job",
+    )

@@ -1,0 +1,57 @@
+"""LOAD119: a model of the hub is not in the cache, and the job may not ask the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.model.hub_models import HubModel, HubModels
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_KEY = "actor_rollout_ref.model.path"
+_NAME = "Qwen/Qwen2.5-0.5B-Instruct"
+
+
+def _example(*, cached: bool) -> tuple[object, ...]:
+    models = HubModels(
+        (HubModel(_KEY, _NAME, cached),), "HF_HUB_OFFLINE=1", "/home/me/.cache/huggingface/hub"
+    )
+    return (*asked(f"{_KEY}={_NAME}"), models)
+
+
+@check(
+    "LOAD119",
+    phase="workers",
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("it was fetched before", _example(cached=True)),
+        Example("it is nowhere", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
+    ],
+)  # fmt: skip
+def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterator[Finding]:
+    """A model of the hub is not in the cache, and the job may not ask the hub.
+
+    ## Why it matters
+    `HF_HUB_OFFLINE=1` (or `TRANSFORMERS_OFFLINE=1`) keeps the job from the network: what is not in the cache of the node is not had,
+    and the first worker that loads the model raises `LocalEntryNotFoundError` or `OfflineModeIsEnabled`.
+
+    ## How to fix
+    Fetch it first where there is a network, `hf download NAME`, into the cache that the job reads (HF_HOME), or name the folder of a model.
+    """
+    for model in models.models:
+        if model.cached:
+            continue
+        word = configuration.asked_for(model.key)
+        yield Finding(
+            f"{model.name} is not in the model hub's cache, and {models.offline} keeps the job from the hub",
+            Evidence(
+                found=f"nothing of {model.name} in {models.cache}",
+                wanted="a model that was fetched before, or a folder",
+                read_from=f"{models.path}:{models.line}" if models.path else models.cache,
+            ),
+            location=place(word) if word else None,
+            remedy=f"HF_HUB_OFFLINE=0 hf download {model.name}",
+            subject=Subject("setting", model.key),
+            stops=(EVERY_JOB,),
+        )

@@ -1,0 +1,58 @@
+"""LOAD102: transformers does not know the model's type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.collectors.model.support import TransformersSupport
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_MODEL = Model("/models/qwen3.5", "--model", ("Qwen3_5ForCausalLM",), "qwen3_5", head_size=128)
+_TABLE = "/env/transformers/models/auto/configuration_auto.py"
+_KNOWN = TransformersSupport("5.9.0", known=True, nearest=("qwen3_5",), read_from=_TABLE)
+_OLD = TransformersSupport("4.57.6", known=False, nearest=("qwen3",), read_from=_TABLE)
+
+
+@check(
+    "LOAD102",
+    phase="workers",
+    requires={"LOAD101"},
+    examples=lambda: [
+        Example("transformers knows it", (_MODEL, _KNOWN)),
+        Example("the model brings its own code", (replace(_MODEL, own_code=True), _OLD), "trust_remote_code"),
+        Example("transformers is older than the model", (_MODEL, _OLD), "does not know model type qwen3_5"),
+    ],
+)
+def model_type_unknown(model: Model, support: TransformersSupport) -> Iterator[Finding]:
+    """The installed transformers does not know the model's type.
+
+    ## Why it matters
+
+    verl loads the configuration and the tokenizer with transformers before anything else: `The checkpoint you are trying to
+    load has model type ... but Transformers does not recognize this architecture`. A newer transformers may not fit the vLLM
+    and the verl that are installed, so this is a choice among all three.
+
+    ## How to fix
+
+    `verl-doctor matrix` says which releases go together. A model that brings code of its own (`auto_map` in its
+    configuration) needs `actor_rollout_ref.model.trust_remote_code=True`: it then runs code from the model's folder.
+    """
+    if support.known:
+        return
+    version = f"transformers {support.version}".strip()
+    near = f" (known: {', '.join(support.nearest)})" if support.nearest else ""
+    message = f"{version} does not know model type {model.model_type}{near}"
+    remedy = "take a transformers that has it, if vLLM and verl allow one: verl-doctor matrix"
+    if model.own_code:
+        message += "; the model brings its own code, which trust_remote_code lets run"
+        remedy = "set actor_rollout_ref.model.trust_remote_code=True if you trust that code"
+    yield Finding(
+        message,
+        Evidence(model.model_type, "a model type of its table", support.read_from),
+        subject=Subject("model", model.folder),
+        location=Location(f"{model.folder}/config.json"),
+        remedy=remedy,
+        severity="info" if model.own_code else "error",
+    )

@@ -1,0 +1,73 @@
+"""LOAD118: the critic's or the reward model's folder is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+
+_KEY = "critic.model.path"
+_ACTOR = "actor_rollout_ref.model.path"
+_DEFAULT = "~/models/deepseek-llm-7b-chat"
+_REASON = "adv_estimator gae trains a critic"
+
+
+def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
+    return OtherModels((OtherModel(_KEY, path, _REASON, exists),))
+
+
+@check(
+    "LOAD118",
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("no critic is trained", (*asked(), OtherModels(()))),
+        Example("the folder is there", (*asked("algorithm.adv_estimator=gae"), _critic(exists=True))),
+        Example("verl's default, which is nowhere", (*asked("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, and there is no folder"),
+        Example("a path with a slip", (*asked("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "there is no folder /models/critc"),
+    ],
+)  # fmt: skip
+def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:
+    """The critic's or the reward model's folder does not exist.
+
+    ## Why it matters
+    `adv_estimator` is `gae` by default, which trains a critic beside the actor. Its model, `critic.model.path`, is not the
+    actor's: verl's default names a folder in your home, which is taken for a name on the model hub where it does not exist
+    (`Repo id must be in the form 'repo_name' or 'namespace/repo_name'`).
+
+    ## How to fix
+    Set `critic.model.path`, often to the actor's model, or choose an estimator without a critic:
+    `algorithm.adv_estimator=grpo`. For a reward model set its path, or `enable=False`.
+    """
+    for model in models.models:
+        if model.exists:
+            continue
+        word = configuration.asked_for(model.key)
+        near = word or configuration.asked_for("algorithm.adv_estimator")
+        default = "" if word else f"{model.key} is verl's default, and "
+        yield Finding(
+            f"{default}there is no folder {model.path}: {model.reason}",
+            Evidence(
+                found=word.text if word else f"{model.key}={model.path}",
+                wanted="a model's folder",
+                read_from=model.key,
+            ),
+            location=place(near) if near else None,
+            remedy=f"Set {model.key} to a model that is here"
+            + (", or algorithm.adv_estimator=grpo" if model.reason.startswith("adv_") else ""),
+            subject=Subject("setting", model.key),
+            **healed("LOAD118", _correction(configuration, model.key)),
+            stops=(EVERY_JOB,),
+            phase="validation",
+        )
+
+
+def _correction(there: Configuration, key: str) -> Correction | None:
+    """A critic may begin as the model that is trained."""
+    path = there.get(_ACTOR)
+    if key != _KEY or not isinstance(path, str) or "${" in path:
+        return None
+    return settings(there, {key: path}, effect=f"the critic begins as {path}")

@@ -1,0 +1,1 @@
+"""Names, interfaces, InfiniBand, ports, proxies, NCCL."""

@@ -1,0 +1,15 @@
+"""The places that set a variable about the network, as the other rules about variables speak of places."""
+
+from __future__ import annotations
+
+from verl_doctor.checks.shared.variables import Place
+from verl_doctor.toolkit.collectors.connections.network_variables import NetworkVariables
+from verl_doctor.toolkit.rule import Location
+
+
+def places(name: str, variables: NetworkVariables) -> list[Place]:
+    """Where the value comes from that workers see."""
+    return [
+        Place(name, one.value, Location(one.path, one.line or None) if one.path else None, one.where)
+        for one in variables.of(name)
+    ]

@@ -1,0 +1,71 @@
+"""NET116: nobody answers where the job's head is said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.toolkit.collectors.connections.heads_reached import HeadsReached, Knock
+from verl_doctor.toolkit.collectors.network.network import with_port
+from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.job_nodes import Head
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_HEAD = Head(
+    "head", "RAY_ADDRESS of this shell", 6379, address="10.0.0.9", source="10.0.0.5", interface="eth0"
+)
+
+
+@check(
+    "NET116",
+    phase="ray",
+    cost="live",
+    examples=lambda: [
+        Example("it answers", (HeadsReached((Knock(_HEAD, "connected"),)),)),
+        Example("where the job's driver goes, of which RAY101 speaks", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
+        Example("nobody listens", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nothing listens at 10.0.0.9:6379"),
+        Example("a firewall", (HeadsReached((Knock(_HEAD, "silence", "no answer within 2 s"),)),), "10.0.0.9:6379 does not answer"),
+        Example("no route", (HeadsReached((Knock(_HEAD, "no route", "No route to host"),)),), "No route to host"),
+        Example("a name that nobody knows", (HeadsReached((Knock(Head("haed", "RAY_ADDRESS"), "no such name"),)),), "haed does not resolve"),
+    ],
+)  # fmt: skip
+def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -> Iterator[Finding]:
+    """Nothing answers at the address of the job's head.
+
+    ## Why it matters
+
+    Ray tries such an address again and again: `ray.init` waits for minutes, then says `Timed out while waiting for GCS to become
+    available`, or nothing at all. A refusal means that the machine is there and Ray is not, or listens on another port; silence
+    means a firewall, or an address that nobody has.
+
+    ## How to fix
+
+    Start the head first, and give the others the address that its `ray start` printed. Behind a firewall open 6379, 8265,
+    10001 and the ports of the workers between the nodes. An address of an earlier cluster: `unset RAY_ADDRESS`.
+    """
+    taken = None if isinstance(addresses, Unknown) else addresses.taken
+    for knock in reached.knocks:
+        head = knock.head
+        if knock.reply == "connected" or (taken and (taken.host, taken.port) == (head.host, head.port)):
+            continue
+        at = with_port(head.address or head.host, head.port)
+        said = {
+            "refused": f"nothing listens at {at}: Ray is not started there, or on another port",
+            "silence": f"{at} does not answer: a firewall, or an address that no machine has",
+            "no route": f"{at} cannot be reached from here: {knock.said}",
+            "no such name": f"{head.host} does not resolve to an address",
+        }[knock.reply]
+        yield Finding(
+            f"{said}; {head.said_by} names it",
+            Evidence(
+                knock.said or knock.reply,
+                "an answer",
+                f"a connection from {head.source} ({head.interface})"
+                if head.source
+                else "this machine's resolver",
+            ),
+            subject=Subject("address", at),
+            location=Location(head.path, head.line) if head.path and head.line else None,
+            remedy=f"start the head, or correct {head.said_by}",
+        )

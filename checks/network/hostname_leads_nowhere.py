@@ -1,0 +1,79 @@
+"""NET102: this machine's name does not resolve, or to an address of another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.network._interfaces import chosen, gloo_chooses, has_gpus, remedy
+from verl_doctor.checks.shared.network_examples import ONE, TWO, named, shell
+from verl_doctor.toolkit.collectors.connections.network_variables import GLOO, NetworkVariables
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.network.network import Network
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+
+@check(
+    "NET102",
+    phase="ray",
+    examples=lambda: [
+        Example("an address of its own", (named("10.0.0.5"), TWO, *shell())),
+        Example("the first that is not its own is passed over", (named("10.9.9.9", "10.0.0.5"), TWO, *shell())),
+        Example("one node does without", (named(failed="Name or service not known"), ONE, *shell())),
+        Example("gloo is told another interface", (named("10.9.9.9"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
+        Example("two nodes, and no such name", (named(failed="Name or service not known"), TWO, *shell()), "node1 does not resolve"),
+        Example("an address from before the move", (named("10.9.9.9"), TWO, *shell()), "10.9.9.9, which no interface of this machine has"),
+        Example("the name server is dead", (named(failed="no answer within 2.5 s", hangs=True), ONE, *shell()), "no answer within 2.5 s"),
+    ],
+)  # fmt: skip
+def hostname_leads_nowhere(
+    network: Network,
+    nodes: JobNodes,
+    resources: Resources | Unknown,
+    variables: NetworkVariables,
+) -> Iterator[Finding]:
+    """This machine's name does not resolve, or to an address of another machine.
+
+    ## Why it matters
+
+    gloo listens on the address of the machine's own name. When no interface has it, PyTorch warns `Unable to resolve hostname
+    to a (local) address. Using the loopback address as fallback`, and the other nodes cannot connect. A name server that does
+    not answer makes each process wait for it, also on one node.
+
+    ## How to fix
+
+    Give the name the node's address in /etc/hosts, or set GLOO_SOCKET_IFNAME before Ray is started, to the interface that the
+    finding names.
+    """
+    host = network.host
+    line = Location("/etc/hosts", network.hosts_line) if network.hosts_line else None
+    if host.hangs:
+        yield Finding(
+            f"looking up this machine's own name, {host.name}, hangs: {host.failed}",
+            Evidence(host.failed, "an answer at once", "getaddrinfo(3) on this machine"),
+            remedy=f"write the node's address and {host.name} into /etc/hosts, or repair the name server in /etc/resolv.conf",
+            severity=None if nodes.several else "warning",
+            fix="gloo-interface-for-lost-name" if nodes.several else None,
+            subject=Subject("node", host.name),
+        )
+        return
+    if gloo_chooses(network) or not nodes.several or chosen(GLOO, variables):
+        return
+    if host.failed:
+        said = f"{host.name} does not resolve: {host.failed}"
+    else:
+        said = f"{host.name} resolves to {host.addresses[0]}, which no interface of this machine has"
+    yield Finding(
+        f"{said}; gloo falls back to 127.0.0.1, where no other node reaches it",
+        Evidence(
+            f"{', '.join(host.addresses) or host.failed}; {nodes.several}",
+            "an address of this machine",
+            "getaddrinfo(3) on this machine",
+        ),
+        location=line,
+        remedy=remedy(GLOO, network, nodes),
+        severity=None if has_gpus(resources) else "warning",
+        fix="gloo-interface-for-lost-name",
+        subject=Subject("node", host.name),
+    )

@@ -1,0 +1,73 @@
+"""NET110: NCCL_IB_HCA leaves NCCL no adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.network._interfaces import has_gpus, one_machine, selection, takes_port
+from verl_doctor.checks.network._network_places import places
+from verl_doctor.checks.shared.network_examples import GPUS, NO_GPUS, ONE, TWO, adapters, shell
+from verl_doctor.toolkit.collectors.connections.network_variables import ADAPTERS, NetworkVariables
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.network.rdma import Rdma
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_HERE = adapters("ACTIVE", "ACTIVE", "ACTIVE")
+
+
+@check(
+    "NET110",
+    severity="warning",
+    applies=one_machine,
+    examples=lambda: [
+        Example("a prefix", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="mlx5"))),
+        Example("names with ports", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:1,mlx5_2:1"))),
+        Example("one is excluded", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="^=mlx5_2"))),
+        Example("one node", (_HERE, ONE, GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
+        Example("the nodes with GPUs have others", (_HERE, TWO, NO_GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
+        Example("another maker's", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="bnxt_re0")), "no active port of this machine is selected"),
+        Example("one of three is not there", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")), "mlx5_7 is no adapter"),
+        Example("an interface is no adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="ib0")), "no active port of this machine is selected"),
+        Example("a port that is not there", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:2")), "no active port of this machine is selected"),
+    ],
+)  # fmt: skip
+def infiniband_adapter_unknown(
+    rdma: Rdma,
+    resources: Resources | Unknown,
+    variables: NetworkVariables,
+) -> Iterator[Finding]:
+    """NCCL_IB_HCA leaves NCCL no adapter.
+
+    ## Why it matters
+
+    The variable holds the names of adapters (`ls /sys/class/infiniband`), not of network interfaces, as prefixes or whole
+    names after `=`. Where none fits, NCCL says so in its log only, and sends everything over TCP. The names differ among
+    machines, also among nodes of one cluster.
+
+    ## How to fix
+
+    Leave the variable away unless adapters must be excluded: NCCL takes all active ports, nearest to each GPU first.
+    """
+    if not has_gpus(resources) or not rdma.active:
+        return
+    there = sorted({port.adapter for port in rdma.active})
+    for place in places(ADAPTERS, variables):
+        value = place.value or ""
+        wanted = selection(value)
+        taken = [port for port in rdma.active if takes_port(value, port)]
+        missing = [name for name in wanted.names if not any(adapter.startswith(name) for adapter in there)]
+        if not value or (taken and (wanted.exclude or not missing)):
+            continue
+        said = (
+            f"{' and '.join(missing)} is no adapter with an active port"
+            if taken
+            else "no active port of this machine is selected"
+        )
+        yield Finding(
+            f"{place.assignment}: {said}" + ("" if taken else ", so NCCL falls back to TCP"),
+            Evidence(f"{place.assignment} in {place.where}", " or ".join(there), "/sys/class/infiniband"),
+            subject=Subject("variable", ADAPTERS),
+            location=place.location,
+            remedy=f"take {ADAPTERS} away, or name some of {', '.join(there)}",
+        )

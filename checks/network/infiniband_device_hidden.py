@@ -1,0 +1,63 @@
+"""NET108: InfiniBand ports are active, but this container or user may not open their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.network._interfaces import has_gpus, one_machine
+from verl_doctor.checks.shared.network_examples import GPUS, NO_GPUS, ONE, TWO, adapters
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.network.rdma import Rdma
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+
+@check(
+    "NET108",
+    severity="warning",
+    applies=one_machine,
+    examples=lambda: [
+        Example("the devices are here", (adapters("ACTIVE"), TWO, GPUS)),
+        Example("one node", (adapters("ACTIVE", devices=0), ONE, GPUS)),
+        Example("no GPU: NCCL does not run here", (adapters("ACTIVE", devices=0), TWO, NO_GPUS)),
+        Example("no port is active", (adapters("DOWN", devices=0), TWO, GPUS)),
+        Example("a container without them", (adapters("ACTIVE", "ACTIVE", devices=0), TWO, GPUS), "there is no /dev/infiniband/uverbs*"),
+        Example("a user who may not", (adapters("ACTIVE", closed=1), TWO, GPUS), "may not be opened by this user"),
+    ],
+)  # fmt: skip
+def infiniband_device_hidden(
+    rdma: Rdma, nodes: JobNodes, resources: Resources | Unknown
+) -> Iterator[Finding]:
+    """InfiniBand ports are active, but this container or user may not open their devices.
+
+    ## Why it matters
+
+    A container sees the host's adapters in `/sys` whether it may use them or not. NCCL opens `/dev/infiniband/uverbs*`; where it
+    cannot, it falls back to TCP without an error: a tenth of the bandwidth, or a job that hangs when other nodes do use
+    InfiniBand.
+
+    ## How to fix
+
+    Start the container with the devices: `docker run --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1`; in
+    Kubernetes ask for the adapter's resource, such as `rdma/hca`.
+    """
+    if not rdma.active or not has_gpus(resources):
+        return
+    if rdma.devices and len(rdma.closed) < len(rdma.devices):
+        return
+    ports = f"{len(rdma.active)} InfiniBand or RoCE ports are active"
+    if not rdma.devices:
+        said = f"{ports}, and there is no /dev/infiniband/uverbs* here"
+    else:
+        said = f"{ports}, and {rdma.closed[0]} may not be opened by this user"
+    yield Finding(
+        f"{said}: NCCL falls back to TCP",
+        Evidence(
+            f"{', '.join(map(str, rdma.active))}; {nodes.several}",
+            "/dev/infiniband/uverbs* that may be read and written",
+            "/dev/infiniband",
+        ),
+        subject=Subject("folder", "/dev/infiniband"),
+        remedy="start the container with --device /dev/infiniband, --cap-add IPC_LOCK and --ulimit memlock=-1",
+    )

@@ -1,0 +1,61 @@
+"""NET109: InfiniBand is present, but processes may not lock the memory that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.network._interfaces import one_machine
+from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
+from verl_doctor.checks.shared.network_examples import ACTIVE, ONE, TWO, adapters
+from verl_doctor.toolkit.collectors.host.limits import HostLimits, Limit
+from verl_doctor.toolkit.collectors.network.rdma import Rdma
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+# Each connection locks a buffer of 4 MiB (NCCL_BUFFSIZE) for each channel, some tens with each of several neighbours.
+_ENOUGH = 1 << 30
+_DOCKERS = healthy(locked=Limit(65536, 65536))
+
+
+@check(
+    "NET109",
+    phase="workers",
+    applies=one_machine,
+    examples=lambda: [
+        Example("no limit", (ACTIVE, TWO, an_h200_node())),
+        Example("a limit far above what is needed", (ACTIVE, TWO, an_h200_node(healthy(locked=Limit(1 << 38, 1 << 38))))),
+        Example("one node", (ACTIVE, ONE, an_h200_node(_DOCKERS))),
+        Example("no port that carries data", (adapters("DOWN"), TWO, an_h200_node(_DOCKERS))),
+        Example("Ray runs with more than this shell", (ACTIVE, TWO, an_h200_node(_DOCKERS, healthy(7)))),
+        Example("docker's default", (ACTIVE, TWO, an_h200_node(_DOCKERS)), "this shell may lock 64.0 KiB"),
+        Example("Ray runs with less than this shell", (ACTIVE, TWO, an_h200_node(healthy(), healthy(7, locked=Limit(8 << 20, 8 << 20)))), "the raylet (process 7) may lock 8.0 MiB"),
+    ],
+)  # fmt: skip
+def infiniband_memory_not_lockable(rdma: Rdma, nodes: JobNodes, limits: HostLimits) -> Iterator[Finding]:
+    """InfiniBand is present, but processes may not lock the memory that it needs.
+
+    ## Why it matters
+
+    An adapter reads and writes memory by itself, so that memory must stay where it is. NCCL locks some megabytes for each
+    connection; beyond the limit it stops with `ibv_reg_mr ... Cannot allocate memory`. Workers have the limit of their raylet, not
+    that of your shell.
+
+    ## How to fix
+
+    `docker run --ulimit memlock=-1`, or `* - memlock unlimited` in /etc/security/limits.conf and a new login, or
+    `LimitMEMLOCK=infinity` for a service; for SLURM `PropagateResourceLimitsExcept=MEMLOCK`. Then restart Ray.
+    """
+    low = [each for each in limits.subjects if each.lockable < _ENOUGH]
+    if rdma.active and low:
+        tightest = min(low, key=lambda each: each.lockable)
+        yield Finding(
+            f"{tightest.name} may lock {in_bytes(tightest.lockable)} of memory, and InfiniBand needs more",
+            Evidence(
+                f"{'; '.join(f'{each.name}: {in_bytes(each.lockable)}' for each in low)}; {nodes.several}",
+                "unlimited",
+                f"/proc/{tightest.pid or 'self'}/limits, Max locked memory",
+            ),
+            subject=Subject("limit", "locked memory"),
+            remedy="ulimit -l unlimited before Ray is started; in a container --ulimit memlock=-1",
+        )

@@ -1,0 +1,77 @@
+"""NET107: an InfiniBand port carries no data, and a job on several nodes would use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.network._interfaces import one_machine, takes_port
+from verl_doctor.checks.shared.network_examples import ONE, TWO, adapters, shell
+from verl_doctor.toolkit.collectors.connections.network_variables import ADAPTERS, NetworkVariables
+from verl_doctor.toolkit.collectors.network.rdma import Port, Rdma
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+
+@check(
+    "NET107",
+    severity="warning",
+    applies=one_machine,
+    examples=lambda: [
+        Example("all are active", (adapters("ACTIVE", "ACTIVE"), TWO, *shell())),
+        Example("one node: NCCL does not use them", (adapters("INIT"), ONE, *shell())),
+        Example("an Ethernet port without a cable is none of the job's", (adapters("DOWN", link="Ethernet"), TWO, *shell())),
+        Example("none is cabled", (adapters("DOWN", "DOWN"), TWO, *shell())),
+        Example("the subnet manager is gone", (adapters("ACTIVE", "INIT"), TWO, *shell()), "mlx5_1:1 is INIT"),
+        Example("one rail of four is dead", (adapters("ACTIVE", "ACTIVE", "DOWN", "ACTIVE"), TWO, *shell()), "mlx5_2:1 is DOWN"),
+        Example("it is excluded", (adapters("ACTIVE", "INIT"), TWO, *shell(NCCL_IB_HCA="^mlx5_1"))),
+        Example("it is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
+    ],
+)  # fmt: skip
+def infiniband_port_down(
+    rdma: Rdma,
+    variables: NetworkVariables,
+) -> Iterator[Finding]:
+    """An InfiniBand port carries no data, and a job on several nodes would use it.
+
+    ## Why it matters
+
+    NCCL passes over ports that are not ACTIVE and says so only in its log. With fewer ports than the other nodes the job is slower, or
+    fails when the nodes agree on rails; with none it falls back to TCP. INIT means that the cable is good and no subnet manager has
+    given the port its address.
+
+    ## How to fix
+
+    DOWN: the cable, its transceiver or the switch port; `ibstat` shows it. INIT: ask the fabric's administrator for the
+    subnet manager. Until then leave this node out, or name the good ports in NCCL_IB_HCA on all nodes.
+    """
+    asked = next((one.value for one in variables.of(ADAPTERS) if one.value), "")
+    bad = [port for port in rdma.ports if not port.active and _meant(port, rdma, asked)]
+    if bad:
+        said = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)
+        yield Finding(
+            f"{said}: NCCL passes over {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of {len(rdma.ports)} ports are active",
+            Evidence(
+                "; ".join(f"{port}: {port.state}, {port.physical}, {port.link}" for port in bad),
+                "ACTIVE",
+                "/sys/class/infiniband/*/ports/*/state",
+            ),
+            subject=Subject("interface", ", ".join(map(str, bad))),
+            remedy="look at the cable and the switch port (ibstat), and ask for the subnet manager where the state is INIT",
+            severity=None if _named(asked) or any(port.state != "DOWN" for port in bad) else "info",
+        )
+
+
+def _named(asked: str) -> bool:
+    """Whether NCCL_IB_HCA names what is wanted, rather than what is not."""
+    return bool(asked) and not asked.startswith("^")
+
+
+def _meant(port: Port, rdma: Rdma, asked: str) -> bool:
+    """Whether the job would use this port: it is named, it waits for its subnet manager, or the others like it are in use."""
+    if not takes_port(asked, port):
+        return False
+    if _named(asked):
+        return True
+    like = [each for each in rdma.ports if each.link == port.link and each.rate == port.rate]
+    return port.link == "InfiniBand" and (
+        port.state != "DOWN" or 2 * sum(each.active for each in like) > len(like)
+    )

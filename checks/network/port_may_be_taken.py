@@ -1,0 +1,60 @@
+"""NET115: a port of the job lies where the kernel takes ports for outgoing connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.connections.ports import Ports, Wanted
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_SCRIPT = "/home/me/run.sh"
+_USUAL = (32768, 60999)
+
+
+@check(
+    "NET115",
+    severity="info",
+    examples=lambda: [
+        Example("below", (Ports((), (Wanted(6379, 6379, "ray start --port", _SCRIPT, 4),), _USUAL),)),
+        Example("reserved", (Ports((), (Wanted(40000, 40010, "x", _SCRIPT, 4),), _USUAL, ((40000, 40100),)),)),
+        Example("the range is not known", (Ports((), (Wanted(40000, 40000, "x", _SCRIPT, 4),)),)),
+        Example("in the midst", (Ports((), (Wanted(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
+        Example("the range was widened", (Ports((), (Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4),), (1024, 65535)),), "ports 10002 to 19999 of"),
+    ],
+)  # fmt: skip
+def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
+    """A port of the job lies in the kernel's range for outgoing connections.
+
+    ## Why it matters
+
+    Each outgoing connection takes a port from the range of `net.ipv4.ip_local_port_range`. Whoever wants to listen on one of these
+    finds it taken now and then: `Address already in use` in one start of many.
+
+    ## How to fix
+
+    Take ports below the range, or have them reserved: `sysctl net.ipv4.ip_local_reserved_ports=40000-40010`.
+    """
+    for wanted in ports.wanted:
+        if ports.ephemeral is None:
+            return
+        first, last = max(wanted.first, ports.ephemeral[0]), min(wanted.last, ports.ephemeral[1])
+        if first > last or any(low <= first and last <= high for low, high in ports.reserved):
+            continue
+        said = f"port {first}" if first == last else f"ports {first} to {last}"
+        yield Finding(
+            f"{said} of {wanted.what} may be taken by an outgoing connection",
+            Evidence(
+                f"ip_local_port_range is {ports.ephemeral[0]} to {ports.ephemeral[1]}",
+                f"below {ports.ephemeral[0]}",
+                "/proc/sys/net/ipv4/ip_local_port_range",
+            ),
+            subject=Subject("port", _ports(wanted), wanted.what),
+            location=Location(wanted.path, wanted.line) if wanted.path else None,
+            remedy=f"take ports below {ports.ephemeral[0]}"
+            if ports.ephemeral[0] > 2048
+            else "have them reserved with ip_local_reserved_ports",
+        )
+
+
+def _ports(wanted: Wanted) -> str:
+    return str(wanted.first) if wanted.first == wanted.last else f"{wanted.first}-{wanted.last}"

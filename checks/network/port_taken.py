@@ -1,0 +1,131 @@
+"""NET114: something listens on a port that the job is told to take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.network_examples import ONE, TWO, head_here
+from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.collectors.network.network import with_port
+from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
+
+_SCRIPT = "/home/me/run.sh"
+_GCS = Wanted(6379, 6379, "ray start --port", _SCRIPT, 4)
+_DASHBOARD = Wanted(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
+_MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
+_WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
+_HEAD = Place("ray start --head", "ray start --head", "10.0.0.5:6379", "10.0.0.5", 6379)
+_OF_HEAD = _GCS.what
+_RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
+
+
+@check(
+    "NET114",
+    phase="ray",
+    examples=lambda: [
+        Example("free", (Ports((Listener(22, "10.0.0.5", 1, "sshd"),), (_GCS, _DASHBOARD)), head_here())),
+        Example("nobody wants it", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server"),)), ONE)),
+        Example("the head is another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
+        Example("one of the many for workers", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
+        Example("the script stops it first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
+        Example("verl's Ray trainers take a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
+        Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
+        Example("another Ray, of which RAY110 speaks", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayAddresses((_HEAD,)), RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
+        Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
+        Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
+        Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a job that has ended"),
+    ],
+)  # fmt: skip
+def port_taken(
+    ports: Ports,
+    nodes: JobNodes,
+    launch: Launch | Unknown,
+    addresses: RayAddresses | Unknown,
+    clusters: RayClusters | Unknown,
+) -> Iterator[Finding]:
+    """A port that the job is set to use is already taken.
+
+    ## Why it matters
+
+    `ray start --head` stops, or joins what it finds there, when its port is taken; a trainer stops with `EADDRINUSE`. On a
+    shared machine, and in containers with the host's network, another user's Ray has the same default ports.
+
+    ## How to fix
+
+    End what is yours and left over (`ray stop` ends all of your Rays on this machine), or name another port: `ray start --port`,
+    MASTER_PORT.
+    """
+    elsewhere = any(head.address and not head.mine for head in nodes.heads)
+    for wanted in ports.wanted:
+        there = ports.on(wanted.first) if wanted.first == wanted.last else None
+        if there is None or (elsewhere and wanted.what.startswith("ray start")):
+            continue
+        if wanted.what == _OF_HEAD and _is_ray(wanted.first, clusters, addresses):
+            continue
+        if wanted.what.startswith("MASTER_PORT") and _through_ray(launch):
+            continue
+        if there.mine and _RAY.fullmatch(there.name) and not isinstance(launch, Unknown) and launch.stops_ray:
+            continue
+        yield Finding(
+            f"{wanted.what} will take port {wanted.first}, and {_who(there)}",
+            Evidence(
+                f"{with_port(there.address, there.port)}, {_name(there)}",
+                "a free port",
+                "the kernel's list of sockets",
+            ),
+            subject=Subject("port", str(wanted.first), wanted.what),
+            location=Location(wanted.path, wanted.line) if wanted.path else None,
+            remedy=_remedy(there, wanted),
+            severity=_severity(there, wanted),
+        )
+
+
+def _is_ray(port: int, clusters: RayClusters | Unknown, addresses: RayAddresses | Unknown) -> bool:
+    """Whether a Ray answers where the script starts its head."""
+    head = None if isinstance(addresses, Unknown) else addresses.head
+    if head is None or head.port != port or isinstance(clusters, Unknown):
+        return False
+    there = clusters.at(head.address)
+    return there is not None and bool(there.cluster or there.token)
+
+
+def _through_ray(launch: Launch | Unknown) -> bool:
+    """Whether verl gives each group of workers a free port itself, as its Ray trainers do (single_controller/ray/base.py)."""
+    return (
+        not isinstance(launch, Unknown) and launch.command is not None and ".main_" in launch.command.module
+    )
+
+
+def _name(there: Listener) -> str:
+    return f"{there.name or 'a process'} (pid {there.pid})" if there.pid else "a process of another user"
+
+
+def _who(there: Listener) -> str:
+    if there.name == "gcs_server" and there.mine:
+        return f"a Ray of yours runs here already, {_name(there)}"
+    left = (
+        ", left over from a job that has ended,"
+        if there.orphan and there.name.startswith(("VLLM", "sglang"))
+        else ""
+    )
+    return f"{_name(there)}{left} listens there"
+
+
+def _remedy(there: Listener, wanted: Wanted) -> str:
+    other = f"name another port for {wanted.what.removesuffix(' of this shell')}"
+    if there.name == "gcs_server" and there.mine:
+        return f"ray stop, if no job of yours needs it, or remove ray start; or {other}"
+    return f"end it if it is left over: kill {there.pid}; or {other}" if there.mine else other
+
+
+def _severity(there: Listener, wanted: Wanted) -> Severity:
+    """A Ray of one's own may be meant to be joined, or is stopped first; the dashboard is a comfort."""
+    if wanted.what.startswith("ray start") and not wanted.needed:
+        return "info"
+    return "error" if wanted.needed and there.name != "gcs_server" else "warning"

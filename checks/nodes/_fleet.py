@@ -1,0 +1,148 @@
+"""Shared by the rules that compare nodes: what a finding says of those that are not like the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.ray.fleet import Said, Subject, together
+from verl_doctor.toolkit.rule import Evidence, Finding, Severity, SubjectKind
+from verl_doctor.toolkit.rule import Subject as About
+from verl_doctor.toolkit.text import listed
+
+_NAMED = 4  # subjects, or answers, that one sentence names
+_SHOWN = 12  # values that the evidence shows
+_TOLD = 8  # findings of one rule; if there are more groups of nodes, the last one is about the rest
+_BAD: tuple[Severity | None, ...] = ("error", "warning", "info", None)
+# What a finding is about, for each kind of question: its kind, its name and what tells it apart; {} is the name of the question.
+_ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
+    "adapter": ("interface", "{}", ""),
+    "build": ("package", "{}", "build"),
+    "capacity": ("memory", "{}", ""),
+    "capacity CPUs": ("limit", "CPUs", ""),
+    "capacity memory": ("memory", "host", ""),
+    "clock": ("resource", "clock", ""),
+    "content": ("file", "{}", "content"),
+    "driver": ("driver", "nvidia", ""),
+    "edited file": ("file", "{}", ""),
+    "file": ("file", "{}", ""),
+    "GPU setting": ("device", "GPU", "{}"),
+    "GPUs": ("device", "GPU", ""),
+    "limit": ("limit", "{}", ""),
+    "mount": ("folder", "{}", ""),
+    "package": ("package", "{}", ""),
+    "Python": ("interpreter", "python", ""),
+    "route": ("interface", "{}", ""),
+    "variable": ("variable", "{}", ""),
+    "written": ("file", "{}", "written"),
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a rule speaks of its subjects.
+
+    `say` says what a node has: "vllm 0.10.2", "no vllm". `one` and `several` are the word for a subject. `severity` is the
+    rule's own unless it says otherwise.
+    """
+
+    say: Callable[[Subject, str], str]
+    one: str
+    several: str
+    read_from: str
+    remedy: str
+    severity: Callable[[Subject], Severity | None] = lambda _: None
+
+    def more(self, names: Sequence[str]) -> str:
+        """Further subjects: "3 more packages: numpy, ray, torch"."""
+        return f"{len(names):,} more {self.one if len(names) == 1 else self.several}: {listed(names, _NAMED)}"
+
+
+def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
+    """One finding for the same nodes, in however many subjects they are unlike the others: the worst of them comes first.
+
+    Where no answer has a majority, the finding says so and names all.
+    """
+    odd: dict[str, list[tuple[Subject, Said]]] = {}
+    divided: dict[str, list[Subject]] = {}
+    for subject in sorted(subjects, key=lambda one: _BAD.index(words.severity(one))):
+        if subject.usual is not None:
+            for said in subject.answers[1:]:
+                odd.setdefault(said.nodes, []).append((subject, said))
+        else:
+            divided.setdefault(" ".join(sorted(said.nodes for said in subject.answers)), []).append(subject)
+    groups = sorted(
+        odd.values(), key=lambda pairs: (_BAD.index(words.severity(pairs[0][0])), -pairs[0][1].count)
+    )
+    told = len(groups) if len(groups) <= _TOLD else _TOLD - 1
+    yield from (_odd_ones(pairs, words) for pairs in groups[:told])
+    if groups[told:]:
+        yield _further([pair for pairs in groups[told:] for pair in pairs], words)
+    yield from (_divided(several, words) for several in divided.values())
+
+
+def _odd_ones(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
+    subject, said = pairs[0]
+    usual = subject.answers[0]
+    others = f"the other {usual.count:,}" if len(subject.answers) == 2 else f"{usual.count:,} others"
+    message = (
+        f"{said.named} {_have(said.count)} {words.say(subject, said.value)}, {others}{_of_a_kind(subject)} "
+        f"{_have(usual.count)} {words.say(subject, usual.value)}"
+    )
+    if more := [subject.name for subject, _ in pairs[1:]]:
+        differ = "it differs" if said.count == 1 else "they differ"
+        message += f"; {differ} in {words.more(more)}"
+    return _finding(message, pairs, said.nodes, words)
+
+
+def _further(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
+    """All groups of nodes that are too many to be told one by one."""
+    names = listed(dict.fromkeys(subject.name for subject, _ in pairs), _NAMED)
+    nodes = together(said.nodes for _, said in pairs)
+    return _finding(f"{nodes.count:,} more nodes differ from most: in {names}", pairs, nodes.nodes, words)
+
+
+def _finding(message: str, pairs: list[tuple[Subject, Said]], nodes: str, words: Words) -> Finding:
+    found = (words.say(subject, said.value) for subject, said in pairs)
+    wanted = (words.say(subject, subject.answers[0].value) for subject, _ in pairs)
+    return Finding(
+        message,
+        Evidence(listed(found, _SHOWN), listed(dict.fromkeys(wanted), _SHOWN), words.read_from),
+        subject=_about(pairs[0][0]),
+        remedy=words.remedy,
+        severity=words.severity(pairs[0][0]),
+        node=nodes,
+    )
+
+
+def _divided(subjects: list[Subject], words: Words) -> Finding:
+    """Subjects on which the same nodes are of the same different opinions."""
+    subject = subjects[0]
+    answers = [
+        f"{said.named} {_have(said.count)} {words.say(subject, said.value)}" for said in subject.answers
+    ]
+    message = f"there is no majority{_of_a_kind(subject)}: {listed(answers, _NAMED)}"
+    if more := [other.name for other in subjects[1:]]:
+        message += f"; they differ in {words.more(more)}"
+    return Finding(
+        message,
+        Evidence(listed(answers, _SHOWN), f"one {words.one} on all nodes", words.read_from),
+        subject=_about(subject),
+        remedy=words.remedy,
+        severity=words.severity(subject),
+        node=together(said.nodes for said in subject.answers).nodes,
+    )
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _of_a_kind(subject: Subject) -> str:
+    return f" of the nodes with {subject.among}" if subject.among else ""
+
+
+def _about(subject: Subject) -> About:
+    kind, name, detail = _ABOUT.get(f"{subject.kind} {subject.name}") or _ABOUT[subject.kind]
+    apart = filter(None, (detail.format(subject.name), subject.among))
+    return About(kind, name.format(subject.name), ", ".join(apart))

@@ -1,0 +1,54 @@
+"""HOST133: some nodes have fewer CPUs, or less memory, than the others of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.nodes._fleet import Words, differences
+from verl_doctor.checks.nodes._fleet_examples import fleet_of
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+
+@check(
+    "HOST133",
+    severity="warning",
+    cost="cluster",
+    examples=lambda: [
+        Example("all alike", (fleet_of(1000),)),
+        Example("a memory module is gone",
+            (fleet_of(64, ("capacity", "memory", {"2.0 TiB": 63, "1.8 TiB": (1, "node9")})),),
+            "node9 has 1.8 TiB of memory, the other 63 have 2.0 TiB of memory"),
+    ],
+)  # fmt: skip
+def capacity_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
+    """Some nodes have fewer CPUs or less memory than the others of their kind.
+
+    ## Why it matters
+
+    Placement and sizes are chosen for the usual node. On the smaller one the same number of workers is killed for lack of
+    memory, or a small /dev/shm makes NCCL and Ray's object store fail there alone.
+
+    ## How to fix
+
+    Look at `lscpu`, `free -g`, `df -h /dev/shm` and the limits of the container there; drain a node that lost a memory
+    module.
+    """
+    yield from differences(fleet.about("capacity"), _WORDS)
+
+
+def _say(subject: Subject, value: str) -> str:
+    return (
+        f"{value} CPUs"
+        if subject.name == "CPUs"
+        else f"{value or 'no'} {'of ' if value else ''}{subject.name}"
+    )
+
+
+_WORDS = Words(
+    say=_say,
+    one="capacity",
+    several="capacities",
+    read_from="/proc/meminfo, statvfs of /dev/shm, and affinity and control groups on each node",
+    remedy="look at the limits of the container, and at the hardware, of these nodes",
+)

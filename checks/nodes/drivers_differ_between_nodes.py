@@ -1,0 +1,50 @@
+"""CUDA160: nodes with the same GPUs have different NVIDIA drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.nodes._fleet import Words, differences
+from verl_doctor.checks.nodes._fleet_examples import fleet_of
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+
+@check(
+    "CUDA160",
+    severity="warning",
+    cost="cluster",
+    examples=lambda: [
+        Example("all alike", (fleet_of(1000),)),
+        Example("four nodes were not updated",
+            (fleet_of(64, ("driver", "driver", {"580.95.05": 60, "550.54.14": (4, "node[1-4]")})),),
+            "node[1-4] have driver 550.54.14, the other 60 have driver 580.95.05"),
+    ],
+)  # fmt: skip
+def drivers_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
+    """Nodes with the same GPUs have different NVIDIA drivers.
+
+    ## Why it matters
+
+    What the older driver cannot do fails on its nodes alone: binaries for a newer CUDA, features of NCCL. It makes failures
+    depend on where the scheduler puts a job.
+
+    ## How to fix
+
+    Install the same driver on all nodes, or keep those nodes out of the job: `srun --exclude` takes them as they are
+    written here.
+    """
+    yield from differences(fleet.about("driver"), _WORDS)
+
+
+def _say(subject: Subject, value: str) -> str:
+    return f"{subject.name} {value}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="driver",
+    several="drivers",
+    read_from="NVML on each node",
+    remedy="install the driver that the other nodes have, on the hosts",
+)

@@ -1,0 +1,49 @@
+"""CUDA163: GPUs of the same kind are configured differently on some nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.nodes._fleet import Words, differences
+from verl_doctor.checks.nodes._fleet_examples import fleet_of
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+
+@check(
+    "CUDA163",
+    severity="warning",
+    cost="cluster",
+    examples=lambda: [
+        Example("all alike", (fleet_of(1000),)),
+        Example("a power limit",
+            (fleet_of(64, ("GPU setting", "power limit", {"700 W": 62, "500 W": (2, "node[8-9]")})),),
+            "node[8-9] have power limit 500 W, the other 62 have power limit 700 W"),
+    ],
+)  # fmt: skip
+def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
+    """GPUs of the same kind are configured differently on some nodes.
+
+    ## Why it matters
+
+    All ranks wait for the slowest. A lower power limit, or an NVLink connection that is down, on one node makes the whole
+    job slower, and nothing says so. MIG on one node makes its GPUs other devices.
+
+    ## How to fix
+
+    `nvidia-smi -pl`, `nvidia-smi nvlink -s`, `nvidia-smi -mig 0` on these nodes.
+    """
+    yield from differences(fleet.about("GPU setting"), _WORDS)
+
+
+def _say(subject: Subject, value: str) -> str:
+    return f"{subject.name} {value or 'not told'}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="setting",
+    several="settings",
+    read_from="NVML on each node",
+    remedy="nvidia-smi -q on one of these nodes and on another, side by side",
+)

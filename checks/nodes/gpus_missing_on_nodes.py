@@ -1,0 +1,50 @@
+"""CUDA161: some nodes have fewer GPUs than the others of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.nodes._fleet import Words, differences
+from verl_doctor.checks.nodes._fleet_examples import fleet_of
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+
+@check(
+    "CUDA161",
+    phase="ray",
+    severity="error",
+    cost="cluster",
+    examples=lambda: [
+        Example("all alike", (fleet_of(1000),)),
+        Example("a GPU fell off the bus",
+            (fleet_of(64, ("GPUs", "GPUs", {"8": 63, "7": (1, "node9")})),),
+            "node9 has 7 GPUs, the other 63 have 8 GPUs"),
+    ],
+)  # fmt: skip
+def gpus_missing_on_nodes(fleet: Fleet) -> Iterator[Finding]:
+    """Some nodes have fewer GPUs than the others of their kind.
+
+    ## Why it matters
+
+    A job that asks for all GPUs of each node (`trainer.n_gpus_per_node`) waits forever for the one that is missing, or its
+    placement group is never created. A GPU that vanished most often fell off the bus (Xid 79).
+
+    ## How to fix
+
+    Look at `nvidia-smi` and at the kernel's log on these nodes, and restart or drain them.
+    """
+    yield from differences(fleet.about("GPUs"), _WORDS)
+
+
+def _say(subject: Subject, value: str) -> str:
+    return f"{value} {'GPU' if value == '1' else subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="number",
+    several="numbers",
+    read_from="NVML on each node",
+    remedy="nvidia-smi -L and dmesg | grep -i xid, on these nodes",
+)

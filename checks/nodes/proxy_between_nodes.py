@@ -1,0 +1,91 @@
+"""NET113: what is meant for the job's own machines goes to a proxy."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.connections.proxied import Client, Proxied
+from verl_doctor.toolkit.collectors.network.network import is_address
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_HOSTS = ("10.0.0.5", "127.0.0.1", "localhost")
+_DIRECT = (Client("httpx"), Client("requests"))
+_ALL = {"no_proxy": "127.0.0.1,localhost,10.0.0.5"}
+_NETS = {"no_proxy": "127.0.0.1,localhost,10.0.0.0/8"}
+
+
+@check(
+    "NET113",
+    severity="warning",
+    examples=lambda: [
+        Example("every address is excepted", (Proxied(_HOSTS, ("http_proxy",), _ALL, _DIRECT),)),
+        Example("neither client is installed", (Proxied(_HOSTS, ("http_proxy",)),)),
+        Example("no exceptions", (Proxied(_HOSTS, ("http_proxy",), {}, (Client("httpx", _HOSTS), Client("requests", _HOSTS))),), "httpx and requests send"),
+        Example("a network, which httpx does not understand", (Proxied(_HOSTS, ("http_proxy",), _NETS, (Client("httpx", _HOSTS[:1]), Client("requests"))),), "httpx does not understand 10.0.0.0/8"),
+        Example("a proxy that httpx cannot use", (Proxied(_HOSTS, ("all_proxy",), _ALL, (Client("httpx", failed="ImportError: no socksio"),)),), "httpx cannot be used: ImportError"),
+    ],
+)  # fmt: skip
+def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
+    """Traffic between the job's own machines goes through a proxy.
+
+    ## Why it matters
+
+    The proxy that is set for downloads is also asked for the addresses of the job's own servers, unless `no_proxy` excepts
+    them: calls end with `503 Service Unavailable` or a timeout. OpenAI's client, which agent loops and judges use, is built on httpx;
+    `ray job submit`, the state API and verl's SGLang servers use requests. httpx takes names and addresses in `no_proxy` and
+    ignores networks such as 10.0.0.0/8, which requests understands.
+
+    ## How to fix
+
+    Write the addresses of all nodes, 127.0.0.1 and localhost into both `no_proxy` and `NO_PROXY`, one by one, before Ray is
+    started. The finding and the fix know those of this node and of the head.
+    """
+    for client in proxied.clients:
+        if client.failed:
+            yield Finding(
+                f"with {' and '.join(proxied.named_by)} set, {client.name} cannot be used: {client.failed}",
+                Evidence(client.failed, "a proxy that it can use, or none", "the installed package"),
+                subject=Subject("package", client.name),
+                remedy="install what it asks for, or name an http:// proxy",
+            )
+    through = {client.name: client.proxied for client in proxied.clients if client.proxied}
+    if not through:
+        return
+    hosts = [host for host in proxied.hosts if any(host in found for found in through.values())]
+    networks = _networks(proxied, hosts)
+    said = (
+        f"; {' and '.join(through)} does not understand {', '.join(networks)}"
+        if networks and len(through) == 1
+        else ""
+    )
+    yield Finding(
+        f"{' and '.join(through)} send{'s' if len(through) == 1 else ''} what is meant for {', '.join(hosts)} to the proxy of "
+        f"{' and '.join(proxied.named_by)}{said}",
+        Evidence(
+            "; ".join(f"{name}={value}" for name, value in proxied.no_proxy.items()) or "no_proxy is not set",
+            f"no_proxy and NO_PROXY with {','.join(hosts)}",
+            "the installed clients, asked which way they would take",
+        ),
+        subject=Subject("variable", "no_proxy"),
+        location=Location(proxied.path, proxied.line) if proxied.path else None,
+        remedy=f"add {','.join(hosts)}, and the addresses of the other nodes, to no_proxy and NO_PROXY",
+        fix="no-proxy-between-nodes",
+    )
+
+
+def _networks(proxied: Proxied, hosts: list[str]) -> list[str]:
+    """The networks among the exceptions that hold one of these addresses."""
+    words = {word.strip() for value in proxied.no_proxy.values() for word in value.split(",") if "/" in word}
+    return sorted(
+        word
+        for word in words
+        if any(_holds(word, ipaddress.ip_address(host)) for host in hosts if is_address(host))
+    )
+
+
+def _holds(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,51 @@
+"""ENV130: a variable that matters to all processes of a job is not the same on all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.nodes._fleet import Words, differences
+from verl_doctor.checks.nodes._fleet_examples import fleet_of
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+
+@check(
+    "ENV130",
+    severity="warning",
+    cost="cluster",
+    examples=lambda: [
+        Example("all alike", (fleet_of(1000),)),
+        Example("one node lacks it",
+            (fleet_of(8, ("variable", "NCCL_IB_HCA", {"mlx5": 7, "": (1, "node5")})),),
+            "node5 has no NCCL_IB_HCA, the other 7 have NCCL_IB_HCA=mlx5"),
+    ],
+)  # fmt: skip
+def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
+    """A variable that matters to all processes of a job differs between nodes.
+
+    ## Why it matters
+
+    Ray's workers have the environment of the raylet of their node, which is that of the shell in which `ray start` ran
+    there. Where NCCL's settings differ, the processes of one collective talk in different ways and hang; where
+    PYTHONHASHSEED or vLLM's settings differ, workers of one group do not behave alike.
+
+    ## How to fix
+
+    Set it in the `runtime_env` of the job, which reaches all nodes (`verl-doctor fix --output-env DIR` writes one), or
+    restart Ray on these nodes from the same shell file.
+    """
+    yield from differences(fleet.about("variable"), _WORDS)
+
+
+def _say(subject: Subject, value: str) -> str:
+    return f"{subject.name}={value}" if value else f"no {subject.name}"
+
+
+_WORDS = Words(
+    say=_say,
+    one="variable",
+    several="variables",
+    read_from="the environment of a Ray worker on each node",
+    remedy="put it into the runtime_env of the job",
+)

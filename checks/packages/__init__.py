@@ -1,0 +1,1 @@
+"""Installed packages against their requirements, wheels and records."""

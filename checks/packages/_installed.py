@@ -1,0 +1,40 @@
+"""Words about installed files that several rules use: where they lie, how to get them anew, who shares them."""
+
+from __future__ import annotations
+
+import re
+
+from verl_doctor.toolkit.collectors.packages.records import Drift
+
+_UV_CACHE = re.compile(r"/archive-v\d+/")
+
+
+def below_site(path: str) -> str:
+    """The path below site-packages or dist-packages."""
+    return path.rpartition("-packages/")[2]
+
+
+def reinstall(name: str, version: str, installer: str = "") -> str:
+    """The command that installs a package anew, in the words of the installer that brought it."""
+    if installer.startswith("uv"):
+        return f"uv pip install --no-deps --reinstall-package {name} {name}=={version}"
+    if installer == "conda":
+        return f"conda install --force-reinstall {name}"
+    return f"pip install --force-reinstall --no-deps {name}=={version}"
+
+
+def cache_of(drift: Drift) -> str:
+    """Whose cache has the same changed file ("uv", "conda"), or nothing.
+
+    A second name alone proves nothing: backups made with `cp -al`, ostree and tools against duplicates give one too. uv and
+    conda link what they install from their caches, and say in INSTALLER that it was them. Of a symbolic link it is
+    known where it leads.
+    """
+    conda = drift.installer == "conda"
+    if drift.leads_to:
+        if _UV_CACHE.search(drift.leads_to):
+            return "uv"
+        return "conda" if conda and "/pkgs/" in drift.leads_to else ""
+    if drift.links < 2:
+        return ""
+    return "conda" if conda else "uv" if drift.installer.startswith("uv") else ""

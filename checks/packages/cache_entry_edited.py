@@ -1,0 +1,90 @@
+"""PKG103: a file in an installer's cache was edited through an environment that links to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.packages._installed import below_site, cache_of
+from verl_doctor.toolkit.collectors.packages.records import Drift, PackageRecord, Records
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+_SHOWN = 5
+
+_ENGINE = "/env/lib/python3.11/site-packages/vllm/v1/engine/async_llm.py"
+_EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=1, installer="uv")
+_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="uv")
+_IN_BACKUP = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="pip")
+_GONE = Drift("vllm", "0.11.0", _ENGINE, "missing", installer="uv")
+
+
+def _facts(*drifts: Drift) -> tuple[Records]:
+    return (Records((PackageRecord("vllm", "0.11.0", 3_000, 3_000, 0, 0, len(drifts)),), drifts),)
+
+
+@check(
+    "PKG103",
+    severity="warning",
+    examples=lambda: [
+        Example("all files are the wheel's", _facts()),
+        Example("an edit that replaced the file stays in this environment", _facts(_EDITED)),
+        Example("a file that is gone poisons nothing", _facts(_GONE)),
+        Example("pip keeps no links, so the other names are a backup's", _facts(_IN_BACKUP)),
+        Example("the file that was edited has other names too", _facts(_IN_CACHE), "every other environment"),
+    ],
+)
+def cache_entry_edited(records: Records) -> Iterator[Finding]:
+    """A file in an installer's cache was edited through an environment that links to it.
+
+    ## Why it matters
+
+    uv and conda do not copy: a file in site-packages and the one in their cache are the same file under two names (hard
+    links). An editor or script that wrote into it changed the cache, so that all environments made from it, and all that
+    will be made, contain the edit. Reinstalling brings it back. Known as uv#10579, uv#15700 and conda#679.
+
+    Other tools make hard links too, for instance a backup with `cp -al`. Only what uv or conda installed is told here;
+    an edited file that has other names for another reason is PKG102.
+
+    ## How to fix
+
+    Throw the entry out of the cache, then reinstall in each environment that has the package. With uv:
+    `uv cache clean NAME`, then `uv pip install --reinstall-package NAME NAME==VERSION`. With conda: `conda clean --packages`,
+    then `conda install --force-reinstall NAME`. Edit by writing a new file and renaming it over the old one, as
+    verl-doctor does, or install with `UV_LINK_MODE=copy`.
+    """
+    edited: dict[str, list[Drift]] = {}
+    for drift in records.drifts:
+        if drift.state == "changed" and cache_of(drift):
+            edited.setdefault(drift.package, []).append(drift)
+    for drifts in edited.values():
+        yield _finding(drifts)
+
+
+def _finding(drifts: list[Drift]) -> Finding:
+    first = drifts[0]
+    cache = cache_of(first)
+    names = f"a link to {first.leads_to}" if first.leads_to else f"a file with {first.links} names"
+    return Finding(
+        f"{counted(len(drifts), 'file')} of {first.package} {first.version} changed in {cache}'s cache, so every "
+        "other environment made from it has the edit too: "
+        + listed((below_site(drift.path) for drift in drifts), _SHOWN),
+        Evidence(
+            found=f"{first.path} is {names}, {cache} put it there, and its content is not the wheel's",
+            wanted=f"the files that the wheel of {first.package} {first.version} contained",
+            read_from=f"RECORD of {first.package} {first.version}",
+        ),
+        location=Location(first.path),
+        remedy=_remedy(first, cache),
+        also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
+        subject=Subject("file", first.path),
+    )
+
+
+def _remedy(drift: Drift, cache: str) -> str:
+    wanted = f"{drift.package}=={drift.version}"
+    if cache == "conda":
+        return f"conda clean --packages, then conda install --force-reinstall {drift.package}"
+    return (
+        f"uv cache clean {drift.package}, then in each environment: "
+        f"uv pip install --reinstall-package {drift.package} {wanted}"
+    )

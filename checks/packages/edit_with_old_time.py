@@ -1,0 +1,54 @@
+"""PKG104: a file was edited and its time put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.packages._installed import below_site, reinstall
+from verl_doctor.toolkit.collectors.packages.records import Drift, HashedRecords
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_EDITED = Drift(
+    "ray", "2.49.0", "/env/lib/python3.11/site-packages/ray/worker.py", "changed", sha256="ab" * 32
+)
+
+
+@check(
+    "PKG104",
+    severity="warning",
+    cost="live",
+    examples=lambda: [
+        Example("every file has the recorded content", (HashedRecords(3_000),)),
+        Example(
+            "one has another content of the same size", (HashedRecords(3_000, (_EDITED,)),), "ray/worker.py"
+        ),
+    ],
+)
+def edit_with_old_time(hashed: HashedRecords) -> Iterator[Finding]:
+    """A file was edited and its modification time was reset.
+
+    ## Why it matters
+
+    Its size and time are those of the wheel, its content is not: some patch scripts restore the time, and a damaged disk or
+    copy looks the same. Only reading all files shows it, so this rule needs `--deep` and takes a few seconds for each
+    gigabyte; afterwards only what changed is read again.
+
+    ## How to fix
+
+    Reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`. When a library (`.so`) is concerned,
+    suspect the disk too.
+    """
+    for drift in hashed.drifts:
+        yield Finding(
+            f"{below_site(drift.path)} of {drift.package} {drift.version} has another content than its "
+            f"wheel had, though size and time are unsuspicious"
+            + (f"; it is marked '{', '.join(drift.markers)}'" if drift.markers else ""),
+            Evidence(
+                found=f"SHA-256 {drift.sha256}",
+                wanted="the SHA-256 in RECORD",
+                read_from=f"RECORD of {drift.package} {drift.version}",
+            ),
+            location=Location(drift.path),
+            remedy=f"Reinstall it: {reinstall(drift.package, drift.version, drift.installer)}",
+            subject=Subject("file", drift.path),
+        )

@@ -1,0 +1,175 @@
+"""PKG102: installed files are not what their wheel contained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.checks.packages._installed import below_site, cache_of, reinstall
+from verl_doctor.toolkit.collectors.packages.journal import ChangedFile, JournalEntry, JournalHistory
+from verl_doctor.toolkit.collectors.packages.records import Drift, PackageRecord, Records
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+# Whether one of these is gone or changed does not matter to a job. Images are slimmed by removing them, and conda writes its
+# prefix into some.
+_NEVER_RUN = (".pyi", ".cmake", ".md", ".txt", ".rst", ".pxd", ".pyx", ".typed", ".a", ".map", ".pc")
+_HEADERS = (".h", ".hpp", ".cuh")
+_SHOWN = 5
+
+_ENGINE = "/env/lib/python3.11/site-packages/vllm/v1/engine/async_llm.py"
+_EDITED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32)
+_MARKED = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, markers=("Uky",))
+_GONE = Drift("vllm", "0.11.0", _ENGINE, "missing")
+_STUB_GONE = Drift("torch", "2.8.0", "/env/lib/python3.11/site-packages/torch/_VF.pyi", "missing")
+_IN_CACHE = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=3, installer="uv")
+_IN_BACKUP = Drift("vllm", "0.11.0", _ENGINE, "changed", sha256="ab" * 32, links=2, installer="pip")
+_OURS = JournalEntry(
+    "0007", "2026-11-01T02:00:00Z", "init-app-state", "VLLM101", "applied", (ChangedFile(_ENGINE, "ab" * 32),)
+)
+
+
+def _facts(*drifts: Drift, entries: tuple[JournalEntry, ...] = ()) -> tuple[Records, JournalHistory]:
+    package = PackageRecord("vllm", "0.11.0", 3_000, 3_000 - len(drifts), 0, 0, len(drifts))
+    return Records((package,), drifts), JournalHistory(entries)
+
+
+def _without_record(problem: str, installer: str = "pip") -> tuple[Records, JournalHistory]:
+    record = "/env/lib/python3.11/site-packages/ray-2.49.0.dist-info/RECORD"
+    package = PackageRecord("ray", "2.49.0", 0, 0, 0, 0, 0, problem, record, installer)
+    return Records((package,)), JournalHistory()
+
+
+@check(
+    "PKG102",
+    severity="warning",
+    examples=lambda: [
+        Example("all files are the wheel's", _facts()),
+        Example("somebody removed type stubs to make an image smaller", _facts(_STUB_GONE)),
+        Example("the installer's cache was edited, which is another rule's business", _facts(_IN_CACHE)),
+        Example(
+            "a backup has the same file under another name", _facts(_IN_BACKUP), "hard links show 1 of these"
+        ),
+        Example("a file was edited by hand", _facts(_EDITED), "nobody signed"),
+        Example("a file was edited by somebody who left a marker", _facts(_MARKED), "marked 'Uky'"),
+        Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
+        Example("a source is gone", _facts(_GONE), "missing"),
+        Example("there is no list of its files", _without_record("missing"), "its RECORD is missing"),
+        Example("conda keeps another list", _without_record("missing", "conda"), "was not compared"),
+    ],
+)
+def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown) -> Iterator[Finding]:
+    """Installed files differ from what their wheel contained.
+
+    ## Why it matters
+
+    An edit inside site-packages is lost with the next installation, is on this machine only, and appears in no bug report.
+    A file that is gone, or half of one, usually comes from an installation that was interrupted, or from two packages that
+    own the same file.
+
+    Files of verl, vLLM, torch, Ray and transformers are compared with the RECORD of their wheel: first by size and time,
+    then, where those look suspicious, by content. `--deep` compares the content of all. Without a RECORD nobody can tell an
+    edit, and pip refuses to uninstall or upgrade the package.
+
+    ## How to fix
+
+    If you know the edit, keep it as a patch outside of the environment: `diff -u` against the file of a fresh wheel. If
+    not, reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`, or with `--ignore-installed` where its
+    RECORD is lost. Files that verl-doctor repaired itself are listed for
+    completeness; `verl-doctor undo` takes them back.
+    """
+    history = JournalHistory() if isinstance(journal, Unknown) else journal
+    groups: dict[tuple[str, _Author], list[Drift]] = {}
+    for drift in records.drifts:
+        if not (drift.state == "changed" and cache_of(drift)) and not _dispensable(drift):
+            groups.setdefault((drift.package, _author(drift, history)), []).append(drift)
+    for (_, author), drifts in groups.items():
+        yield _finding(author, drifts)
+    for package in records.packages:
+        if package.problem:
+            yield _uncompared(package)
+
+
+def _uncompared(package: PackageRecord) -> Finding:
+    """Nothing tells what the files of this package should be. conda's packages are listed elsewhere, if not in RECORD."""
+    conda = package.installer == "conda" and package.problem == "missing"
+    name = f"{package.package} {package.version}"
+    how = "cannot be compared" if package.files == 0 else "cannot be compared in full"
+    # With --force-reinstall pip wants to uninstall first, and refuses without a RECORD.
+    anew = reinstall(package.package, package.version, package.installer)
+    anew = anew.replace("pip install --force-reinstall", "pip install --ignore-installed")
+    return Finding(
+        f"{name} was not compared: conda installed it, without a RECORD"
+        if conda
+        else f"{name} {how} with its wheel: its RECORD is {package.problem}",
+        Evidence(
+            found=f"RECORD is {package.problem}",
+            wanted="the list of the package's files and their hashes",
+            read_from=package.record,
+        ),
+        location=Location(package.record),
+        remedy="" if conda else f"Reinstall it: {anew}",
+        severity="info" if conda else "warning",
+        subject=Subject("file", package.record),
+    )
+
+
+@dataclass(frozen=True)
+class _Author:
+    """What became of a file and through whom, in words, and whether it was this doctor."""
+
+    words: str
+    ours: bool = False
+
+
+def _author(drift: Drift, history: JournalHistory) -> _Author:
+    if drift.state == "missing":
+        return _Author("missing")
+    if (entry := history.author(drift.path, drift.sha256)) is not None:
+        return _Author(f"repaired by verl-doctor ({entry.id}, {entry.code}, {entry.time[:10]})", ours=True)
+    return _Author(
+        f"changed and marked '{', '.join(drift.markers)}'" if drift.markers else "changed, and nobody signed"
+    )
+
+
+def _finding(author: _Author, drifts: list[Drift]) -> Finding:
+    package, version = drifts[0].package, drifts[0].version
+    return Finding(
+        f"{counted(len(drifts), 'file')} of {package} {version} {'is' if len(drifts) == 1 else 'are'} {author.words}: "
+        + listed((below_site(drift.path) for drift in drifts), _SHOWN)
+        + _sharing(drifts),
+        Evidence(
+            found=listed((drift.path for drift in drifts), _SHOWN),
+            wanted=f"the files that the wheel of {package} {version} contained",
+            read_from=f"RECORD of {package} {version}",
+        ),
+        location=Location(drifts[0].path),
+        remedy="verl-doctor undo --list shows it"
+        if author.ours
+        else f"Reinstall it: {reinstall(package, version, drifts[0].installer)}",
+        severity="info" if author.ours else "warning",
+        also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
+        subject=Subject("file", drifts[0].path),
+    )
+
+
+def _dispensable(drift: Drift) -> bool:
+    if drift.path.endswith(_NEVER_RUN):
+        return True
+    return drift.state == "missing" and (drift.path.endswith(_HEADERS) or "/test" in drift.path)
+
+
+def _sharing(drifts: list[Drift]) -> str:
+    """Say what is proven: the same file has another name. Not whose it is."""
+    links = [drift for drift in drifts if drift.leads_to]
+    if links:
+        return (
+            f" (a link to {links[0].leads_to})" if len(links) == 1 else f" ({len(links)} of them are links)"
+        )
+    names = sum(drift.links > 1 for drift in drifts)
+    if not names:
+        return ""
+    return (
+        f" (hard links show {names} of these elsewhere too, perhaps in a backup: the edit is there as well)"
+    )

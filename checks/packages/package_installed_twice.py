@@ -1,0 +1,52 @@
+"""PKG105: a package is installed twice in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.packages._installed import reinstall
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_SITE = "/env/lib/python3.11/site-packages"
+_NEW = Distribution("numpy", "2.2.6", f"{_SITE}/numpy-2.2.6.dist-info")
+_OLD = Distribution("numpy", "1.26.4", f"{_SITE}/numpy-1.26.4.dist-info")
+
+
+@check(
+    "PKG105",
+    severity="warning",
+    examples=lambda: [
+        Example("each package once", (Packages((_NEW,)),)),
+        Example("two ways of saying the same, as in Debian", (Packages((_NEW,), duplicates=(_NEW,)),)),
+        Example("two versions in one folder", (Packages((_NEW,), duplicates=(_OLD,)),), "numpy"),
+    ],
+)
+def package_installed_twice(packages: Packages) -> Iterator[Finding]:
+    """A package is installed twice in one folder.
+
+    ## Why it matters
+
+    Two metadata folders of one package mean that an installation was interrupted, or that two installers (pip and conda,
+    or two pips at once on a shared disk) did not see each other. The files of both versions lie mixed, and which
+    version `importlib.metadata` names is chance: libraries that compare versions then decide at random.
+
+    ## How to fix
+
+    Reinstall it: `pip install --force-reinstall --no-deps NAME==VERSION`, and remove the metadata folder that is left over.
+    """
+    for spare in packages.duplicates:
+        kept = packages.get(spare.name)
+        if kept is None or kept.version == spare.version:
+            continue
+        yield Finding(
+            f"{spare.name} is installed twice in one folder: {spare.version} and {kept.version}",
+            Evidence(
+                found=f"{spare.location} and {kept.location}",
+                wanted="one metadata folder for each package",
+            ),
+            location=Location(spare.location),
+            remedy=f"Reinstall it: {reinstall(spare.name, kept.version, kept.installer)}, "
+            f"then remove {spare.location}",
+            subject=Subject("package", spare.name, spare.version),
+        )

@@ -1,0 +1,1 @@
+"""The Ray cluster that the job would join or start."""

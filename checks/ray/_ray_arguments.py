@@ -1,0 +1,29 @@
+"""The arguments of `ray.init()` that it refuses when it finds a cluster to join.
+
+ray/_private/worker.py (`When connecting to an existing cluster, ... must not be provided`), the same from Ray 2.10 to 2.60; `labels`
+since 2.44.
+"""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.facts import Unknown
+
+_FOLDERS = ("ray_kwargs.ray_init", "ray_init")
+_REFUSED = (
+    "num_cpus",
+    "num_gpus",
+    "resources",
+    "labels",
+    "object_store_memory",
+    "_system_config",
+    "_node_name",
+)
+
+
+def refused_arguments(configuration: Configuration | Unknown) -> tuple[Asked, ...]:
+    """The words of the launch command that give one of them a value."""
+    if isinstance(configuration, Unknown):
+        return ()
+    found = (configuration.asked_for(f"{folder}.{name}") for folder in _FOLDERS for name in _REFUSED)
+    return tuple(one for one in found if one is not None and one.value is not None and not one.conditional)

@@ -1,0 +1,46 @@
+"""What the rule about the package that Ray sends, and its fix, share: which parts can stay here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
+from verl_doctor.toolkit.collectors.ray.package import PackagePart, RayPackage
+
+_BETWEEN = re.compile(r"[\s,;='\"\[\]{}()]+")
+# What means something else in a pattern of .gitignore's kind.
+_SPECIAL = re.compile(r"[*?\[\]\\!#\n]|\s$")
+
+
+def can_stay(package: RayPackage, launch: Launch) -> tuple[PackagePart, ...]:
+    """The largest parts that must stay so that the rest fits, without those that the job names; () when no choice is enough."""
+    too_much = package.size - package.limit
+    chosen: list[PackagePart] = []
+    for part in package.parts:
+        if too_much < 0:
+            break
+        if not _SPECIAL.search(part.name) and not _is_named(part, launch):
+            chosen.append(part)
+            too_much -= part.size
+    return tuple(chosen) if too_much < 0 and package.whole else ()
+
+
+def patterns(parts: Iterable[PackagePart]) -> tuple[str, ...]:
+    """As Ray's `excludes`, like .gitignore, has them: the leading slash ties them to the folder."""
+    return tuple(f"/{part.name}" for part in parts)
+
+
+def _is_named(part: PackagePart, launch: Launch) -> bool:
+    """Whether a word of the job names the part, something in it, or a folder that holds it."""
+    name = part.name.rstrip("/")
+    words = launch.command.words if launch.command is not None else ()
+    return any(
+        said == name or said.startswith(f"{name}/") or name.startswith(f"{said}/") for said in _said(words)
+    )
+
+
+def _said(words: Iterable[Word]) -> Iterator[str]:
+    for word in words:
+        for said in _BETWEEN.split(word.text or word.written):
+            yield said.removeprefix("./").rstrip("/")

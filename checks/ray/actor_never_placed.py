@@ -1,0 +1,76 @@
+"""RAY116: an actor asks for more than any node of the cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks.shared.running_job import of_another_job
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_ACTOR = RayActor(
+    "ab" * 16, "PENDING_CREATION", "runner", class_name="TaskRunner", job="01000000", needs={"CPU": 128.0}
+)
+
+
+def _waits(actor: RayActor, *, finished: bool = False) -> tuple[RayClusters]:
+    return (joins(a_cluster(a_node(), jobs=(RayJob("01000000", finished=finished),), actors=(actor,))),)
+
+
+@check(
+    "RAY116",
+    phase="ray",
+    examples=lambda: [
+        Example("alive", _waits(replace(_ACTOR, state="ALIVE"))),
+        Example("it waits for others to end", _waits(replace(_ACTOR, needs={"CPU": 64.0}))),
+        Example("it waits for its placement group", _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab"))),
+        Example("its job has ended", _waits(_ACTOR, finished=True)),
+        Example("more CPUs than a node has", _waits(_ACTOR), "actor runner (TaskRunner) asks for 128 CPU, which no node has"),
+        Example("a resource that is spelt otherwise", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "asks for 1 gpu"),
+    ],
+)  # fmt: skip
+def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
+    """An actor requests more than any node of the cluster has.
+
+    ## Why it matters
+
+    It stays pending, and whoever calls it waits forever. Ray's autoscaler prints `No available node types can fulfill resource
+    request` into the driver's output, where it is easily overlooked.
+
+    ## How to fix
+
+    Ask for what a node has, or start a node with more: `ray start --num-cpus=`, `--resources=`. Names of resources count to the letter:
+    `GPU` is one, `gpu` another.
+    """
+    for cluster in clusters.concerned:
+        if not cluster.knows("nodes") or not cluster.knows("actors"):
+            continue
+        for actor in cluster.actors:
+            job = cluster.job(actor.job)
+            if actor.state not in ("PENDING_CREATION", "RESTARTING") or actor.group or (job and job.finished):
+                continue
+            if any(
+                all(one.resources.get(k, 0) >= v for k, v in actor.needs.items()) for one in cluster.alive
+            ):
+                continue
+            name = (
+                f"{actor.name} ({actor.class_name})"
+                if actor.name
+                else f"{actor.class_name} {short(actor.actor)}"
+            )
+            yield Finding(
+                f"actor {name} asks for {told(actor.needs)}, which no node has: it is never started",
+                Evidence(
+                    f"{told(actor.needs)}, asked for by job {actor.job}",
+                    "no more than one node has",
+                    f"the GCS at {cluster.address}",
+                ),
+                severity=of_another_job(launch),
+                subject=Subject("actor", actor.name or actor.class_name, actor.job),
+                remedy="ask for less, or start a node that has it: ray start --num-cpus=, --resources=",
+            )

@@ -1,0 +1,75 @@
+"""RAY102: the file with the address of the last Ray leads to one that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.ray._ray_arguments import refused_arguments
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.ray import FILE, MINE, said
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.ray.addresses import AddressFile, RayAddresses
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_time
+
+_DEAD = said(source="address file", reply="refused", said="Connection refused")
+_NO_SCRIPT = (Configuration, Absent("no launch script was named"))
+_STALE = RayAddresses((_DEAD,), file=AddressFile(FILE, "me", age=7200))
+
+
+@check(
+    "RAY102",
+    phase="ray",
+    examples=lambda: [
+        Example("its Ray answers", (RayAddresses((said(source="address file"),)), _NO_SCRIPT)),
+        Example("no file", (RayAddresses(), _NO_SCRIPT)),
+        Example("RAY_ADDRESS goes before it", (RayAddresses((said(), _DEAD)), _NO_SCRIPT)),
+        Example("a new Ray is asked for", (RayAddresses((said("local"), _DEAD)), _NO_SCRIPT)),
+        Example("the script starts a head, which writes it anew", (RayAddresses((_DEAD, said(source="ray start --head", reply="refused"))), _NO_SCRIPT)),
+        Example("its processes live, in a network of their own", (RayAddresses((_DEAD,), (MINE,)), _NO_SCRIPT)),
+        Example("a job that was killed", (_STALE, _NO_SCRIPT), "ray.init() would wait for it for ever"),
+        Example("with the CPUs that verl tells Ray of", (_STALE, *asked("ray_kwargs.ray_init.num_cpus=16")), "num_cpus and num_gpus must not be provided"),
+        Example("another user's", (RayAddresses((_DEAD,), file=AddressFile(FILE, "eve", mine=False)), _NO_SCRIPT), "which eve wrote, names"),
+    ],
+)  # fmt: skip
+def address_file_stale(addresses: RayAddresses, configuration: Configuration | Unknown) -> Iterator[Finding]:
+    """The file with the address of the last Ray points to one that has ended.
+
+    ## Why it matters
+
+    A Ray that was killed leaves `ray_current_cluster` behind. `ray.init()` without an address takes it and waits, for ever. With
+    `num_cpus` or `num_gpus`, as verl gives them, it stops at once and blames a cluster that does not exist: `When connecting to an
+    existing cluster, num_cpus and num_gpus must not be provided.`
+
+    ## How to fix
+
+    `verl-doctor clean` shows the file with the proof that nobody needs it, and removes it with `--apply`. `RAY_ADDRESS=local` lets one
+    job on this machine start a Ray of its own past it.
+    """
+    place = addresses.taken
+    if place is None or place.source != "address file" or place.reply in ("", "connected"):
+        return
+    if addresses.ray_at(place.address) is not None:
+        return
+    given = refused_arguments(configuration)
+    effect = (
+        "ray.init() would stop with 'When connecting to an existing cluster, num_cpus and num_gpus must not be provided'"
+        if given
+        else "ray.init() would wait for it for ever"
+    )
+    file = addresses.file
+    whose = "" if file is None or file.mine else f", which {file.owner} wrote,"
+    age = f", written {in_time(file.age)} ago" if file is not None and file.age else ""
+    yield Finding(
+        f"{place.said_by}{whose} names {place.address}, where no Ray answers: {effect}",
+        Evidence(
+            f"{place.address}: {place.said or place.reply}{age}",
+            "no such file, or a Ray that answers",
+            place.said_by,
+        ),
+        subject=Subject("file", place.said_by),
+        remedy="verl-doctor clean --apply removes it"
+        if file is None or file.mine
+        else f"ask {file.owner} to remove it, or keep your Ray elsewhere: export RAY_TMPDIR=/tmp/ray-$USER",
+    )

@@ -1,0 +1,48 @@
+"""RAY119: the file with the address of the last Ray may not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.ray import FILE, said
+from verl_doctor.toolkit.collectors.ray.addresses import AddressFile, RayAddresses
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_CLOSED = AddressFile(FILE, "eve", mine=False, readable=False)
+
+
+@check(
+    "RAY119",
+    phase="ray",
+    examples=lambda: [
+        Example("it may be read", (RayAddresses(file=AddressFile(FILE, "eve", mine=False)),)),
+        Example("none", (RayAddresses(),)),
+        Example("an address is named", (RayAddresses((said(),), file=_CLOSED),)),
+        Example("of another user", (RayAddresses(file=_CLOSED),), "is eve's and may not be read"),
+    ],
+)  # fmt: skip
+def address_file_unreadable(addresses: RayAddresses) -> Iterator[Finding]:
+    """The file with the address of the last Ray cannot be read.
+
+    ## Why it matters
+
+    Another user's Ray wrote it with a strict umask. `ray.init()` and `ray start` look into it before anything else, and stop:
+    `PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'`.
+
+    ## How to fix
+
+    Keep your Ray in a folder of your own: `export RAY_TMPDIR=/tmp/ray-$USER`, for `ray start` and for the job.
+    """
+    file = addresses.file
+    if file is None or file.readable or addresses.submitted:
+        return
+    named = addresses.of("ray.init") or addresses.of("RAY_ADDRESS")
+    if named is not None and named.text != "auto" and addresses.head is None:
+        return
+    yield Finding(
+        f"{file.path} is {file.owner}'s and may not be read: ray.init() and ray start would stop with PermissionError",
+        Evidence(f"a file of {file.owner}", "one that this user may read and write, or none", file.path),
+        subject=Subject("file", file.path),
+        location=Location(file.path),
+        remedy="export RAY_TMPDIR=/tmp/ray-$USER, for ray start and for the job",
+    )

@@ -1,0 +1,58 @@
+"""RAY114: the Ray that the job would join belongs to another user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.ray import MINE, finding_its_place, said
+from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_NOT_JOINED = ("--ray-address", "ray start --head")
+_EVES = replace(MINE, mine=False, user="eve")
+
+
+@check(
+    "RAY114",
+    phase="ray",
+    severity="error",
+    examples=lambda: [
+        Example("yours", (RayAddresses((said(source="address file"),), (MINE,)),)),
+        Example("another user's that is not joined", (RayAddresses(running=(_EVES,)),)),
+        Example("where the script starts its own, of which RAY110 speaks", (RayAddresses((said(source="ray start --head"),), (_EVES,)),)),
+        Example("of another machine", (RayAddresses((said("10.0.0.9:6379"),), (MINE,)),)),
+        Example("found in the common folder", (RayAddresses((said(source="address file"),), (_EVES,)),), "eve runs the Ray at 10.0.0.5:6379"),
+        Example("named, so perhaps meant", (RayAddresses((said(),), (_EVES,)),), "actors would run as eve"),
+    ],
+)  # fmt: skip
+def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
+    """The Ray that the job would join belongs to another user.
+
+    ## Why it matters
+
+    On a shared machine everybody's Ray writes its address to `/tmp/ray/ray_current_cluster`, and `ray.init()` joins whoever was last.
+    Actors then run as that user: with that user's environment and rights, on that user's GPUs, and what they write is theirs.
+
+    ## How to fix
+
+    A folder of your own keeps the two apart: `export RAY_TMPDIR=/tmp/ray-$USER` before `ray start` and for the job. A Ray that is meant
+    for several users is named with RAY_ADDRESS.
+    """
+    place = addresses.taken
+    there = addresses.ray_at(place.address) if place is not None and place.address else None
+    if place is None or there is None or there.mine or place.source in _NOT_JOINED:
+        return
+    named = place.source not in ("address file", "raylet")
+    yield Finding(
+        f"{there.user} runs the Ray at {place.address} which a job would join: its actors would run as {there.user}",
+        Evidence(
+            f"{place.said_by} names it; its processes are {there.user}'s (raylet {', '.join(map(str, there.raylets))})",
+            "a Ray of this user",
+            "the table of processes",
+        ),
+        subject=Subject("cluster", place.address),
+        location=finding_its_place(place),
+        remedy=f"leave it if it is meant for you, or else: {'unset RAY_ADDRESS; ' if named else ''}export RAY_TMPDIR=/tmp/ray-$USER",
+        severity="warning" if named else None,
+    )

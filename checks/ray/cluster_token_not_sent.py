@@ -1,0 +1,129 @@
+"""RAY106: the cluster requires a token, but the job would show none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.ray import a_cluster, finding_its_place, joins, said
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.token import RayToken
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_NAMED = RayAddresses((said(),))
+_FOUND = RayAddresses((said(source="address file"),))
+_THERE = RayToken(path="/home/me/.ray/auth_token", by_itself=True)
+_LOCKED = joins(a_cluster(token=True))
+_REFUSED = joins(a_cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
+_VARIABLE = "RAY_AUTH_MODE"
+_NONE = (RayClusters, Absent("no Ray answers at any address that is known here"))
+_NO_SCRIPT = (RayStarts, Absent("no launch script was named"))
+_START = RayAddresses((said(source="ray start --head", reply="refused"),))
+_HEAD = RayStart("run.sh", 4, {"head": ""})
+_ALONE = RayStarts((_HEAD,))
+_NODES = RayStarts((_HEAD, RayStart("run.sh", 8, {"address": "$HEAD:6379"})))
+
+
+@check(
+    "RAY106",
+    phase="ray",
+    examples=lambda: [
+        Example("a cluster that wants none", (_NAMED, joins(a_cluster()), _THERE, _NO_SCRIPT)),
+        Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT)),
+        Example("found on this machine: Ray uses the token by itself", (_FOUND, _LOCKED, _THERE, _NO_SCRIPT)),
+        Example("a script that starts a head alone", (_START, _NONE, _THERE, _ALONE)),
+        Example("a script with the mode", (_START, _NONE, RayToken("token", "/t", by_itself=True), _NODES)),
+        Example("a script, and no token", (_START, _NONE, RayToken(by_itself=True), _NODES)),
+        Example("a script that starts a head, and joins it by its address", (_START, _NONE, _THERE, _NODES), "ray start --address presents none"),
+        Example("an address that is named", (_NAMED, _LOCKED, _THERE, _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
+        Example("a Ray that never does it by itself", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
+        Example("switched off", (_FOUND, _LOCKED, RayToken("disabled", "/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE=disabled"),
+        Example("no token", (_NAMED, _REFUSED, RayToken("token"), _NO_SCRIPT), "this user has none"),
+        Example("another cluster's token", (_NAMED, _REFUSED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT), "it does not accept this user's"),
+        Example("a Ray that knows of no tokens", (_NAMED, _REFUSED, RayToken(known=False), _NO_SCRIPT), "this Ray is too old to support tokens"),
+    ],
+)  # fmt: skip
+def cluster_token_not_sent(
+    addresses: RayAddresses, clusters: RayClusters | Unknown, token: RayToken, starts: RayStarts | Unknown
+) -> Iterator[Finding]:
+    """The cluster requires a token, and the job would present none.
+
+    ## Why it matters
+
+    The first local `ray.init()` of a user makes `~/.ray/auth_token`. From then on `ray start --head` of that user quietly wants the
+    token. A driver that finds the cluster by itself shows it; one to which the address is named (RAY_ADDRESS, `address=`), or a node
+    that joins with `ray start --address`, does so only with RAY_AUTH_MODE=token. Else, after 20 seconds: `ConnectionError: Failed to
+    connect to Ray cluster at ...`, or `InvalidAuthToken: Authentication token is missing or incorrect`.
+
+    ## How to fix
+
+    `export RAY_AUTH_MODE=token` for the job and for `ray start` on every node, which all need the head's token in `~/.ray/auth_token`.
+    Or start the head with RAY_AUTH_MODE=disabled, where everybody who reaches the port may run programs.
+    """
+    cluster = None if isinstance(clusters, Unknown) else clusters.chosen
+    if cluster is not None and addresses.taken is not None:
+        yield from _now(cluster, addresses.taken, token)
+    elif token.there and token.by_itself and not token.mode and not isinstance(starts, Unknown):
+        yield from _ahead(addresses, starts)
+
+
+def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding]:
+    why, remedy = _why(cluster, taken, token) if cluster.token else ("", "")
+    if why:
+        yield Finding(
+            f"the Ray at {cluster.address} requires a token, but {why}: the job could not join it",
+            Evidence(
+                f"{_VARIABLE}={token.mode}" if token.mode else f"{_VARIABLE} is not set",
+                f"{_VARIABLE}=token, and the token of the head",
+                f"the GCS at {cluster.address}; {taken.said_by}",
+            ),
+            subject=Subject("cluster", cluster.address),
+            location=finding_its_place(taken),
+            remedy=remedy,
+            fix="ray-token-mode" if token.there and not cluster.refused else None,
+        )
+
+
+def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
+    """A script that starts a head, which then wants the token, and names its address to others, which show none."""
+    head = next((one for one in starts.commands if "head" in one.options), None)
+    joins = next((one for one in starts.commands if one.options.get("address", "auto") != "auto"), None)
+    named = (
+        addresses.taken if addresses.taken and addresses.taken.source in ("RAY_ADDRESS", "ray.init") else None
+    )
+    if head is None or (joins is None and (named is None or named.text == "local")):
+        return
+    who = "ray start --address" if joins is not None else "a driver to which the address is named"
+    yield Finding(
+        f"ray start --head would require this user's token, but {who} presents none where {_VARIABLE} is not set",
+        Evidence(
+            f"{_VARIABLE} is not set, and there is a token",
+            f"{_VARIABLE}=token, or {_VARIABLE}=disabled, for all of them",
+            f"{head.path}:{head.line}" + (f", {joins.path}:{joins.line}" if joins is not None else ""),
+        ),
+        subject=Subject("variable", _VARIABLE),
+        location=Location(head.path, head.line),
+        remedy=f"export {_VARIABLE}=token, for the job and for ray start on every node",
+        fix="ray-token-mode",
+    )
+
+
+def _why(cluster: RayCluster, taken: Place, token: RayToken) -> tuple[str, str]:
+    """What is missing, and what to do about it; empty when nothing is."""
+    copy = "copy ~/.ray/auth_token from the head's user to this one's"
+    if not token.known:
+        return "this Ray is too old to support tokens", "install the Ray of the cluster"
+    if not token.there:
+        return "this user has none", f"{copy}; then export {_VARIABLE}=token"
+    if cluster.refused:
+        return "it does not accept this user's", copy
+    named = taken.source not in ("address file", "raylet")
+    if token.mode == "token" or (not token.mode and token.by_itself and not named):
+        return "", ""
+    shown = f"{_VARIABLE}={token.mode}" if token.mode else f"{_VARIABLE} is not set"
+    return (
+        f"none is presented where {shown}",
+        f"export {_VARIABLE}=token, for the job and for ray start on every node",
+    )

@@ -1,0 +1,81 @@
+"""RAY112: the cluster has fewer CPUs to give away than the job asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, asked
+from verl_doctor.checks.shared.ray import a_cluster, a_node, asked_of_ray, free, joins, total
+from verl_doctor.checks.shared.ray_cpus import tickets_for
+from verl_doctor.checks.shared.ray_holders import holders, in_words
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
+from verl_doctor.toolkit.collectors.ray.tickets import RayTickets
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
+from verl_doctor.toolkit.text import counted
+
+_EACH = RayTickets(3, "/env/verl/single_controller/ray/base.py:192")
+_FEW = a_cluster(a_node(resources={"CPU": 16.0, "GPU": 8.0}))
+_TAKEN = a_cluster(
+    a_node(free={"CPU": 4.0, "GPU": 8.0}),
+    jobs=(RayJob("01000000", finished=True),),
+    actors=(RayActor("cd" * 16, "ALIVE", "store", job="01000000", needs={"CPU": 60.0}, detached=True),),
+)
+
+
+@check(
+    "RAY112",
+    phase="ray",
+    requires={"HOST116", "RAY111"},
+    examples=lambda: [
+        Example("enough", (joins(a_cluster()), *asked(), _EACH)),
+        Example("a verl that asks for one", (joins(_FEW), *asked(), RayTickets(1, "base.py:192"))),
+        Example("the table was not read", (joins(a_cluster(a_node(resources={}), refused="x")), *asked(), _EACH)),
+        Example("a head with few", (joins(_FEW), *asked(), _EACH), "asks Ray for 25 CPUs, and the one at 10.0.0.5:6379 has 16"),
+        Example("left by a job that has ended", (joins(_TAKEN), *asked(), _EACH), "4 of 64 are free"),
+    ],
+)  # fmt: skip
+def cpus_in_ray_too_few(
+    clusters: RayClusters, configuration: Configuration, tickets: RayTickets
+) -> Iterator[Finding]:
+    """The cluster has fewer free CPUs than the job requests.
+
+    ## Why it matters
+
+    Ray's CPUs are tickets, of which verl asks for some with each GPU, one for its TaskRunner and one for each part of its queue. Where
+    too few are left Ray waits for more to come, for ever, and says at most `No available node types can fulfill resource request`.
+
+    ## How to fix
+
+    Start the raylets with more: `ray start --num-cpus=`. No process is bound to a core by them. What jobs that have ended left behind,
+    `verl-doctor clean` shows and removes.
+    """
+    cluster = clusters.chosen
+    nodes, each = asked_of_ray(configuration)
+    if cluster is None or not nodes or not cluster.knows("nodes"):
+        return
+    need = tickets_for(configuration, nodes * each, tickets)
+    have, idle = total(cluster.alive, "CPU"), free(cluster.alive, "CPU")
+    if idle >= need:
+        return
+    found = holders(cluster, "CPU") if have >= need else ()
+    left = [one for one in found if one.left]
+    severity: Severity | None = "warning" if found and not left else None
+    yield Finding(
+        f"the job asks Ray for {need} CPUs, and the one at {cluster.address} has {have:g}"
+        if have < need
+        else f"the job asks Ray for {need} CPUs, and {idle:g} of {have:g} are free in the one at {cluster.address}",
+        Evidence(
+            in_words(found, "CPU") or f"{idle:g} of {have:g} CPUs on {counted(len(cluster.alive), 'node')}",
+            f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, {GPUS}={each}), and those of the driver's actors",
+            f"the GCS at {cluster.address}; {tickets.read_from}",
+        ),
+        subject=Subject("resource", "CPU"),
+        remedy="verl-doctor clean shows what jobs that have ended left behind"
+        if left
+        else "wait for that job, or end it"
+        if found
+        else "start the raylets anew with ray start --num-cpus=, more on each node",
+        severity=severity,
+    )

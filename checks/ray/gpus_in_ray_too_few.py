@@ -1,0 +1,125 @@
+"""RAY111: the cluster has fewer GPUs to give away than the job asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, asked
+from verl_doctor.checks.shared.ray import a_cluster, a_node, asked_of_ray, free, joins, total
+from verl_doctor.checks.shared.ray_holders import holders, in_words
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
+
+_TWO_NODES = asked(f"{NODES}=2", f"{GPUS}=8")
+_TAKEN = a_node(free={"CPU": 40.0})
+_OVER, _RUNS = RayJob("01000000", finished=True), RayJob("02000000")
+_GROUP = RayGroup(
+    "ab" * 16,
+    "CREATED",
+    "verl_group_8:0",
+    "",
+    "01000000",
+    bundles=({"GPU": 8.0},),
+    nodes=("n1",),
+    detached=True,
+)
+_ACTOR = RayActor("cd" * 16, "ALIVE", "engine", job="02000000", needs={"GPU": 8.0})
+
+
+@check(
+    "RAY111",
+    phase="ray",
+    examples=lambda: [
+        Example("enough", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6"))), *_TWO_NODES)),
+        Example("nothing is joined", (RayClusters((a_cluster(),)), *_TWO_NODES)),
+        Example("the table was not read", (joins(a_cluster(unread=("nodes",))), *_TWO_NODES)),
+        Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "asks Ray for 16 GPUs (2 nodes with 8 each), and the one at 10.0.0.5:6379 has 8"),
+        Example("a node that died", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES), "has 8"),
+        Example("the machine has no more itself, of which CFG111 speaks", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *asked(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
+        Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *asked()), "has 0"),
+        Example("enough in all, spread over too many", (joins(a_cluster(*(a_node(f"n{n}", resources={"GPU": 4.0}) for n in range(4)))), *_TWO_NODES), "no node of the Ray at 10.0.0.5:6379 has 8"),
+        Example("left by a job that has ended", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *asked()), "0 of 8 are free"),
+        Example("another job is running", (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *asked()), "0 of 8 are free"),
+    ],
+)  # fmt: skip
+def gpus_in_ray_too_few(
+    clusters: RayClusters, configuration: Configuration, resources: Resources | Unknown
+) -> Iterator[Finding]:
+    """The cluster has fewer free GPUs than the job requests.
+
+    ## Why it matters
+
+    verl compares what is free with `trainer.nnodes` times `trainer.n_gpus_per_node` and stops (`Total available GPUs 8 is less than
+    total desired GPUs 16`), or waits forever for a placement group. A node that died, a raylet that was started where no GPU was
+    visible (`ray start` before `module load`, CUDA_VISIBLE_DEVICES, another user's `--num-gpus=0`) and what an earlier job left
+    behind look the same from within.
+
+    ## How to fix
+
+    The finding names each node with its GPUs, and who has those that are taken. What jobs that have ended left behind,
+    `verl-doctor clean` shows and removes. A raylet counts its GPUs once, when it is started.
+    """
+    cluster = clusters.chosen
+    nodes, each = asked_of_ray(configuration)
+    if cluster is None or not nodes or not cluster.knows("nodes"):
+        return
+    if len(cluster.alive) == 1 and _fewer_here(resources, each):
+        return
+    want, have = nodes * each, total(cluster.alive, "GPU")
+    enough = [one for one in cluster.alive if one.resources.get("GPU", 0) >= each]
+    asks = f"the job asks Ray for {want} GPUs ({nodes} {'node' if nodes == 1 else 'nodes'} with {each} each), and"
+    wanted = f"{NODES}={nodes}, {GPUS}={each}"
+    at = f"the GCS at {cluster.address}"
+    if have < want:
+        yield Finding(
+            f"{asks} the one at {cluster.address} has {have:g}",
+            Evidence(_nodes(cluster), wanted, at),
+            subject=Subject("resource", "GPU"),
+            remedy=_remedy(cluster),
+        )
+    elif len(enough) < nodes:
+        some = f"only {len(enough)} of {len(cluster.alive)} nodes" if enough else "no node"
+        yield Finding(
+            f"{asks} {some} of the Ray at {cluster.address} has {each}",
+            Evidence(_nodes(cluster), wanted, at),
+            subject=Subject("resource", "GPU"),
+            remedy=f"set {NODES} and {GPUS} to what the nodes have",
+        )
+    elif (idle := free(cluster.alive, "GPU")) < want:
+        found = holders(cluster, "GPU")
+        left = [one for one in found if one.left]
+        severity: Severity | None = None if left or not found else "warning"
+        yield Finding(
+            f"{asks} {idle:g} of {have:g} are free in the one at {cluster.address}",
+            Evidence(in_words(found, "GPU") or "Ray does not say who has them", wanted, at),
+            subject=Subject("resource", "GPU"),
+            remedy="verl-doctor clean shows what jobs that have ended left behind"
+            if left
+            else "wait for that job, or end it",
+            severity=severity,
+        )
+
+
+def _fewer_here(resources: Resources | Unknown, each: int) -> bool:
+    """Whether this machine has fewer itself, which CFG111 says."""
+    seen = None if isinstance(resources, Unknown) else resources.gpus
+    return seen is not None and len(seen) < each
+
+
+def _nodes(cluster: RayCluster) -> str:
+    """The nodes with their GPUs."""
+    known = sorted(cluster.nodes, key=lambda one: not one.alive)[:12]
+    return "; ".join(
+        f"{one.address}: {one.resources.get('GPU', 0):g}{'' if one.alive else ' (dead)'}" for one in known
+    )
+
+
+def _remedy(cluster: RayCluster) -> str:
+    none = next((one.address for one in cluster.alive if not one.resources.get("GPU")), "")
+    if none:
+        return f"on {none}: nvidia-smi -L and echo $CUDA_VISIBLE_DEVICES, then restart its raylet where GPUs are seen"
+    return f"join the missing nodes: ray start --address={cluster.address}; or ask for what is there"

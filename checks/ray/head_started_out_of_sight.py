@@ -1,0 +1,74 @@
+"""RAY117: the launch script starts its head in a folder in which the job does not look for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.ray import said
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.job_nodes import option
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_OPTION = "--temp-dir"
+_HEAD = said(source="ray start --head", reply="refused")
+
+
+def _script(*words: str, trains: bool = True) -> Launch:
+    command = Command("verl.trainer.main_ppo", (), "run.sh", 9) if trains else None
+    starts = (tuple(Word(word, "run.sh", 4) for word in ("--head", *words)),)
+    return Launch((("run.sh", "shell script"),), command=command, ray_starts=starts)
+
+
+def _looks(*places: Place, folder: str = "/tmp/ray") -> RayAddresses:
+    return RayAddresses((*places, _HEAD), folder=folder)
+
+
+@check(
+    "RAY117",
+    phase="ray",
+    examples=lambda: [
+        Example("the usual folder", (_looks(), _script())),
+        Example("the same folder", (_looks(folder="/scratch/me/ray"), _script("--temp-dir=/scratch/me/ray/"))),
+        Example("the job is told where it is", (_looks(said()), _script("--temp-dir=/scratch/me"))),
+        Example("auto finds its processes", (_looks(said("auto")), _script("--temp-dir=/scratch/me"))),
+        Example("the job is started by something else", (_looks(), _script("--temp-dir=/scratch/me", trains=False))),
+        Example("where the job looks is not known", (_looks(folder=UNTOLD), _script("--temp-dir=/scratch/me"))),
+        Example("a folder of its own", (_looks(), _script("--temp-dir", "/scratch/me")), "the job looks for it in /tmp/ray"),
+    ],
+)  # fmt: skip
+def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterator[Finding]:
+    """The launch script starts its head in a folder where the job does not look for it.
+
+    ## Why it matters
+
+    `ray start --head --temp-dir=` writes the address of the head into that folder, and `ray.init()` looks for it in RAY_TMPDIR, or in
+    `/tmp/ray`. It finds none, and quietly starts a Ray of its own: on this machine alone, without the nodes that joined the head. Or it
+    finds that of another job.
+
+    ## How to fix
+
+    `export RAY_ADDRESS=` with the head's address before the job, or RAY_TMPDIR in place of `--temp-dir` for both.
+    """
+    if launch.command is None or addresses.submitted or addresses.folder == UNTOLD:
+        return
+    if any(place.text for place in addresses.places if place.source in ("ray.init", "RAY_ADDRESS")):
+        return
+    head = addresses.head.address if addresses.head is not None else "the head's address"
+    for words in launch.ray_starts:
+        word = option(words, _OPTION)
+        if not any(one.text == "--head" for one in words) or word is None or not word.text:
+            continue
+        if word.text.rstrip("/") == addresses.folder.rstrip("/"):
+            continue
+        yield Finding(
+            f"ray start {_OPTION}={word.text} leaves the head's address there, and the job looks for it in {addresses.folder}",
+            Evidence(
+                f"{_OPTION}={word.text}",
+                f"RAY_ADDRESS={head}, or {addresses.folder}",
+                f"{word.path}:{word.line}",
+            ),
+            subject=Subject("folder", word.text),
+            location=Location(word.path, word.line),
+            remedy=f"export RAY_ADDRESS={head} before the job starts",
+        )

@@ -1,0 +1,83 @@
+"""RAY108: the cluster that the job would join has no node on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.ray import MINE, a_cluster, a_node, finding_its_place, joins, said
+from verl_doctor.toolkit.collectors.network.network import Interface, Network, Resolved
+from verl_doctor.toolkit.collectors.processes.processes import Processes
+from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_NETWORK = Network(
+    Resolved("node1", ("10.0.0.5",)),
+    (Interface("eth0", "ethernet", up=True, addresses=("10.0.0.5",)),),
+    "eth0",
+)
+_SEEN = Processes()
+_AWAY = joins(a_cluster(a_node(address="10.0.0.9")))
+_HERE = joins(a_cluster())
+
+
+@check(
+    "RAY108",
+    phase="ray",
+    examples=lambda: [
+        Example("a raylet of it runs here", (RayAddresses((said(),), (MINE,)), _HERE, _NETWORK, _SEEN)),
+        Example("known by its session", (RayAddresses((said(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
+        Example("nothing is joined", (RayAddresses(), RayClusters((a_cluster(),)), _NETWORK, _SEEN)),
+        Example("the doctor is only told to look at it", (RayAddresses((said(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
+        Example("through Ray's client, which needs none", (RayAddresses((said("ray://10.0.0.9:10001"),)), RayClusters((), "10.0.0.9:10001"), _NETWORK, _SEEN)),
+        Example("a script that joins it first", (RayAddresses((said(), said(source="ray start --address"))), _AWAY, _NETWORK, _SEEN)),
+        Example("a login node", (RayAddresses((said("10.0.0.9:6379"),)), _AWAY, _NETWORK, _SEEN), "has no node on this machine"),
+        Example("a container with the host's network", (RayAddresses((said(),)), _HERE, _NETWORK, _SEEN), "its processes are not visible from here"),
+    ],
+)  # fmt: skip
+def no_raylet_of_cluster_here(
+    addresses: RayAddresses, clusters: RayClusters, network: Network, processes: Processes
+) -> Iterator[Finding]:
+    """The cluster that the job would join has no node on this machine.
+
+    ## Why it matters
+
+    A driver needs a raylet of the cluster beside it, whose files and sockets it uses. Without one `ray.init()` waits for a minute, then:
+    `ConnectionError: Failed to connect to Ray cluster at ...`, caused by `No node info found matching attributes: ''`. Where the
+    address is this machine's own, another container's or user's Ray has the port (containers with the host's network share all
+    ports): the job would never run there either.
+
+    ## How to fix
+
+    Join first, `ray start --address=`, or start the job on a node of the cluster (`ray job submit`). If the Ray is not yours, `unset
+    RAY_ADDRESS` and start your own with another `--port` and RAY_TMPDIR.
+    """
+    cluster, taken = clusters.chosen, addresses.taken
+    if cluster is None or taken is None or taken.source == "--ray-address" or cluster.refused:
+        return
+    sessions = {ray.session for ray in addresses.running if ray.raylets}
+    known = {ray.address for ray in addresses.running if ray.raylets}
+    if cluster.session in sessions or known & {cluster.address, *cluster.also}:
+        return
+    if addresses.of("ray start --address") is not None or addresses.of("ray start --head") is not None:
+        return
+    here = [one for one in cluster.alive if network.owner_of(one.address) is not None]
+    what = (
+        "says that it has a node on this machine, and its processes are not visible from here: it is in another container"
+        if here
+        else "has no node on this machine"
+    )
+    yield Finding(
+        f"the Ray at {cluster.address} {what}: a driver cannot join it from here",
+        Evidence(
+            f"nodes {', '.join(one.address for one in cluster.alive[:4])}; here run {len(addresses.running)} Rays",
+            "a raylet of that cluster on this machine",
+            f"the GCS at {cluster.address}, the table of processes ({len(processes.running)} of jobs)",
+        ),
+        subject=Subject("cluster", cluster.address),
+        location=finding_its_place(taken),
+        remedy="unset RAY_ADDRESS, and start a Ray of your own with another --port"
+        if here
+        else f"ray start --address={cluster.address}, or start the job on one of its nodes",
+    )

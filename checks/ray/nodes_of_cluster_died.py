@@ -1,0 +1,66 @@
+"""RAY113: nodes of the cluster have died and have not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, told
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayNode
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+_WISHED = frozenset({"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_IDLE", "AUTOSCALER_DRAIN_PREEMPTED"})
+_MOST = 6
+
+
+def _dead(address: str, end: str = "UNEXPECTED_TERMINATION", died: str = "health check failed") -> RayNode:
+    return a_node(f"dead-{address}", address=address, alive=False, free={}, end=end, died=died)
+
+
+@check(
+    "RAY113",
+    severity="warning",
+    examples=lambda: [
+        Example("all alive", (joins(a_cluster()),)),
+        Example("stopped on purpose", (joins(a_cluster(a_node(), _dead("10.0.0.6", "EXPECTED_TERMINATION"))),)),
+        Example("it came back", (joins(a_cluster(a_node(), _dead("10.0.0.5"))),)),
+        Example("the table was not read", (joins(a_cluster(a_node(), _dead("10.0.0.6"), unread=("nodes",))),)),
+        Example("one of two", (joins(a_cluster(a_node(), _dead("10.0.0.6"))),), "1 node of the Ray at 10.0.0.5:6379 died: 10.0.0.6"),
+    ],
+)  # fmt: skip
+def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
+    """Nodes of the cluster have died and have not come back.
+
+    ## Why it matters
+
+    Nobody stopped them: Ray's head lost touch with them. Their GPUs are missing, and a job that asks for all waits or stops (`Total
+    available GPUs ... is less than total desired GPUs`). Actors that were there are dead.
+
+    ## How to fix
+
+    Look at the node: is it up, was its raylet killed (`dmesg`, memory), can it reach the head? Then `ray start --address=` there. Its log
+    is `raylet.out` in its session folder.
+    """
+    cluster = clusters.chosen
+    if cluster is None or not cluster.knows("nodes"):
+        return
+    back = {one.address for one in cluster.alive}
+    lost = [
+        one for one in cluster.nodes if not one.alive and one.end not in _WISHED and one.address not in back
+    ]
+    different = {one.address: one for one in lost}
+    if not different:
+        return
+    last = max(different.values(), key=lambda one: one.ended)
+    has = {name: last.resources[name] for name in ("GPU", "CPU") if name in last.resources}
+    yield Finding(
+        f"{counted(len(different), 'node')} of the Ray at {cluster.address} died: {listed(different, _MOST)}",
+        Evidence(
+            f"{last.host or last.address} with {told(has) or 'its resources'}: {last.died or last.end or 'Ray does not say why'}",
+            "nodes that are alive",
+            f"the GCS at {cluster.address}",
+        ),
+        subject=Subject("node", ", ".join(sorted(different))),
+        remedy=f"look why, then on each: ray start --address={cluster.address}",
+    )

@@ -1,0 +1,77 @@
+"""RAY110: another Ray has the port on which the launch script starts its head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.ray import MINE, a_cluster, finding_its_place, said
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_HEAD = said(source="ray start --head", path="run.sh", line=4)
+_THERE = RayClusters((a_cluster(),))
+_SCRIPT = Launch((("run.sh", "shell script"),))
+_STOPS = replace(_SCRIPT, stops_ray=True)
+_FILE = said(source="address file")
+
+
+@check(
+    "RAY110",
+    phase="ray",
+    examples=lambda: [
+        Example("a free port", (RayAddresses((replace(_HEAD, reply="refused"),)), RayClusters(), _SCRIPT)),
+        Example("something else has it", (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT)),
+        Example("the script stops it first", (RayAddresses((_HEAD,), (MINE,)), _THERE, _STOPS)),
+        Example("yours", (RayAddresses((_FILE, _HEAD), (MINE,)), _THERE, _SCRIPT), "is already running at"),
+        Example("yours, from another folder", (RayAddresses((_HEAD,), (MINE,)), _THERE, _SCRIPT), "does not match persisted value"),
+        Example("another user's, which ray stop leaves alone", (RayAddresses((_HEAD,), (replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS), "a Ray of eve has 10.0.0.5:6379"),
+        Example("another container's", (RayAddresses((_HEAD,)), _THERE, _STOPS), "whose processes are not visible from here"),
+    ],
+)  # fmt: skip
+def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: Launch) -> Iterator[Finding]:
+    """Another Ray occupies the port on which the launch script starts its head.
+
+    ## Why it matters
+
+    `ray start --head` starts its processes, talks to the GCS that has the port, and finds that it is another one's: `AssertionError:
+    Session name session_... does not match persisted value b'session_...'. Perhaps there was an error connecting to ...`. Nothing is
+    wrong with the storage that this blames. Containers with the host's network share all ports, and 6379 is everybody's default.
+
+    ## How to fix
+
+    Give the head another `--port` and a folder of its own (RAY_TMPDIR), and its address to the other nodes; or end the Ray that has
+    the port, if it is yours and nobody needs it.
+    """
+    head = addresses.head
+    cluster = clusters.at(head.address) if head is not None else None
+    if head is None or cluster is None or not (cluster.cluster or cluster.token):
+        return
+    there = addresses.ray_at(head.address)
+    if there is not None and there.mine and launch.stops_ray:
+        return
+    file = addresses.of("address file")
+    whose = (
+        "another Ray, whose processes are not visible from here,"
+        if there is None
+        else f"a Ray of {there.user}"
+    )
+    said = (
+        f"'Ray is trying to start at {head.address}, but is already running at {head.address}'"
+        if there is not None and file is not None and file.address == head.address
+        else "'Session name ... does not match persisted value'"
+    )
+    yield Finding(
+        f"{whose} has {head.address}, where the script starts its head: it would stop with {said}",
+        Evidence(
+            f"{cluster.session or 'a Ray that wants a token'} at {head.address}",
+            "a free port",
+            f"the GCS at {head.address}",
+        ),
+        subject=Subject("address", head.address),
+        location=finding_its_place(head),
+        remedy="ray start --head --port= with another port, and a RAY_TMPDIR of its own"
+        + ("; or ray stop, if nothing needs the one that runs" if there is not None and there.mine else ""),
+    )

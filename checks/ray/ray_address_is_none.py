@@ -1,0 +1,81 @@
+"""RAY109: RAY_ADDRESS has a value with which ray.init() does not do what was intended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.network_examples import ONE, TWO
+from verl_doctor.checks.shared.ray import MINE, finding_its_place, live, said
+from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
+
+_STARTS = said(source="ray start --head", reply="refused")
+
+
+@check(
+    "RAY109",
+    phase="ray",
+    examples=lambda: [
+        Example("host and port", (RayAddresses((said(),)), ONE)),
+        Example("auto, and a Ray is there", (RayAddresses((said("auto"), said(source="raylet"))), ONE)),
+        Example("auto, and the script starts one", (RayAddresses((said("auto"), _STARTS)), ONE)),
+        Example("local, and one node", (RayAddresses((said("local"),)), ONE)),
+        Example("what reading the script cannot tell", (RayAddresses((said(UNTOLD, host="", path="run.sh"),)), ONE)),
+        Example("Ray's client", (RayAddresses((said("ray://10.0.0.5:10001"),)), ONE)),
+        Example("where a job is submitted to", (RayAddresses((said("http://10.0.0.5:8265"),), submitted=True), ONE)),
+        Example("auto, and none is there", (RayAddresses((said("auto"),)), ONE), "no Ray runs here that it could find"),
+        Example("local, and two nodes", (RayAddresses((said("local"),)), TWO), "starts a Ray on this machine alone"),
+        Example("local, and a Ray is there", (RayAddresses((said("local"), said(source="address file")), (MINE,)), ONE), "passes over the Ray at 10.0.0.5:6379"),
+        Example("the dashboard", (RayAddresses((said("http://10.0.0.5:8265"),)), ONE), "is the address of a web service"),
+        Example("no port", (RayAddresses((said("10.0.0.5"),)), ONE), "names no port"),
+    ],
+)  # fmt: skip
+def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Finding]:
+    """RAY_ADDRESS has a value with which ray.init() does not do what was intended.
+
+    ## Why it matters
+
+    It counts for every `ray.init()` without an address of its own. `auto` never starts a Ray: `ConnectionError: Could not find any
+    running Ray instance`. `local` always starts one, beside the cluster that runs, and on this machine alone. `http://...:8265` is what
+    `ray job submit` wants, and `ray.init()` stops with `ValueError: Invalid Ray address`; without a port it is `Invalid address format`.
+
+    ## How to fix
+
+    `export RAY_ADDRESS=` with host and port of the head, as its `ray start --head` prints them, or unset it.
+    """
+    place = addresses.of("RAY_ADDRESS")
+    chosen = addresses.of("ray.init")
+    if place is None or addresses.submitted or (chosen is not None and chosen.text != "auto"):
+        return
+    why, severity = _wrong(place, addresses, nodes)
+    if why:
+        here = live(addresses)
+        yield Finding(
+            f"{place.said_by} is {place.text!r}: {why}",
+            Evidence(f"RAY_ADDRESS={place.text}", "host:port of a Ray head, or nothing", place.said_by),
+            subject=Subject("variable", "RAY_ADDRESS"),
+            location=finding_its_place(place),
+            remedy=f"export RAY_ADDRESS={here}, or unset it" if here else "unset RAY_ADDRESS",
+            severity=severity,
+        )
+
+
+def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str, Severity | None]:
+    """What is wrong with the value, and how bad it is; "" when nothing is."""
+    text = place.text
+    if text == UNTOLD:
+        return "", None
+    if text == "auto":
+        nothing = addresses.taken is None
+        return ("no Ray runs here that it could find, and it starts none" if nothing else ""), None
+    if text == "local":
+        if nodes.several:
+            return f"it starts a Ray on this machine alone, and {nodes.several}", None
+        joined = next((one.address for one in addresses.running if one.mine and one.address), "")
+        return (f"it passes over the Ray at {joined}, and starts another" if joined else ""), "warning"
+    if text.startswith(("http://", "https://")):
+        return "that is the address of a web service, and ray.init() refuses it", None
+    if not place.address and "://" not in text:
+        return "it names no port" if place.host else "it is no address", None
+    return "", None

@@ -1,0 +1,137 @@
+"""RAY134: what the job is told of its Ray contradicts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from urllib.parse import urlsplit
+
+from verl_doctor.checks.shared.ray import finding_its_place, said
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
+from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_GCS, _DASHBOARD = "6379", "8265"  # what Ray takes where nothing is said (ray/_private/ray_constants.py)
+_RUN = "/home/me/run.sh"
+_NONE = RayAddresses()
+
+
+def _start(line: int = 3, **options: str) -> RayStart:
+    return RayStart(_RUN, line, {name.replace("_", "-"): value for name, value in options.items()})
+
+
+_HEAD = _start(head="", port="6380")
+_HTTP = "http://127.0.0.1:8265"
+
+
+@check(
+    "RAY134",
+    phase="ray",
+    examples=lambda: [
+        Example("a head, and workers that join it", (RayStarts((_HEAD, _start(5, address="$HEAD:6380"))), _NONE)),
+        Example("the port is not known", (RayStarts((_start(head="", port="$PORT"), _start(5, address="$HEAD:6379"))), _NONE)),
+        Example("a cluster that is there already", (RayStarts((_start(address="10.0.0.5:6379"),)), _NONE)),
+        Example("two clusters, each with its workers", (RayStarts((_HEAD, _start(4, head="", port="6390"), _start(5, address="$B:6390"))), _NONE)),
+        Example("the job goes to the dashboard", (RayStarts((_HEAD,), (_start(6, address=_HTTP),)), _NONE)),
+        Example("to another cluster's", (RayStarts((_HEAD,), (_start(6, address="http://10.0.0.9:8265"),)), _NONE)),
+        Example("one address, twice", (RayStarts(), RayAddresses((said(source="ray.init"), said())))),
+        Example("workers join another port", (RayStarts((_HEAD, _start(5, address="$HEAD:6379"))), _NONE), "ray start --address joins port 6379, and the head is started with 6380"),
+        Example("the head has Ray's own port", (RayStarts((_start(head=""), _start(5, address="$HEAD:6380"))), _NONE), "joins port 6380, and the head is started with 6379"),
+        Example("the job goes to another port than the dashboard's", (RayStarts((_start(head="", dashboard_port="8270"),), (_start(6, address=_HTTP),)), _NONE), "is sent to port 8265, and the head's dashboard is started with 8270"),
+        Example("no dashboard", (RayStarts((_start(head="", include_dashboard="false"),), (_start(6, address=_HTTP),)), _NONE), "without a dashboard"),
+        Example("the driver is told another address than all else", (RayStarts(), RayAddresses((said("10.0.0.9:6379", "ray.init"), said()))), "joins 10.0.0.9:6379"),
+    ],
+)  # fmt: skip
+def ray_addresses_disagree(
+    starts: RayStarts | Unknown, addresses: RayAddresses | Unknown
+) -> Iterator[Finding]:
+    """The job's settings for its Ray contradict each other.
+
+    ## Why it matters
+
+    A node that joins another port than that of the head waits for it, or joins somebody else's cluster. A driver and what
+    it starts, each told another address, do not see each other's actors: `has 0 actors`. `ray job submit` speaks to the dashboard,
+    whose port is another one than that of the cluster.
+
+    ## How to fix
+
+    One address and one port, each said once: put them into variables at the top of the launch script, and use these
+    everywhere.
+    """
+    if isinstance(starts, RayStarts):
+        heads = [one for one in starts.commands if "head" in one.options]
+        if heads:
+            yield from _of_joining(heads, starts.commands)
+            yield from _of_submitting(heads, starts.submits)
+    if isinstance(addresses, RayAddresses):
+        yield from _of_driver(addresses)
+
+
+def _of_joining(heads: list[RayStart], commands: Iterable[RayStart]) -> Iterator[Finding]:
+    ports = {head.options.get("port") or _GCS for head in heads}
+    for one in commands:
+        port = one.options.get("address", "").rpartition(":")[2]
+        if port.isdigit() and _known(ports) and port not in ports:
+            yield Finding(
+                f"ray start --address joins port {port}, and the head is started with {' and '.join(sorted(ports))}",
+                Evidence(found=f"--address={one.options['address']}", wanted=f"port {min(ports)}"),
+                subject=Subject("address", one.options["address"]),
+                location=Location(one.path, one.line),
+                also=_places(heads),
+                remedy="put the port into a variable, and give it to both",
+            )
+
+
+def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterator[Finding]:
+    """A job that is sent to this machine. One that goes elsewhere has nothing to do with a head that is started here."""
+    ports = {head.options.get("dashboard-port") or _DASHBOARD for head in heads}
+    without = all(head.options.get("include-dashboard", "").lower() in ("false", "0", "no") for head in heads)
+    for one in submits:
+        address = one.options.get("address", "")
+        host, _, port = urlsplit(address).netloc.rpartition(":")
+        if host not in ("127.0.0.1", "localhost"):
+            continue
+        message = remedy = ""
+        if without:
+            message = "the job is sent to a dashboard, and the head is started without a dashboard"
+            remedy = "ray start --head --include-dashboard=true"
+        elif port.isdigit() and _known(ports) and port not in ports:
+            started = " and ".join(sorted(ports))
+            message = f"the job is sent to port {port}, and the head's dashboard is started with {started}"
+            remedy = "put the port into a variable, and give it to both"
+        if message:
+            yield Finding(
+                message,
+                Evidence(found=f"--address={address}", wanted=f"port {min(ports)}"),
+                subject=Subject("address", address),
+                location=Location(one.path, one.line),
+                also=_places(heads),
+                remedy=remedy,
+            )
+
+
+def _of_driver(addresses: RayAddresses) -> Iterator[Finding]:
+    driver, variable = addresses.of("ray.init"), addresses.of("RAY_ADDRESS")
+    if addresses.submitted or driver is None or variable is None:
+        return
+    if driver.address and variable.address and driver.address != variable.address:
+        yield Finding(
+            f"the driver joins {driver.address}, and whatever asks RAY_ADDRESS goes to {variable.address}",
+            Evidence(
+                found=f"{driver.said_by} is {driver.text}, {variable.said_by} is {variable.text}",
+                wanted="one address",
+            ),
+            subject=Subject("variable", "RAY_ADDRESS"),
+            location=finding_its_place(driver),
+            remedy="say one of them only, or the same in both: ray status and processes that the job starts ask RAY_ADDRESS",
+            severity="warning",
+        )
+
+
+def _known(ports: Iterable[str]) -> bool:
+    """Whether all are numbers; with 0 Ray takes a port that is free."""
+    return all(port.isdigit() and int(port) for port in ports)
+
+
+def _places(heads: Iterable[RayStart]) -> tuple[Location, ...]:
+    return tuple(Location(head.path, head.line) for head in heads)

@@ -1,0 +1,124 @@
+"""RAY147: `ray.init()` refuses what the job passes to it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import healed, reworded, settings
+from verl_doctor.checks.shared.ray import said
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.collectors.ray.init_arguments import KEYS, RayInitArguments
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import in_bytes
+
+_INIT = "ray_kwargs.ray_init"
+_STORE = "object_store_memory"
+_TAKES = RayInitArguments(
+    ("address", "num_cpus", "num_gpus", _STORE, "runtime_env"), "/env/ray/_private/worker.py:1446", 75 << 20
+)
+_GONE = replace(_TAKES, missing_folder="/home/me/gone")
+
+
+@check(
+    "RAY147",
+    phase="ray",
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("arguments that it has", (*asked(f"{_INIT}.num_cpus=8", f"+{_INIT}.{_STORE}=100000000"), _TAKES, RayAddresses())),
+        Example("one that it has not", (*asked(f"+{_INIT}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
+        Example("a small object store", (*asked(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray takes no less than 75.0 MiB"),
+        Example("of a Ray that runs", (*asked(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses((said(),)))),
+        Example("a folder that is not there", (*asked(f"+{_INIT}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to send along, is not there"),
+    ],
+)  # fmt: skip
+def ray_init_refuses(
+    configuration: Configuration, arguments: RayInitArguments, addresses: RayAddresses | Unknown
+) -> Iterator[Finding]:
+    """`ray.init()` refuses what the job passes to it.
+
+    ## Why it matters
+
+    verl hands all keys below `ray_kwargs.ray_init` to `ray.init()`, which takes no argument that it does not know, no object store
+    below its minimum, and no `working_dir` that is not a folder. The job stops before any worker starts.
+
+    ## How to fix
+
+    Correct the name or the value. What Ray takes is read from the installed Ray.
+    """
+    for init in KEYS:
+        given = configuration.get(init)
+        if not isinstance(given, Mapping):
+            continue
+        for name in given:
+            if name not in arguments.names:
+                near = next(iter(difflib.get_close_matches(name, arguments.names, 1)), "")
+                yield _finding(
+                    f"ray.init() has no argument {name}" + (f"; did you mean {near}?" if near else ""),
+                    configuration,
+                    f"{init}.{name}",
+                    arguments.read_from,
+                    f"Write {init}.{near}" if near else f"Remove {init}.{name}",
+                    _renamed(configuration, init, name, near),
+                )
+        size = configuration.number(f"{init}.{_STORE}")
+        starts = isinstance(addresses, RayAddresses) and addresses.taken is None
+        if starts and size and size < arguments.smallest_store:
+            least = arguments.smallest_store
+            yield _finding(
+                f"an object store of {in_bytes(int(size))} is too small: Ray takes no less than {in_bytes(least)}",
+                configuration,
+                f"{init}.{_STORE}",
+                arguments.read_from,
+                f"Set {least} bytes or more, or leave it to Ray",
+                settings(configuration, {f"{init}.{_STORE}": least}, f"Ray takes no less than {least} bytes"),
+            )
+        if arguments.missing_folder and f"{init}.runtime_env.working_dir" in _keys(given, init):
+            yield _finding(
+                f"{arguments.missing_folder}, which Ray is to send along, is not there",
+                configuration,
+                f"{init}.runtime_env.working_dir",
+                "",
+                "Name a folder that is there",
+            )
+
+
+def _keys(given: Mapping[str, object], init: str) -> list[str]:
+    inner = given.get("runtime_env")
+    return [f"{init}.runtime_env.{name}" for name in inner] if isinstance(inner, Mapping) else []
+
+
+def _finding(
+    message: str,
+    there: Configuration,
+    key: str,
+    read_from: str,
+    remedy: str,
+    correction: Correction | None = None,
+) -> Finding:
+    word: Asked | None = there.asked_for(key)
+    return Finding(
+        message,
+        Evidence(found=word.text if word else f"{key}={there.get(key)}", read_from=read_from),
+        location=place(word) if word else None,
+        remedy=remedy,
+        subject=Subject("setting", key),
+        stops=(EVERY_JOB,),
+        **healed("RAY147", correction),
+    )
+
+
+def _renamed(there: Configuration, init: str, name: str, near: str) -> Correction | None:
+    """The argument that is like this one, unless it is given too; else none."""
+    word: Asked | None = there.asked_for(f"{init}.{name}")
+    if word is None:
+        return None
+    if near and there.asked_for(f"{init}.{near}") is None:
+        return reworded(
+            word, word.text.replace(f".{name}=", f".{near}=", 1), f"{near} is the name like {name}"
+        )
+    return reworded(word, None, effect=f"Ray starts without {word.text}")

@@ -1,0 +1,51 @@
+"""RAY104: the cluster runs another version of Ray than the job would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.ray import a_cluster, joins
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+
+def _installed(version: str) -> LibraryTrees:
+    return LibraryTrees((Tree("/env/ray", "ray", version, "site-packages"),))
+
+
+@check(
+    "RAY104",
+    phase="ray",
+    examples=lambda: [
+        Example("the same", (joins(a_cluster()), _installed("2.60.0"))),
+        Example("it could not be learned", (joins(a_cluster(ray="")), _installed("2.60.0"))),
+        Example("a cluster that the job does not join", (RayClusters((a_cluster(ray="2.9.0"),)), _installed("2.60.0"))),
+        Example("another release", (joins(a_cluster(ray="2.60.0")), _installed("2.55.0")), "runs Ray 2.60.0, and this environment has 2.55.0"),
+    ],
+)  # fmt: skip
+def ray_version_differs(clusters: RayClusters, trees: LibraryTrees) -> Iterator[Finding]:
+    """The cluster runs another version of Ray than the job would.
+
+    ## Why it matters
+
+    Ray compares the versions when a driver or a node joins, and accepts no difference: `RuntimeError: Version mismatch: The cluster was
+    started with: Ray: ...`. Some pairs do not get as far: Ray 2.49 at a cluster of 2.60 waits 40 seconds and then raises a
+    `ConnectionError` with an empty message.
+
+    ## How to fix
+
+    Install the cluster's version in this environment, or restart the cluster from this environment on every node.
+    """
+    cluster = clusters.chosen
+    tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
+    if cluster is None or tree is None or not cluster.ray or not tree.version or cluster.ray == tree.version:
+        return
+    yield Finding(
+        f"the cluster at {cluster.address} runs Ray {cluster.ray}, and this environment has {tree.version}: it cannot be joined",
+        Evidence(
+            f"Ray {tree.version} in {tree.folder}", f"Ray {cluster.ray}", f"the GCS at {cluster.address}"
+        ),
+        subject=Subject("package", "ray"),
+        remedy=f"pip install 'ray=={cluster.ray}', or restart the cluster with Ray {tree.version}",
+    )

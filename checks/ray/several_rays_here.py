@@ -1,0 +1,61 @@
+"""RAY107: several Rays run on this machine, and which one a job joins depends on which was started last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.shared.ray import MINE, said
+from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_OTHER = LocalRay("10.0.0.5:7777", "session_2026-11-21_11-00-00_000000_99", (99,), 98, "me")
+_MOST = 4
+_FILE = said(source="address file")
+_PLACES = (_FILE, said(source="raylet"), said("10.0.0.5:7777", "raylet"))
+
+
+@check(
+    "RAY107",
+    severity="warning",
+    examples=lambda: [
+        Example("one", (RayAddresses((_FILE,), (MINE,)),)),
+        Example("one with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
+        Example("the address is named", (RayAddresses((said(), *_PLACES), (MINE, _OTHER)),)),
+        Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
+        Example("the one that is joined has ended, which is another matter", (RayAddresses((said(source="address file", reply="refused"),), (MINE, _OTHER)),)),
+        Example("jobs that each have their own: the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
+        Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
+    ],
+)  # fmt: skip
+def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
+    """Several Ray clusters run on this machine, and a job joins whichever was started last.
+
+    ## Why it matters
+
+    `ray.init()` without an address joins the Ray whose head was started here last: it wrote its address over that of the other
+    (`ray_current_cluster`), and `session_latest` points at its logs. Two drivers, or a driver and the engine that it starts, end up in
+    two clusters: `has 0 actors`, GPUs that seem to be missing, two Rays that give away the same GPU. `ray stop` ends both.
+
+    ## How to fix
+
+    `export RAY_ADDRESS=` with the one that is meant, for the job and all that it starts. End the other when nobody needs it: it is in
+    the finding.
+    """
+    yours = [ray for ray in addresses.running if ray.raylets and ray.mine]
+    taken = addresses.taken
+    if len(yours) < 2 or taken is None or taken.source not in ("address file", "raylet"):
+        return
+    if taken.reply != "connected":
+        return
+    yield Finding(
+        f"{len(yours)} Rays of yours run on this machine; a job joins the one at {taken.address}, unless it is given another address",
+        Evidence(
+            listed((f"{ray.address} (raylet {ray.raylets[0]}, {ray.session})" for ray in yours), _MOST),
+            "one, or RAY_ADDRESS with the intended one",
+            f"the command lines of the raylets, {taken.said_by}",
+        ),
+        subject=Subject("cluster", taken.address),
+        remedy=f"export RAY_ADDRESS={taken.address}, if that is the intended one",
+    )

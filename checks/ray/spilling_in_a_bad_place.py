@@ -1,0 +1,97 @@
+"""RAY131: Ray is set to spill objects where it cannot, or where it helps little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.folders import named, roomy
+from verl_doctor.checks.shared.job_here import HERE, at_most_warning
+from verl_doctor.toolkit.collectors.host.folders import Folder, Folders
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.spilling import Spilling
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_MEMORY = frozenset({"tmpfs", "ramfs"})
+_BY = "RAY_object_spilling_directory of this shell"
+_TOLD = Spilling(("/scratch/spill",), _BY)
+_MOUNTS = "/proc/self/mountinfo"
+_REMEDY = "name a folder on a local disk: ray start --object-spilling-directory; without it Ray takes that of its session"
+
+
+def _example(told: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
+    return told, Folders((roomy(), roomy("spilled objects", "/scratch/spill", given_by=_BY, **about))), HERE
+
+
+@check(
+    "RAY131",
+    phase="ray",
+    examples=lambda: [
+        Example("a local disk", _example()),
+        Example("another storage", (Spilling(storage="smart_open", given_by=_BY), Folders((roomy(),)), HERE)),
+        Example("sessions on NFS are another matter", (_TOLD, Folders((roomy(shared=True, kind="nfs4"),)), HERE)),
+        Example("no JSON", (Spilling(wrong="it is no JSON object", given_by="RAY_object_spilling_config of this shell"), Folders(), HERE), "Ray cannot read RAY_object_spilling_config of this shell: it is no JSON object"),
+        Example("a read-only disk", _example(writable=False, read_only=True), "Ray cannot write into /scratch/spill (spilled objects, by RAY_object_spilling_directory of this shell)"),
+        Example("another user's folder", _example(writable=False), "Ray cannot write into /scratch/spill"),
+        Example("memory", _example(kind="tmpfs"), "would spill objects from memory into memory"),
+        Example("NFS", _example(shared=True, kind="nfs4"), "lies on nfs4"),
+    ],
+)  # fmt: skip
+def spilling_in_a_bad_place(spilling: Spilling, folders: Folders, here: JobHere) -> Iterator[Finding]:
+    """Ray is set to spill objects where it cannot, or where it helps little.
+
+    ## Why it matters
+
+    Objects for which Ray's memory is too small go to this folder, and so does its object store when that is full of what is in
+    use. A head does not start where the folder cannot be made; a worker node does, and loses objects later. In /dev/shm or
+    another file system of memory, spilling takes as much memory as it frees. Over a network each batch that is spilled is
+    written and read at the speed of the network.
+
+    ## How to fix
+
+    Name a folder on a large local disk of every node, or none: then Ray takes the folder of its session. How much room
+    there is, HOST106 tells.
+    """
+    if spilling.wrong:
+        yield Finding(
+            f"Ray cannot read {spilling.given_by}: {spilling.wrong}",
+            Evidence(
+                found=spilling.wrong,
+                wanted='{"type": "filesystem", "params": {"directory_path": "/a/local/folder"}}',
+            ),
+            subject=Subject("setting", "object_spilling_config"),
+            remedy=_REMEDY,
+            severity=at_most_warning(here),
+        )
+    for folder in folders.of("spilled objects"):
+        yield from _about(folder, here)
+
+
+def _about(folder: Folder, here: JobHere) -> Iterator[Finding]:
+    if not folder.writable:
+        yield Finding(
+            f"Ray cannot write into {named(folder)}",
+            Evidence(
+                found="a mount with ro" if folder.read_only else "no permission to write, or no folder",
+                wanted="a folder that this user may write into",
+                read_from=folder.path,
+            ),
+            subject=Subject("folder", folder.path),
+            remedy=_REMEDY,
+            severity=at_most_warning(here),
+        )
+    elif folder.kind in _MEMORY:
+        yield Finding(
+            f"Ray would spill objects from memory into memory: {named(folder)} lies on {folder.kind}",
+            Evidence(found=folder.kind, wanted="a disk", read_from=_MOUNTS),
+            subject=Subject("folder", folder.path),
+            remedy=_REMEDY,
+            severity="warning",
+        )
+    elif folder.shared:
+        yield Finding(
+            f"{named(folder)} lies on {folder.kind}: what is spilled goes over the network",
+            Evidence(found=folder.kind, wanted="a disk of this machine", read_from=_MOUNTS),
+            subject=Subject("folder", folder.path),
+            remedy=_REMEDY,
+            severity="info",
+        )

@@ -1,0 +1,91 @@
+"""RAY130: the folder that Ray sends to the cluster is larger than Ray takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.ray._ray_package import can_stay, patterns
+from verl_doctor.checks.shared.launch_examples import GOOD
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.package import PackagePart, RayPackage
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import counted, in_bytes, listed
+
+_MIB = 1 << 20
+_NEARLY = 0.8
+_SHOWN = 4
+_YAML = "/home/me/runtime_env.yaml"
+_SMALL = RayPackage("/home/me/verl", _YAML, 1, 9 * _MIB, 900, 100 * _MIB, listed_in=_YAML)
+_PARTS = (PackagePart("checkpoints/", 6000 * _MIB), PackagePart("data/train.parquet", 40 * _MIB))
+_LARGE = replace(_SMALL, size=6049 * _MIB, parts=_PARTS)
+
+
+def _undecided(package: RayPackage) -> Unknown | None:
+    if package.whole or package.size >= package.limit:
+        return None
+    return Unknown(f"{package.folder} has more files than could be counted: {package.files} in 4 s")
+
+
+@check(
+    "RAY130",
+    phase="ray",
+    applies=_undecided,
+    examples=lambda: [
+        Example("a checkout of verl", (_SMALL, GOOD)),
+        Example("checkpoints in the checkout", (_LARGE, GOOD), "5.9 GiB, and ray job submit takes 100 MiB"),
+        Example("so many files that not all were counted", (replace(_LARGE, whole=False), GOOD), "at least 5.9 GiB"),
+        Example("the job's own ray.init sends it", (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD), "and Ray takes 512 MiB"),
+        Example("nearly", (replace(_SMALL, size=90 * _MIB), GOOD), "90.0 MiB, and ray job submit takes 100 MiB"),
+        Example("a folder in it that may not be read", (replace(_SMALL, failed="PermissionError: [Errno 13] Permission denied: '/home/me/verl/x'"), GOOD), "Ray cannot pack"),
+    ],
+)  # fmt: skip
+def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Finding]:
+    """The folder that Ray uploads to the cluster is larger than Ray accepts.
+
+    ## Why it matters
+
+    `ray job submit` packs the `working_dir` without compressing it and sends it through the dashboard, whose limit is lower
+    than that of the store behind it: `Maximum request body size 104857600 exceeded`, `HTTPRequestEntityTooLarge`, `Package size
+    ... exceeds the maximum size`. In verl's own
+    `runtime_env.yaml` it is the whole checkout, less `/.git/`: checkpoints, outputs and data of former runs go along. Before
+    that Ray reads every file twice.
+
+    ## How to fix
+
+    Leave out what the job does not need: `excludes` in the `runtime_env`, in the manner of .gitignore, or a .gitignore, which
+    Ray obeys. Data and models are better named by an absolute path on a disk that all nodes see.
+    """
+    where = Location(package.path, package.line)
+    if package.failed:
+        yield Finding(
+            f"Ray cannot pack {package.folder} to send it to the cluster",
+            Evidence(found=package.failed, read_from="Ray's own functions, on its files"),
+            subject=Subject("folder", package.folder),
+            location=where,
+            remedy="make it readable, or leave it out with excludes in the runtime_env",
+        )
+        return
+    if package.size < package.limit * _NEARLY:
+        return
+    largest = listed((f"{part.name} ({in_bytes(part.size)})" for part in package.parts), _SHOWN)
+    too_large = package.size >= package.limit
+    stays = can_stay(package, launch) if too_large else ()
+    yield Finding(
+        f"{package.folder} is sent to the cluster with the job: {'' if package.whole else 'at least '}"
+        f"{in_bytes(package.size)}, and {'ray job submit' if package.submitted else 'Ray'} takes {in_bytes(package.limit)}",
+        Evidence(
+            found=f"{in_bytes(package.size)} in {counted(package.files, 'file')}"
+            + (f"; the largest parts are {largest}" if largest else ""),
+            wanted=f"less than {in_bytes(package.limit)}",
+            read_from="Ray's own functions, on its files",
+        ),
+        subject=Subject("folder", package.folder),
+        location=where,
+        remedy=f"leave out what the job does not name: excludes: [{', '.join(patterns(stays))}]"
+        if stays
+        else "send a folder that holds the sources alone, or leave out what the job does not need (excludes, .gitignore)",
+        severity=None if too_large else "info",
+        fix="leave-out-of-package" if stays and package.listed_in else None,
+    )

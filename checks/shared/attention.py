@@ -1,0 +1,92 @@
+"""What the rules about attention backends share: which places count, and how to name a backend in this vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends, Backend
+from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, Asked, AttentionAsked
+from verl_doctor.toolkit.rule import Location, Subject
+from verl_doctor.toolkit.text import listed
+
+VISION = "mm_encoder_attn_backend"
+"""The option that concerns the vision tower alone, for which other names are good."""
+
+_SHOWN = 5
+_SPECIAL = ("MLA", "MSA", "SPARSE")
+_ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
+
+
+def heeded(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, str]]:
+    """The places that this vLLM heeds, with the name as it looks it up: options are turned into capitals first."""
+    for place in asked.places:
+        if place.by == VARIABLE and backends.variable_is_read:
+            yield place, place.name
+        elif place.by in backends.options and place.name.lower() != backends.automatic:
+            yield place, place.name.upper()
+
+
+def language(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, Backend]]:
+    """The heeded places that name an existing backend for the language model."""
+    for place, name in heeded(asked, backends):
+        backend = backends.get(name)
+        if backend is not None and place.by != VISION:
+            yield place, backend
+
+
+def written(place: Asked) -> str:
+    """The place in the user's own words: `VLLM_ATTENTION_BACKEND=XFORMERS`."""
+    return f"{place.written}={place.name}"
+
+
+def about(place: Asked, backend: Backend | None = None) -> Subject:
+    """The backend that a place names, as vLLM spells it where it has it, and the place."""
+    return Subject("attention backend", backend.name if backend else place.name, place.written)
+
+
+def location(place: Asked) -> Location | None:
+    """Where it is written; nowhere for a variable of this shell."""
+    return Location(place.path, place.line or None) if place.path else None
+
+
+def remedy(place: Asked, backends: AttentionBackends) -> str:
+    """Let vLLM choose, or name one that can be named here."""
+    away = f"unset {VARIABLE}" if place.by == VARIABLE else f"remove {place.written}"
+    names = choices(backends)
+    one_of = "one of " if len(names) > 1 else ""
+    named = f". Or name {one_of}{listed(names, _SHOWN)}" if names else ""
+    return f"{away}: vLLM then chooses what fits{named}"
+
+
+def choices(backends: AttentionBackends) -> list[str]:
+    """Usable names, without those for models with latent attention: who has such a model knows them.
+
+    Where the device is not known, those that CUDA knows; where the model is, those that do not refuse it.
+    """
+    device = backends.platform or "cuda"
+    return [
+        backend.name
+        for backend in backends.backends
+        if backends.is_usable(backend)
+        and device in backend.platforms
+        and not any(part in backend.name for part in _SPECIAL)
+        and not refusal(backend, backends)
+    ]
+
+
+def refusal(backend: Backend, backends: AttentionBackends) -> str:
+    """Why a backend refuses a model without latent attention, "" when it does not or when that cannot be told."""
+    if backend.is_mla:
+        return "it is for multi-head latent attention, which the model does not have"
+    if backend.is_sparse:
+        return "it is for sparse attention, which the model does not have"
+    if backend.supports_head_size is False and backends.head_size:
+        return f"it has no head size {backends.head_size}"
+    return ""
+
+
+def how_to_name(backends: AttentionBackends, name: str) -> str:
+    """How a backend is named to this vLLM."""
+    if "attention_backend" in backends.options:
+        return f"+{_ENGINE}.attention_backend={name}"
+    return f"{VARIABLE}={name}"

@@ -1,0 +1,90 @@
+"""What the rules about the job's configuration share: keys, where a word stands, and a miniature of verl's tree for examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration, with_overrides
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Word
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Location
+
+GPUS = "trainer.n_gpus_per_node"
+NODES = "trainer.nnodes"
+WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
+
+SCRIPT = "/home/me/run.sh"
+TREE: Mapping[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {
+            "path": "~/models/x",
+            "override_config": {},
+            "use_remove_padding": True,
+            "use_shm": False,
+            "lora_rank": 0,
+        },
+        "actor": {
+            "strategy": "fsdp",
+            "use_dynamic_bsz": False,
+            "use_kl_loss": False,
+            "entropy_coeff": 0,
+            "ppo_mini_batch_size": 256,
+            "ppo_micro_batch_size": None,
+            "ppo_micro_batch_size_per_gpu": 4,
+            "ulysses_sequence_parallel_size": 1,
+            "optim": {"lr": 1e-6},
+            "fsdp_config": {"param_offload": False, "optimizer_offload": False},
+        },
+        "ref": {"log_prob_micro_batch_size": None, "log_prob_micro_batch_size_per_gpu": 4},
+        "rollout": {
+            "name": "vllm",
+            "n": 1,
+            "temperature": 1.0,
+            "enforce_eager": True,
+            "gpu_memory_utilization": 0.5,
+            "load_format": "dummy",
+            "max_num_seqs": 1024,
+            "max_num_batched_tokens": 8192,
+            "tensor_model_parallel_size": 2,
+            "log_prob_micro_batch_size": None,
+            "log_prob_micro_batch_size_per_gpu": 4,
+            "agent": {"num_workers": 8},
+            "engine_kwargs": {"vllm": {}},
+            "val_kwargs": {"do_sample": False},
+        },
+    },
+    "critic": {"enable": None},
+    "data": {"train_files": "~/train.parquet", "train_batch_size": 1024, "max_prompt_length": 512},
+    "algorithm": {"adv_estimator": "grpo", "use_kl_in_reward": False},
+    "ray_kwargs": {"ray_init": {"num_cpus": None}},
+    "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "logger": ["console", "wandb"], "total_epochs": 30},
+}
+
+
+def asked(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE) -> tuple[Configuration]:
+    """The facts of an example: a miniature, with these overrides from the lines of a script."""
+    there = Configuration(
+        "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=tree, verl=verl
+    )
+    return (with_overrides(there, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
+
+
+def number_of(configuration: Configuration | Unknown, key: str) -> int:
+    """A whole number of the job's configuration; 0 when it is not known."""
+    return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)
+
+
+def place(word: Asked) -> Location:
+    """Where a word stands. A command line has no lines."""
+    return Location(word.path, None if word.path == COMMAND_LINE else word.line)
+
+
+def release(there: Configuration) -> str:
+    """The words "verl 0.6.1", or "this verl" where the tree does not say its version."""
+    return f"verl {there.verl}" if there.verl else "this verl"
+
+
+def tree_of(there: Configuration) -> str:
+    """Where the configuration was read."""
+    return f"{there.folder}/{there.name}.yaml and what it is composed of"

@@ -1,0 +1,79 @@
+"""What the rules about the construction share: a finding of a stage, where it is, and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.construction.construction import Built, Construction, Frame
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Location, Phase, Subject, Unjudged
+
+_LONGEST = 300  # characters of an exception's words in a message
+SOUND = Construction((Built("composition", "ok"),))
+
+
+def broken(stage: str, kind: str, text: str) -> Construction:
+    """An example: one stage broke."""
+    frame = Frame("/env/verl/x.py", 12, "f", "verl")
+    return Construction((Built(stage, "breaks", 0.1, kind, text, frames=(frame,)),))
+
+
+def findings(
+    construction: Construction,
+    stages: Mapping[str, str],
+    phase: Phase,
+    remedy: str,
+    other_phases: Mapping[str, Phase] | None = None,
+) -> Iterator[Finding]:
+    """A finding for each fault of these stages: their names, and what they do in words. Some may strike in another phase than the others."""
+    for built in construction.bad(*stages):
+        when = (other_phases or {}).get(built.stage, phase)
+        yield finding(built, stages[built.stage], when, remedy)
+
+
+def finding(built: Built, doing: str, phase: Phase, remedy: str) -> Finding:
+    """What is wrong with a stage. One that hangs may only be slow: it stops nothing."""
+    raised = built.frames[-1] if built.frames else None
+    verls = built.frame("user") or built.frame("verl") or built.frame("vllm") or raised
+    certain = built.ended == "breaks"
+    subject = Subject("setting", built.key) if built.key else Subject("symbol", built.kind, built.stage)
+    return Finding(
+        f"{doing} {_how(built)}",
+        Evidence(
+            found=built.word or built.kind or built.ended,
+            wanted="what verl's own code accepts",
+            read_from=str(verls) if verls else "",
+        ),
+        location=_location(built),
+        remedy=remedy,
+        severity=None if certain else "warning",
+        subject=subject,
+        stops=(EVERY_JOB,) if certain else (),
+        phase=phase,
+    )
+
+
+def _how(built: Built) -> str:
+    if built.ended == "hangs":
+        return f"does not end within {built.seconds:.0f} s" if built.seconds else f"hangs: {built.text}"
+    if built.ended == "crashes":
+        return f"crashes the process: {built.kind or built.text.partition(chr(10))[0] or 'it ended at once'}"
+    return f"fails: {built.kind}: {built.text[:_LONGEST]}"
+
+
+def _location(built: Built) -> Location | None:
+    """The word of the script, or else the line of the user's code."""
+    if built.path:
+        return Location(built.path, None if built.path == COMMAND_LINE else built.line or None)
+    user = built.frame("user")
+    return Location(user.file, user.line) if user else None
+
+
+def unjudged(construction: Construction, configuration: Configuration, *stages: str) -> tuple[Unjudged, ...]:
+    """Those of these stages that could not be judged, and why."""
+    return tuple(
+        Unjudged(f"the construction's stage {built.stage}", built.text, Location(configuration.program))
+        for built in construction.stages
+        if built.stage in stages and built.ended in ("not there", "not judged")
+    )

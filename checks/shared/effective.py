@@ -1,0 +1,144 @@
+"""Shared by the rules about the effective environment: which variables workers need, who has which value, and the examples."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from verl_doctor.checks.shared.variables import places
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Decider,
+    Effective,
+    EffectiveEnvironment,
+    RayletHere,
+    Value,
+)
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Location
+
+# What is read where the models run. RAY_, SLURM_ and HYDRA_ are for the process that starts the job or the raylet.
+_FOR_WORKERS = re.compile(
+    r"(?:CUBLAS|CUDA|CUDNN|FLASHINFER|FLASH_ATTENTION|GLOO|HF|HUGGINGFACE|INDUCTOR|KMP|MALLOC|MKL|NCCL|NUMEXPR|NVTE|OMP"
+    r"|OPENBLAS|PYTORCH|SGLANG|TOKENIZERS|TORCH|TORCHINDUCTOR|TRANSFORMERS|TRITON|UCX|VERL|VLLM|WANDB)_\w+"
+    r"|(?:all|http|https|no)_proxy|(?:ALL|HTTP|HTTPS|NO)_PROXY|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|PYTHONPATH"
+    r"|PYTHONHASHSEED|TP_SOCKET_IFNAME|XDG_CACHE_HOME|CC|CXX"
+)
+_LABEL = re.compile(r"\w+_VERSION")  # what an image says of itself
+PER_NODE = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "GLOO_SOCKET_IFNAME",
+        "NCCL_IB_HCA",
+        "NCCL_SOCKET_IFNAME",
+        "TP_SOCKET_IFNAME",
+        "UCX_NET_DEVICES",
+        "VLLM_HOST_IP",
+    }
+)
+"""Variables whose right value may be another one on each node."""
+
+_LONGEST = 60
+SCRIPT = "/home/me/run_grpo.sh"
+CONSTANTS = "/env/verl/trainer/constants_ppo.py"
+
+
+def is_for_workers(name: str) -> bool:
+    """Whether the processes that train and generate read such a variable."""
+    return _FOR_WORKERS.fullmatch(name) is not None and _LABEL.fullmatch(name) is None
+
+
+def said(value: Value) -> str:
+    """A value in a sentence."""
+    if value.untold:
+        return (
+            f"a value that is not shown ({value.untold})" if value.present else f"not told ({value.untold})"
+        )
+    if value.text is None:
+        return "not set"
+    text = value.text if len(value.text) <= _LONGEST else f"{value.text[: _LONGEST - 3]}..."
+    return text or "empty"
+
+
+def who_starts(environment: EffectiveEnvironment) -> str:
+    """The raylets that the workers are children of: "the raylet (pid 7)"."""
+    numbers = ", ".join(str(raylet.pid) for raylet in environment.raylets)
+    several = len(environment.raylets) > 1
+    return f"the raylet{'s' * several} (pid {numbers})" if numbers else "the raylet"
+
+
+def read_from(environment: EffectiveEnvironment) -> str:
+    """Where the environment of the raylets was read."""
+    return ", ".join(f"/proc/{raylet.pid}/environ" for raylet in environment.raylets)
+
+
+def set_at(name: str, variables: Variables, launch: Launch | Unknown) -> tuple[Location | None, str]:
+    """Where the driver gets a variable from: the line of a launch file, and the words for it."""
+    for place in places(name, variables, launch):
+        return place.location, str(place.location) if place.location else place.where
+    return None, "this shell"
+
+
+def decided_at(row: Effective) -> Location | None:
+    """Where the value of the workers is written."""
+    return Location(row.path, row.line or None) if row.path else None
+
+
+def dead(readers: VariableReaders | Unknown) -> frozenset[str]:
+    """The variables that nothing reads anywhere: other rules speak of them."""
+    return frozenset() if isinstance(readers, Unknown) else frozenset(one.name for one in readers.dead())
+
+
+def lost_on_the_way(environment: EffectiveEnvironment) -> list[Effective]:
+    """The variables for workers that the driver has and they do not, for certain. Not those that verl has a default for."""
+    return [
+        one
+        for one in environment.rows
+        if is_for_workers(one.name)
+        and one.driver.is_set is True
+        and one.worker.is_set is False
+        and one.dropped is None
+    ]
+
+
+def row(
+    name: str,
+    driver: str | None,
+    raylet: str | None,
+    worker: str | Value | None,
+    by: Decider = "the raylet",
+    **more: Any,
+) -> Effective:
+    """A row of an example."""
+    seen = worker if isinstance(worker, Value) else Value(worker)
+    return Effective(name, Value(driver), (Value(raylet),), (seen,), by, **more)
+
+
+def standing(*rows: Effective, at: str = "10.0.0.1:6379") -> EffectiveEnvironment:
+    """A job that joins a cluster, one of whose raylets runs here."""
+    return EffectiveEnvironment(rows, (RayletHere(77, "10.0.0.7"),), at, CONSTANTS)
+
+
+def own(*rows: Effective) -> EffectiveEnvironment:
+    """A job that starts its own Ray."""
+    return EffectiveEnvironment(rows, verl=CONSTANTS)
+
+
+def script(*names: str) -> tuple[Any, ...]:
+    """The facts that go with a launch script that exports these variables, one a line; torch reads them."""
+    settings = tuple(Setting(name, "1", SCRIPT, line) for line, name in enumerate(names, 3))
+    readers = tuple(Reading(name, "torch", (Reader("torch", "/env/torch/x.py", 1),)) for name in names)
+    launch = Launch(((SCRIPT, "shell script"),), settings)
+    return Variables(), launch, VariableReaders(readers)
+
+
+def shell(*names: str) -> tuple[Any, ...]:
+    """The facts that go with variables of the shell, and no launch script."""
+    readers = tuple(Reading(name, "torch", (Reader("torch", "/env/torch/x.py", 1),)) for name in names)
+    return (
+        Variables(dict.fromkeys(names, "1")),
+        (Launch, Absent("no launch script was named")),
+        VariableReaders(readers),
+    )

@@ -1,0 +1,42 @@
+"""Facts for the examples of the rules about FlashInfer: an H200 with a FlashInfer as pip installs it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit
+from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
+from verl_doctor.toolkit.collectors.vllm.sampler import VllmSampler
+
+H200 = partial(
+    FlashInfer,
+    version="0.6.12",
+    folder="/env/flashinfer",
+    capability="9.0",
+    cache="/home/me/.cache/flashinfer/0.6.12",
+)
+TOOLKIT = partial(
+    CudaToolkit,
+    home="/usr/local/cuda",
+    told_by="PATH",
+    nvcc="/usr/local/cuda/bin/nvcc",
+    release="13.0",
+    targets=("8.0", "9.0", "10.0"),
+    on_path="/usr/local/cuda/bin/nvcc",
+    ninja="/env/bin/ninja",
+    compiler="/usr/bin/gcc",
+    cxx="/usr/bin/c++",
+    gcc=13,
+    newest_gcc=15,
+)
+_CHOOSES = "/env/vllm/v1/sample/ops/topk_topp_sampler.py"
+SAMPLER = partial(VllmSampler, "0.24.0", _CHOOSES, flashinfer=True)
+TORCH = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0")
+
+
+def job(mode: str) -> Configuration:
+    """A job that wants log probabilities of this mode."""
+    tree = {"actor_rollout_ref": {"rollout": {"logprobs_mode": mode}}}
+    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)

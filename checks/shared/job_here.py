@@ -1,0 +1,31 @@
+"""How much a limit matters here: it stops a job where one runs, and is a hint where that is not certain."""
+
+from __future__ import annotations
+
+from verl_doctor.checks.shared.configuration import GPUS, number_of
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.job_here import JobHere
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Severity
+
+HERE = JobHere("a GPU is here")
+
+
+def hint(here: JobHere) -> Severity | None:
+    """The severity of what matters only if the job runs here, and that is not certain; None where it is."""
+    return None if here.certain else "info"
+
+
+def at_most_warning(here: JobHere) -> Severity | None:
+    """The severity of what stops Ray on this machine whether or not GPUs are used here; None where a job runs for certain."""
+    return None if here.certain else "warning"
+
+
+def gpus_used(here: JobHere, resources: Resources, configuration: Configuration | Unknown) -> int:
+    """The GPUs of this machine that the job uses: none where it is not certain that it runs here.
+
+    A head node with Ray and without GPUs has none of those that the job asks each node for.
+    """
+    seen = len(resources.gpus or ())
+    return min(number_of(configuration, GPUS) or seen, seen) if here.certain else 0

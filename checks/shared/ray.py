@@ -1,0 +1,103 @@
+"""What the rules about the cluster that a job would join share: words, and miniatures for their examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, number_of
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, LocalRay, Place, RayAddresses, Source
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayNode
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Location
+
+ADDRESS = "10.0.0.5:6379"
+FILE = "/tmp/ray/ray_current_cluster"
+SESSION = "session_2026-11-21_10-00-00_000000_77"
+
+
+def said(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
+    """A place that says an address, at which somebody answers."""
+    host, _, port = text.rpartition("://")[2].partition(":")
+    names = {
+        "RAY_ADDRESS": "RAY_ADDRESS of this shell",
+        "address file": FILE,
+        "raylet": "a raylet (process 77)",
+    }
+    named = host not in ("auto", "local", UNTOLD)
+    found = Place(source, names.get(source, source), text, host if named else "", int(port or 0), "connected")
+    return replace(found if found.address else replace(found, reply=""), **others)
+
+
+def joins(cluster: RayCluster, *others: RayCluster) -> RayClusters:
+    """A job that joins the first of these clusters."""
+    return RayClusters((cluster, *others), cluster.address)
+
+
+def a_node(name: str = "n1", **changes: Any) -> RayNode:
+    """A node with 8 GPUs and 64 CPUs, all of them free."""
+    has = {"CPU": 64.0, "GPU": 8.0}
+    changes.setdefault("free", changes.get("resources", has))
+    return RayNode(name, **{"address": "10.0.0.5", "host": name, "resources": has, **changes})
+
+
+def a_cluster(*nodes: RayNode, **changes: Any) -> RayCluster:
+    """A cluster of these nodes, or of one."""
+    whole = RayCluster(
+        ADDRESS, ray="2.60.0", python="3.11.7", session=SESSION, cluster="ab12", nodes=nodes or (a_node(),)
+    )
+    return replace(whole, **changes)
+
+
+def finding_its_place(place: Place) -> Location | None:
+    """Where a launch file says the address."""
+    if not place.path:
+        return None
+    return Location(place.path, None if place.path == COMMAND_LINE else place.line or None)
+
+
+def live(addresses: RayAddresses) -> str:
+    """An address at which somebody answers, for the remedy; "" when there is none."""
+    return next((one.address for one in addresses.places if one.reply == "connected" and one.address), "")
+
+
+def other_than(place: Place, addresses: RayAddresses) -> str:
+    """What to do about a place that leads nowhere: take it away, or name the Ray that is here."""
+    here = live(addresses)
+    instead = f"; the Ray that answers here is {here}" if here else ""
+    if place.source == "RAY_ADDRESS" and not place.path:
+        return f"unset RAY_ADDRESS, or export the address that ray start --head printed{instead}"
+    return f"correct {place.said_by}, or remove it{instead}"
+
+
+def asked_of_ray(configuration: Configuration | Unknown) -> tuple[int, int]:
+    """The nodes and the GPUs on each that the job asks for; zeros when that is not known."""
+    nodes, gpus = number_of(configuration, NODES), number_of(configuration, GPUS)
+    return (nodes, gpus) if nodes and gpus else (0, 0)
+
+
+def total(nodes: tuple[RayNode, ...], name: str) -> float:
+    """How much of one resource these nodes have."""
+    return sum(one.resources.get(name, 0) for one in nodes)
+
+
+def free(nodes: tuple[RayNode, ...], name: str) -> float:
+    """How much of one resource nobody has on these nodes."""
+    return sum(one.free.get(name, 0) for one in nodes)
+
+
+def told(resources: Mapping[str, float]) -> str:
+    """Resources as one reads them: "1 GPU, 3 CPU"."""
+    return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items(), reverse=True))
+
+
+def short(identity: str) -> str:
+    """The beginning of a long number, which is enough to find it."""
+    return identity[:12]
+
+
+MINE = LocalRay(ADDRESS, SESSION, (77,), 70, "me")

@@ -1,0 +1,69 @@
+"""The CPUs that there are for a job, those that Ray is told of, and those that verl asks it for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.checks.shared.configuration import GPUS, number_of
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.limits import Limits
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.ray.tickets import RayTickets
+from verl_doctor.toolkit.facts import Unknown
+
+NUM_CPUS = ("ray_kwargs.ray_init.num_cpus", "ray_init.num_cpus")
+_QUEUE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
+_SLURM = "SLURM_CPUS_ON_NODE"
+_TICKETS = 3  # of verl 0.7 to 0.9, where its sources do not say
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An amount, what sets it in words, and where that was read."""
+
+    amount: float
+    by: str
+    read_from: str = ""
+
+
+def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
+    """The CPUs that a process may use, and what says so. Slurm does not always enforce what it gave."""
+    quota, within = limits.groups.cpus, limits.groups.cpuset
+    bounds = [
+        Bound(limits.allowed, "the CPU affinity") if limits.allowed else None,
+        Bound(quota.cpus, f"the CPU quota of {quota.folder}") if quota and quota.cpus else None,
+        Bound(within.cpuset, f"the CPU set of {within.folder}") if within and within.cpuset else None,
+        Bound(int(given), _SLURM) if (given := variables.get(_SLURM)).isdigit() and int(given) else None,
+    ]
+    return min(filter(None, bounds), key=lambda bound: bound.amount, default=None)
+
+
+def cpus_to_tell(
+    configuration: Configuration | Unknown, gpus: int, cpus: float, tickets: RayTickets | Unknown
+) -> int:
+    """The number of CPUs to tell Ray of: those that there are, but no fewer than verl asks Ray for, or it waits forever."""
+    return max(int(cpus), tickets_for(configuration, number_of(configuration, GPUS) or gpus, tickets))
+
+
+def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayTickets | Unknown) -> int:
+    """The CPUs that verl asks Ray for on one machine: with each GPU, for its TaskRunner, and for each part of its queue.
+
+    Actors that ask for none are placed where none is left (tried with Ray 2.60).
+    """
+    units = 0
+    if not isinstance(configuration, Unknown) and configuration.get("transfer_queue.enable") is not False:
+        units = number_of(configuration, _QUEUE)
+    each = _TICKETS if isinstance(tickets, Unknown) else tickets.of_each_gpu
+    return each * gpus + 1 + (units + 1 if units else 0)
+
+
+def num_cpus_key(configuration: Configuration | Unknown) -> str:
+    """The key by which this verl tells Ray of CPUs."""
+    if isinstance(configuration, Unknown):
+        return NUM_CPUS[0]
+    return next((key for key in NUM_CPUS if configuration.has(key)), NUM_CPUS[0])
+
+
+def told_cpus(configuration: Configuration | Unknown) -> int:
+    """The CPUs that the launch command tells Ray of; 0 when it does not."""
+    return max(number_of(configuration, key) for key in NUM_CPUS)

@@ -1,0 +1,63 @@
+"""Who has a resource of a cluster: placement groups, and actors that are in none, with the job that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from verl_doctor.checks.shared.ray import short
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster
+from verl_doctor.toolkit.text import listed
+
+_MOST = 4
+
+
+@dataclass(frozen=True)
+class Holder:
+    """`what` has an `amount` of a resource; `left`: the job that made it has ended."""
+
+    what: str
+    amount: float
+    left: bool
+
+
+def holders(cluster: RayCluster, resource: str) -> tuple[Holder, ...]:
+    """Those that have some of it, the largest first."""
+    return tuple(sorted(_holders(cluster, resource), key=lambda one: -one.amount))
+
+
+def _holders(cluster: RayCluster, resource: str) -> Iterator[Holder]:
+    for group in cluster.groups:
+        amount = _held(
+            [bundle for bundle, node in zip(group.bundles, group.nodes, strict=False) if node], resource
+        )
+        if amount and group.state in ("CREATED", "RESCHEDULING"):
+            name = group.name or short(group.group)
+            yield Holder(
+                f"placement group {name} of {_job(cluster, group.job)}", amount, _left(cluster, group.job)
+            )
+    for actor in cluster.actors:
+        amount = actor.needs.get(resource, 0)
+        if amount and actor.state == "ALIVE" and not actor.group:
+            name = actor.name or f"{actor.class_name} {short(actor.actor)}"
+            yield Holder(f"actor {name} of {_job(cluster, actor.job)}", amount, _left(cluster, actor.job))
+
+
+def _held(bundles: list[Mapping[str, float]], resource: str) -> float:
+    return sum(bundle.get(resource, 0) for bundle in bundles)
+
+
+def _left(cluster: RayCluster, job: str) -> bool:
+    found = cluster.job(job)
+    return cluster.knows("jobs") and (found is None or found.finished)
+
+
+def _job(cluster: RayCluster, job: str) -> str:
+    """A job, and whether it still runs."""
+    state = "which has ended" if _left(cluster, job) else "which is running"
+    return f"job {job}, {state}"
+
+
+def in_words(found: tuple[Holder, ...], resource: str) -> str:
+    """The holders in one line."""
+    return listed((f"{one.amount:g} {resource}: {one.what}" for one in found), _MOST)

@@ -1,0 +1,1 @@
+"""A cluster's own paths, as the configuration names them."""

@@ -1,0 +1,50 @@
+"""SITE102: there is nothing at a path of this cluster."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from verl_doctor.checks.sites._sites_examples import MODEL, RESULTS, missing, sites
+from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+
+@check(
+    "SITE102",
+    phase="workers",
+    examples=lambda: [
+        Example("a path", (sites(MODEL, RESULTS),)),
+        Example("not set yet", (sites(SitePlace("model", "/path/to/model", set=False)),)),
+        Example("the old cluster's path", (sites(missing(MODEL)),), "model: there is no /models/qwen on this machine"),
+        Example("a folder for results that can be made", (sites(missing(RESULTS)),), "/scratch/me is not there yet"),
+    ],
+)  # fmt: skip
+def site_missing(places: SitePlaces) -> Iterator[Finding]:
+    """A path of this cluster does not exist.
+
+    ## Why it matters
+
+    A path that was carried over from another cluster, or a mount that this node lacks. The job fails when it opens it.
+
+    ## How to fix
+
+    Correct the path in the file that is named, mount what is missing, or copy the files. A folder for results that can be made
+    is only a warning: `mkdir -p` makes it.
+    """
+    for place in places.places:
+        if place.state != "missing":
+            continue
+        can_be_made = place.writes and not place.not_writable
+        yield Finding(
+            f"{place.name}: {place.path} is not there yet"
+            if can_be_made
+            else f"{place.name}: there is no {place.path} on this machine",
+            Evidence("nothing there", "a file or folder", place.path),
+            Location(places.named_in),
+            subject=Subject("site", place.name),
+            remedy=f"mkdir -p {shlex.quote(place.path)}"
+            if can_be_made
+            else f"Correct {place.name} in {places.named_in}, mount it, or copy it here",
+            severity="warning" if can_be_made else "error",
+        )

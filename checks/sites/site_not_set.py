@@ -1,0 +1,50 @@
+"""SITE101: a path of this cluster still has the value of an example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.sites._sites_examples import MODEL, sites
+from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+
+@check(
+    "SITE101",
+    phase="shell",
+    examples=lambda: [
+        Example("a path", (sites(MODEL),)),
+        Example("an address", (sites(SitePlace("data", "s3://bucket/data", elsewhere=True)),)),
+        Example("left as it was", (sites(SitePlace("model", "/path/to/model", set=False)),),
+            "model is not set yet: '/path/to/model' is what an example holds"),
+        Example("empty", (sites(SitePlace("data", "", set=False)),), "data is not set yet: it is empty"),
+        Example("a variable that nobody sets", (sites(SitePlace("data", "$SCRATCH/data", set=False)),), "$SCRATCH/data needs a variable"),
+    ],
+)  # fmt: skip
+def site_not_set(places: SitePlaces) -> Iterator[Finding]:
+    """A path of this cluster is not set yet.
+
+    ## Why it matters
+
+    Each cluster keeps models, data and results elsewhere. A path that still has the value of the example file is noticed when
+    the job opens it, which for a folder of results is hours later.
+
+    ## How to fix
+
+    Write this cluster's path into the file that is named, or take the line away if the job needs no such path.
+    """
+    for place in places.places:
+        if not place.set:
+            yield Finding(
+                f"{place.name} is not set yet: {_why(place.path)}",
+                Evidence(place.path, "a path of this cluster", places.named_in),
+                Location(places.named_in),
+                subject=Subject("site", place.name),
+                remedy=f"Set {place.name} in {places.named_in}",
+            )
+
+
+def _why(path: str) -> str:
+    if not path.strip():
+        return "it is empty"
+    return f"{path} needs a variable that is not set" if "$" in path else f"'{path}' is what an example holds"

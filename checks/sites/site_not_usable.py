@@ -1,0 +1,52 @@
+"""SITE103: a path of this cluster cannot be read, or not be written where the job writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.sites._sites_examples import MODEL, RESULTS, missing, sites
+from verl_doctor.toolkit.collectors.model.job_files import JobFile
+from verl_doctor.toolkit.collectors.model.sites import SitePlaces
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_CLOSED = replace(MODEL, content=JobFile("/models/qwen", "site", "unreadable"))
+_READ_ONLY = "/scratch/me is mounted read-only"
+
+
+@check(
+    "SITE103",
+    phase="workers",
+    examples=lambda: [
+        Example("a model and a folder for results", (sites(MODEL, RESULTS),)),
+        Example("a model that may only be read", (sites(replace(MODEL, not_writable="")),)),
+        Example("somebody else's model", (sites(_CLOSED),), "model: user may not read /models/qwen"),
+        Example("results on a mount that is read-only", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
+        Example("a folder for results that cannot be made", (sites(missing(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
+    ],
+)  # fmt: skip
+def site_not_usable(places: SitePlaces) -> Iterator[Finding]:
+    """A path of this cluster is not readable, or not writable where the job writes.
+
+    ## Why it matters
+
+    Results are written first after the first save interval, perhaps hours into the run: a folder that may not be written
+    then costs all of it.
+
+    ## How to fix
+
+    Ask the owner for access, or name a folder of your own. Which paths the job writes is told from their names (`output`,
+    `checkpoint`, `log`, `scratch`...), or by `writes = true` or `false` beside the path.
+    """
+    for place in places.places:
+        why = f"user may not read {place.path}" if place.state == "unreadable" else place.not_writable
+        if why:
+            yield Finding(
+                f"{place.name}: {why}",
+                Evidence(
+                    why, "a folder in which files can be made" if place.writes else "readable", place.path
+                ),
+                Location(places.named_in),
+                subject=Subject("site", place.name),
+                remedy=f"Ask for access, or name another path in {places.named_in}",
+            )

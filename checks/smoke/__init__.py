@@ -1,0 +1,1 @@
+"""What the rungs of `smoke` found."""

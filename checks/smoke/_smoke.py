@@ -1,0 +1,35 @@
+"""What the rules about the smoke test share: each speaks of one kind of failure, by the code that its rung gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun, SmokeRung
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject
+
+
+def broken_by(code: str, run: SmokeRun) -> Iterator[Finding]:
+    """The rung that breaks, if it is by this kind of failure."""
+    rung = run.broken
+    if rung is not None and rung.code == code:
+        yield Finding(
+            f"rung {rung.number}, {rung.name}, breaks: {rung.cause}",
+            Evidence("; ".join(line.strip() for line in rung.lines), read_from=rung.log),
+            Location(rung.log) if rung.log else None,
+            subject=Subject("rung", rung.name),
+            remedy=rung.remedy,
+        )
+
+
+def examples_of(code: str, number: int, name: str, cause: str) -> tuple[Example, ...]:
+    """One climb that breaks in this way, one that breaks otherwise, and one that goes well."""
+    fine = SmokeRung(1, "imports and files", "passed", 4.0)
+    broken = SmokeRung(number, name, "failed", 9.0, cause, code=code)
+    return (
+        Example("every rung holds", (SmokeRun("cpu", "--cpu", (fine,)),)),
+        Example(
+            "it breaks otherwise",
+            (SmokeRun("cpu", "--cpu", (SmokeRung(9, "other", "failed", code="SMOKE199"),)),),
+        ),
+        Example("it breaks like this", (SmokeRun("cuda", "a GPU", (fine, broken)),), cause),
+    )

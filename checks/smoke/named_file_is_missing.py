@@ -1,0 +1,30 @@
+"""SMOKE103: a model or data file that the job is to read is missing or damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE103",
+    phase="workers",
+    cost="slow",
+    examples=lambda: examples_of("SMOKE103", 1, "imports and files", "/data/train.parquet (--data): missing"),
+)
+def named_file_is_missing(run: SmokeRun) -> Iterator[Finding]:
+    """A model or data file that the job reads is missing or damaged.
+
+    ## Why it matters
+
+    The job would notice after Ray and its workers have started, for a model only when the weights are loaded.
+
+    ## How to fix
+
+    Name files that are there, with `--model` and `--data` or in the launch script. A Git LFS pointer is replaced by its file with
+    `git lfs pull`; a file that is cut off must be fetched again.
+    """
+    yield from broken_by("SMOKE103", run)

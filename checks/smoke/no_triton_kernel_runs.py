@@ -1,0 +1,32 @@
+"""SMOKE105: No Triton kernel can be compiled and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE105",
+    phase="engine",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE105", 2, "devices", "compile: RuntimeError: Failed to find C compiler"
+    ),
+)
+def no_triton_kernel_runs(run: SmokeRun) -> Iterator[Finding]:
+    """No Triton kernel can be compiled and run.
+
+    ## Why it matters
+
+    vLLM, torch.compile and verl's own fused kernels compile with Triton, which needs a C compiler, the header of Python and `libcuda` where
+    the linker finds it. Without them vLLM ends while it starts.
+
+    ## How to fix
+
+    `verl-doctor check --deep` tells which of the three is missing (CUDA130 to CUDA139) and repairs what can be.
+    """
+    yield from broken_by("SMOKE105", run)

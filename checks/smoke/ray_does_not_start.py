@@ -1,0 +1,34 @@
+"""SMOKE106: Ray does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE106",
+    phase="ray",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE106", 3, "Ray", "start Ray: OSError: AF_UNIX path length cannot exceed 107 bytes"
+    ),
+)
+def ray_does_not_start(run: SmokeRun) -> Iterator[Finding]:
+    """Ray does not start.
+
+    ## Why it matters
+
+    verl's driver starts Ray before anything else, or joins one that was started in the same way. What stops it here stops every job on
+    this machine. The smoke test starts one of its own in a private folder, whose path is as long as that of the job's
+    (RAY_TMPDIR, TMPDIR), and touches no other.
+
+    ## How to fix
+
+    The cause names what Ray lacks: a shorter folder (`RAY_TMPDIR`), room on its disk, processes or open files (HOST101 to HOST119), a free port. The log
+    folder has what each of Ray's processes wrote.
+    """
+    yield from broken_by("SMOKE106", run)

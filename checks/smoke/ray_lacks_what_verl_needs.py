@@ -1,0 +1,36 @@
+"""SMOKE107: Ray starts, but does not do what verl needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE107",
+    phase="ray",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE107",
+        3,
+        "Ray",
+        "a placement group: RuntimeError: Ray did not place 8 x 1 GPU and 1 CPU within 60 s",
+    ),
+)
+def ray_lacks_what_verl_needs(run: SmokeRun) -> Iterator[Finding]:
+    """Ray starts, but does not do what verl needs.
+
+    ## Why it matters
+
+    verl finds its workers by name, hands them variables in a `runtime_env`, places each on a GPU of its own with a placement group, and calls
+    them all as a group. The smoke test does each with a small actor, then with verl's own classes.
+
+    ## How to fix
+
+    The step in front of the cause says which of these it was. Fewer GPUs than expected: `CUDA_VISIBLE_DEVICES` and `verl-doctor check` (CUDA140 to
+    CUDA159). An error in verl's classes: versions of Ray and verl that do not go together (`verl-doctor matrix`).
+    """
+    yield from broken_by("SMOKE107", run)

@@ -1,0 +1,31 @@
+"""SMOKE152: Hydra refuses the configuration of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE152",
+    phase="composition",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE152", 5, "a step of verl", "Hydra refuses the configuration: no such group: model_engine=x"
+    ),
+)
+def rehearsal_configuration_refused(run: SmokeRun) -> Iterator[Finding]:
+    """Hydra refuses the configuration of the job.
+
+    ## Why it matters
+
+    The program ends before it has done anything. The words are those of the group, the file or the value that Hydra does not take.
+
+    ## How to fix
+
+    The rules CFG101 to CFG118 name the word of the launch script: `verl-doctor check run.sh`.
+    """
+    yield from broken_by("SMOKE152", run)

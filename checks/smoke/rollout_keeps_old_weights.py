@@ -1,0 +1,33 @@
+"""SMOKE158: the rollout does not get the weights of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE158",
+    phase="first update",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE158", 5, "a step of verl", "the step moved 27 tensors, and none of them arrived in the rollout"
+    ),
+)
+def rollout_keeps_old_weights(run: SmokeRun) -> Iterator[Finding]:
+    """The rollout does not receive the weights of the step.
+
+    ## Why it matters
+
+    The model that generates and the model that is trained drift apart: samples come from old weights, and the ratios of the loss are
+    wrong. The smoke test compares what vLLM holds after the sync with what the optimizer left, bit for bit.
+
+    ## How to fix
+
+    The versions of verl and vLLM may not go together in how weights are loaded: `verl-doctor matrix`. A rollout in another type than
+    bfloat16 (`actor_rollout_ref.rollout.dtype`, quantization) rounds otherwise.
+    """
+    yield from broken_by("SMOKE158", run)

@@ -1,0 +1,29 @@
+"""SMOKE112: a rung of the smoke test cannot be tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE112",
+    cost="slow",
+    examples=lambda: examples_of("SMOKE112", 4, "vLLM", "verl's data columns cannot be told"),
+)
+def smoke_cannot_be_tried(run: SmokeRun) -> Iterator[Finding]:
+    """A rung of the smoke test cannot be tried.
+
+    ## Why it matters
+
+    The trial itself could not be set up: no process could be started, or no tiny model and data could be written. That says little about
+    the job.
+
+    ## How to fix
+
+    The cause names what is missing. `--model` and `--data` do without tiny files.
+    """
+    yield from broken_by("SMOKE112", run)

@@ -1,0 +1,30 @@
+"""SMOKE111: a rung of the smoke test does not end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE111",
+    cost="slow",
+    examples=lambda: examples_of("SMOKE111", 3, "Ray", "start Ray: it did not end within 300 s"),
+)
+def smoke_rung_hangs(run: SmokeRun) -> Iterator[Finding]:
+    """A rung of the smoke test never ends.
+
+    ## Why it matters
+
+    What hangs here hangs in the job, there without a time limit: somebody waits for a process that has died, for resources that Ray does not have, for an
+    address at which nobody listens. The step in front says where.
+
+    ## How to fix
+
+    The end of the log shows what was done last. A slow disk is no hang: the seconds of the steps before tell (`verl-doctor warmup` reads everything once),
+    and `--budget` gives more time. Nor is nvcc that compiles kernels, which is said (CUDA130): `verl-doctor warmup --engine` lets it do that once.
+    """
+    yield from broken_by("SMOKE111", run)

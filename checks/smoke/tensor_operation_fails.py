@@ -1,0 +1,36 @@
+"""SMOKE104: a device of the job does not compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE104",
+    phase="workers",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE104",
+        2,
+        "devices",
+        "multiply on cuda:3: AcceleratorError: CUDA error: uncorrectable ECC error encountered",
+    ),
+)
+def tensor_operation_fails(run: SmokeRun) -> Iterator[Finding]:
+    """A device of the job does not compute.
+
+    ## Why it matters
+
+    One GPU of eight that does not compute stops the whole job, and in a collective operation the others wait for it without a word.
+    The smoke test multiplies two matrices on each and looks at the result.
+
+    ## How to fix
+
+    `verl-doctor check` looks at the driver, its libraries and the state of each GPU (CUDA101 to CUDA159). A single GPU that fails can be left out
+    with `CUDA_VISIBLE_DEVICES` until it is reset.
+    """
+    yield from broken_by("SMOKE104", run)

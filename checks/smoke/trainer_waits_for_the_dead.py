@@ -1,0 +1,35 @@
+"""SMOKE154: a process of the job failed, and the trainer waits for it without end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE154",
+    phase="workers",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE154",
+        5,
+        "a step of verl",
+        "AttributeError: weight_loader; a process of the job failed, and nothing was heard for 46 s",
+    ),
+)
+def trainer_waits_for_the_dead(run: SmokeRun) -> Iterator[Finding]:
+    """A process of the job failed, and the trainer waits for it without end.
+
+    ## Why it matters
+
+    The trainer calls its workers and waits for their answers without a time limit. A worker whose engine has died never answers:
+    the job holds its GPUs until somebody looks. What the dead one said is the cause; it may stand far above the end of the log.
+
+    ## How to fix
+
+    Repair what the cause names. In a running job `verl-doctor actors` shows which ranks are dead.
+    """
+    yield from broken_by("SMOKE154", run)

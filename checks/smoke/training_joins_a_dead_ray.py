@@ -1,0 +1,32 @@
+"""SMOKE155: the job is led to a Ray that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE155",
+    phase="ray",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE155", 5, "a step of verl", "the Ray cluster that it was led to does not answer"
+    ),
+)
+def training_joins_a_dead_ray(run: SmokeRun) -> Iterator[Finding]:
+    """The job is directed to a Ray that does not answer.
+
+    ## Why it matters
+
+    An address in `ray_kwargs.ray_init.address` or in a file that a killed driver has left leads to a cluster that is gone. Ray tries
+    again for minutes, and verl says nothing meanwhile.
+
+    ## How to fix
+
+    Take the address out, or start a Ray there; RAY101 to RAY104 say where it stands. `verl-doctor clean` removes what dead ones left.
+    """
+    yield from broken_by("SMOKE155", run)

@@ -1,0 +1,31 @@
+"""SMOKE156: verl does not get through one step of training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE156",
+    phase="first update",
+    cost="slow",
+    examples=lambda: examples_of("SMOKE156", 5, "a step of verl", "KeyError: 'answer'"),
+)
+def training_step_fails(run: SmokeRun) -> Iterator[Finding]:
+    """verl does not complete one step of training.
+
+    ## Why it matters
+
+    The same step fails in the real job, there after it has waited for its GPUs and loaded its model. The cause is the first one that any of
+    the processes gave, also where the last line of the log speaks of another process.
+
+    ## How to fix
+
+    The lines say where it was raised: in a file of yours (reward, tools, data), in verl, or in a library. What the rehearsal
+    replaced is listed: a setting of the rehearsal's own is no fault of the job.
+    """
+    yield from broken_by("SMOKE156", run)

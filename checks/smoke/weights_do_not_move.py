@@ -1,0 +1,32 @@
+"""SMOKE157: a step of training leaves all weights as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.smoke._smoke import broken_by, examples_of
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.rule import Finding, check
+
+
+@check(
+    "SMOKE157",
+    phase="first update",
+    cost="slow",
+    examples=lambda: examples_of(
+        "SMOKE157", 5, "a step of verl", "the step moved none of 27 tensors, with rewards that differ"
+    ),
+)
+def weights_do_not_move(run: SmokeRun) -> Iterator[Finding]:
+    """A step of training leaves all weights unchanged.
+
+    ## Why it matters
+
+    Training runs, its curves are drawn, and nothing is learned. The smoke test pays answers differently, so that the gradient cannot
+    be zero, and compares the bytes of every tensor before and after the step of the optimizer.
+
+    ## How to fix
+
+    Look for parameters that are frozen, an optimizer that has others than the model, and a learning rate of 0.
+    """
+    yield from broken_by("SMOKE157", run)

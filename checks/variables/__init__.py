@@ -1,0 +1,1 @@
+"""Environment variables: unknown, removed, overruled, lost on the way."""

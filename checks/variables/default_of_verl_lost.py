@@ -1,0 +1,82 @@
+"""ENV109: verl leaves its default out because the driver sets the variable, and the driver's value does not arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import (
+    CONSTANTS,
+    own,
+    row,
+    said,
+    script,
+    set_at,
+    standing,
+    who_starts,
+)
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Assigned,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_NAME = "VLLM_DISABLE_COMPILE_CACHE"
+_DEFAULT = Assigned(Value("1"), "training workers", CONSTANTS, 93)
+
+
+@check(
+    "ENV109",
+    severity="warning",
+    examples=lambda: [
+        Example("verl's default is given", (standing(row(_NAME, None, None, "1", "verl")), *script()[:2])),
+        Example("the job starts its own Ray", (own(row(_NAME, "0", "0", "0", "the driver", dropped=_DEFAULT)), *script(_NAME)[:2])),
+        Example("the raylet has the same value", (standing(row(_NAME, "0", "0", "0", dropped=_DEFAULT)), *script(_NAME)[:2])),
+        Example("the workers get neither", (standing(row(_NAME, "0", None, None, "nobody", dropped=_DEFAULT)), *script(_NAME)[:2]), "get neither"),
+        Example("the raylet has a third one", (standing(row(_NAME, "0", "2", "2", dropped=_DEFAULT)), *script(_NAME)[:2]), "get neither"),
+        Example("the raylet happens to have the default", (standing(row(_NAME, "0", "1", "1", dropped=_DEFAULT)), *script(_NAME)[:2]), "get 1, not 0"),
+    ],
+)  # fmt: skip
+def default_of_verl_lost(
+    environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
+) -> Iterator[Finding]:
+    """verl leaves a default out because the driver sets the variable, but the driver's value does not reach the workers.
+
+    ## Why it matters
+
+    verl hands defaults to its workers (`trainer/constants_ppo.py`). A variable that the driver's environment has already is
+    taken out of them, so that your value stays. But on a cluster that runs already the workers inherit from the raylet, not from
+    the driver: they get neither verl's default nor your value.
+
+    ## How to fix
+
+    Set the variable before `ray start`, on every node (`verl-doctor fix --output-env DIR` writes the file), or hand it on with
+    `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`, which no default takes away. Or do not set it at all.
+    """
+    for one in environment.rows:
+        if one.dropped is None or not one.driver.differs(one.worker):
+            continue
+        location, where = set_at(one.name, variables, launch)
+        default = Location(one.dropped.path, one.dropped.line)
+        seen = said(one.worker)
+        gets = (
+            f"so the workers get {seen}, not {said(one.driver)}"
+            if one.worker == one.dropped.value
+            else f"and the workers get neither that nor {said(one.driver)}: {seen}"
+        )
+        yield Finding(
+            f"{one.name}: verl leaves its default {said(one.dropped.value)} out because the driver sets it, {gets}",
+            Evidence(
+                f"driver {said(one.driver)} ({where}), workers {seen}",
+                f"{said(one.driver)} in the environment of {who_starts(environment)}",
+                str(default),
+            ),
+            location=location or default,
+            remedy="set it before ray start on every node, or pass it in the job's runtime_env",
+            severity=None if location or not isinstance(launch, Unknown) else "info",
+            fix="default-for-workers",
+            subject=Subject("variable", one.name),
+        )

@@ -1,0 +1,82 @@
+"""ENV119: torch's caches are forced off, with which vLLM cannot compile under this torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.checks.shared.variables import places
+from verl_doctor.checks.variables._variable_examples import SCRIPT
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.kernels.compile_cache import CompileCache
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_NAME = "TORCHINDUCTOR_FORCE_DISABLE_CACHES"
+_EAGER = "actor_rollout_ref.rollout.enforce_eager"
+# vllm-project/vllm#21858: 2.7.1 fails, 2.8 does not. As of 2026-11.
+_MENDED = Version("2.8")
+_SET = Launch(((SCRIPT, "shell script"),), (Setting(_NAME, "1", SCRIPT, 3),))
+
+
+def _job(eager: bool) -> Configuration:
+    tree = {"actor_rollout_ref": {"rollout": {"enforce_eager": eager}}}
+    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
+
+
+@check(
+    "ENV119",
+    phase="engine",
+    examples=lambda: [
+        Example("a newer torch", (CompileCache("2.8.0"), Variables(), _SET)),
+        Example("nothing is compiled", (CompileCache("2.7.1"), Variables(), _SET, _job(eager=True))),
+        Example("it is set to 0", (CompileCache("2.7.1"), Variables({_NAME: "0"}))),
+        Example("an older torch", (CompileCache("2.7.1+cu126"), Variables(), _SET), "vLLM cannot compile a model with torch 2.7.1"),
+        Example("in this shell", (CompileCache("2.6.0"), Variables({_NAME: "1"}), _job(eager=False)), "cannot compile"),
+    ],
+)  # fmt: skip
+def inductor_caches_forced_off(
+    cache: CompileCache,
+    variables: Variables,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """Torch's caches are disabled, and vLLM cannot compile without them under this torch.
+
+    ## Why it matters
+
+    `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` is a remedy against a damaged compile cache. Up to torch 2.7.1 vLLM takes what it has
+    just compiled from that cache, and stops without it: `leading to a corrupted compilation artifact`, the very message against
+    which the variable was set.
+
+    ## How to fix
+
+    Remove it, and remove the folder `torch_compile_cache` in VLLM_CACHE_ROOT once. Against engines that damage the cache for each
+    other `VLLM_DISABLE_COMPILE_CACHE=1` helps.
+    """
+    eager = not isinstance(configuration, Unknown) and configuration.get(_EAGER) is True
+    if eager or not _is_older(cache.torch):
+        return
+    for place in places(_NAME, variables, launch):
+        if (place.value or "0") != "0":
+            yield Finding(
+                f"{place.assignment}: vLLM cannot compile a model with torch {cache.torch} and without its caches",
+                Evidence(
+                    f"torch {cache.torch}", "torch 2.8, or the variable not set", "vllm-project/vllm#21858"
+                ),
+                subject=Subject("variable", _NAME),
+                location=place.location,
+                remedy="remove it; VLLM_DISABLE_COMPILE_CACHE=1 keeps engines from sharing a cache",
+                stops=(EVERY_JOB,),
+                phase="start",
+            )
+
+
+def _is_older(torch: str) -> bool:
+    try:
+        return Version(torch) < _MENDED
+    except InvalidVersion:
+        return False

@@ -1,0 +1,89 @@
+"""ENV114: Megatron's workers do not get CUDA_DEVICE_MAX_CONNECTIONS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import own, row, said
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Assigned,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+NAME = "CUDA_DEVICE_MAX_CONNECTIONS"
+_STRATEGIES = ("actor_rollout_ref.actor.strategy", "critic.strategy")
+_BLACKWELL = 10  # the first major compute capability that does not need it
+
+
+def _needs_it(configuration: Configuration) -> str | None:
+    if any(configuration.get(key) == "megatron" for key in _STRATEGIES):
+        return None
+    return "no engine of this job is Megatron"
+
+
+def _job(strategy: str) -> Configuration:
+    actor = {"actor_rollout_ref": {"actor": {"strategy": strategy}}}
+    return Configuration(
+        "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", (), actor, actor
+    )
+
+
+_WORKER = Assigned(
+    Value("1"), "workers.megatron_workers.ActorRolloutRefWorker", "/env/verl/workers/megatron_workers.py", 97
+)
+
+
+@check(
+    "ENV114",
+    phase="workers",
+    applies=_needs_it,
+    examples=lambda: [
+        Example("another engine", (own(), _job("fsdp"), (Gpus, Unknown("")))),
+        Example("verl gives it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
+        Example("whether verl gives it cannot be told", (own(row(NAME, None, None, Value(untold="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
+        Example("the workers set it themselves", (own(row(NAME, None, None, None, "nobody", later=(_WORKER,))), _job("megatron"), (Gpus, Unknown("")))),
+        Example("nobody gives it", (own(), _job("megatron"), (Gpus, Unknown(""))), "do not get CUDA_DEVICE_MAX_CONNECTIONS"),
+        Example("another value", (own(row(NAME, "8", "8", "8", "the driver")), _job("megatron"), (Gpus, Unknown(""))), "get CUDA_DEVICE_MAX_CONNECTIONS=8"),
+    ],
+)  # fmt: skip
+def megatron_lacks_max_connections(
+    environment: EffectiveEnvironment, gpus: Gpus | Unknown
+) -> Iterator[Finding]:
+    """Megatron's workers do not get CUDA_DEVICE_MAX_CONNECTIONS=1.
+
+    ## Why it matters
+
+    On GPUs before Blackwell Megatron-LM overlaps communication with computation by the order in which kernels are queued, and
+    that order holds only with one connection. With tensor parallelism it refuses to start without it:
+    `Using tensor model parallelism or context parallelism require setting the environment variable
+    CUDA_DEVICE_MAX_CONNECTIONS to 1`. verl gives it in most releases; not when your shell sets the variable itself, and from
+    0.9 on only where the process that starts the job sees a Hopper or Ampere GPU, so not from a head node without GPUs.
+
+    ## How to fix
+
+    Set it to 1 before `ray start` on every node (`verl-doctor fix --output-env DIR` writes the file), or hand it on with
+    `+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_DEVICE_MAX_CONNECTIONS=1`.
+    """
+    row = environment.get(NAME)
+    value = environment.worker(NAME)
+    newer = not isinstance(gpus, Unknown) and any(
+        device.capability and int(device.capability.partition(".")[0]) >= _BLACKWELL
+        for device in gpus.devices
+    )
+    given_later = row is not None and any(one.value.text == "1" for one in row.later)
+    if value.untold or value.text == "1" or newer or given_later:
+        return
+    gets = f"get {NAME}={said(value)}" if value.text is not None else f"do not get {NAME}"
+    yield Finding(
+        f"Megatron's workers {gets}",
+        Evidence(said(value), "1", environment.verl),
+        subject=Subject("variable", NAME),
+        remedy="set it to 1 before ray start on every node, or in the job's runtime_env",
+        severity="warning" if value.text is not None else None,
+        fix="one-connection-for-megatron",
+    )

@@ -1,0 +1,54 @@
+"""ENV113: the runtime_env gives all nodes a value that belongs to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import PER_NODE, decided_at, own, row, said
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_GIVEN = row("NCCL_SOCKET_IFNAME", None, None, "eth0", "the runtime_env", path="/home/me/env.yaml", line=4)
+_ADDRESS = "VLLM_HOST_IP"
+
+
+@check(
+    "ENV113",
+    severity="info",
+    examples=lambda: [
+        Example("one node", (own(_GIVEN), JobNodes(1))),
+        Example("each node has it from its own shell", (own(row("NCCL_SOCKET_IFNAME", "eth0", "eth0", "eth0", "the raylet")), JobNodes(2))),
+        Example("a list that fits everywhere is still for all", (own(_GIVEN), JobNodes(2)), "all 2 nodes"),
+        Example("an address of one node", (own(row(_ADDRESS, None, None, "10.0.0.1", "the runtime_env")), JobNodes(4)), "all 4 nodes"),
+    ],
+)  # fmt: skip
+def node_value_for_all_nodes(environment: EffectiveEnvironment, nodes: JobNodes) -> Iterator[Finding]:
+    """The runtime_env gives all nodes a value that belongs to one node.
+
+    ## Why it matters
+
+    A `runtime_env` is the same on every node. Interfaces and adapters may be called otherwise on the next node, and an address is
+    always another one: with one `VLLM_HOST_IP` for all, every node announces itself under the address of the first.
+
+    ## How to fix
+
+    Set such variables in the environment of each node, before `ray start` there. Where all nodes are alike there is nothing to
+    do, except for addresses.
+    """
+    if nodes.nodes is None or nodes.nodes < 2:
+        return
+    for one in environment.rows:
+        if one.name in PER_NODE and one.decided_by == "the runtime_env" and one.worker.is_set:
+            yield Finding(
+                f"the runtime_env gives all {nodes.nodes} nodes {one.name}={said(one.worker)}",
+                Evidence(
+                    said(one.worker),
+                    "the value of each node, from its own environment",
+                    str(decided_at(one) or ""),
+                ),
+                subject=Subject("variable", one.name),
+                location=decided_at(one),
+                remedy="set it on each node before ray start",
+                severity="warning" if one.name == _ADDRESS else None,
+            )

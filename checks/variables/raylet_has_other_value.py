@@ -1,0 +1,108 @@
+"""ENV111: the raylet was started with another value than the driver has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import (
+    dead,
+    is_for_workers,
+    own,
+    read_from,
+    row,
+    said,
+    script,
+    set_at,
+    standing,
+    who_starts,
+)
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+_OTHER = row("HF_HOME", "/new", "/old", "/old")
+_DEVICES = Value(untold="Ray gives each worker its GPUs")
+_NAME = "CUDA_VISIBLE_DEVICES"
+_GPUS = Gpus((Device(0), Device(1), Device(2), Device(3)))
+
+
+@check(
+    "ENV111",
+    severity="warning",
+    examples=lambda: [
+        Example("both have the same", (standing(row("HF_HOME", "/new", "/new", "/new")), *script("HF_HOME"))),
+        Example("the job starts its own Ray", (own(row("HF_HOME", "/new", "/new", "/new", "the driver")), *script("HF_HOME"))),
+        Example("the raylet alone has it", (standing(row("NCCL_IB_HCA", None, "mlx5", "mlx5")), *script())),
+        Example("the runtime_env decides", (standing(row("HF_HOME", "/new", "/old", "/new", "the runtime_env")), *script("HF_HOME"))),
+        Example("no worker needs it", (standing(row("PATH", "/a", "/b", "/b")), *script("PATH"))),
+        Example("the workers see the raylet's", (standing(_OTHER), *script("HF_HOME")), "the workers see /old"),
+        Example("no GPU is here", (standing(row(_NAME, "", "2,3", _DEVICES, "Ray")), *script(_NAME))),
+        Example("Ray gives out what the raylet may see", (standing(row(_NAME, "0,1", "2,3", _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers GPUs of 2,3"),
+        Example("the raylet may see all", (standing(row(_NAME, "0,1", None, _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers any GPU"),
+    ],
+)  # fmt: skip
+def raylet_has_other_value(
+    environment: EffectiveEnvironment,
+    variables: Variables,
+    launch: Launch | Unknown,
+    readers: VariableReaders | Unknown,
+    gpus: Gpus | Unknown,
+) -> Iterator[Finding]:
+    """The raylet was started with a different value from the driver's.
+
+    ## Why it matters
+
+    The workers see the raylet's value: that of the shell, or of the service, which ran `ray start`, perhaps weeks ago. A job that is
+    tried with `LD_LIBRARY_PATH`, `HF_HOME` or `no_proxy` changed in the shell runs with the old ones. Of
+    `CUDA_VISIBLE_DEVICES` Ray gives its workers those GPUs that the raylet may see.
+
+    ## How to fix
+
+    Start Ray anew, on every node, from a shell with the right value (`verl-doctor fix --output-env DIR` writes a file to source
+    there), or hand the value on with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
+    """
+    unread = dead(readers)
+    for one in environment.rows:
+        if not _is_the_raylets(one, gpus) or one.name in unread:
+            continue
+        location, where = set_at(one.name, variables, launch)
+        sees = f"the workers see {said(one.raylet)}, the raylet's"
+        if one.decided_by == "Ray":
+            which = f"GPUs of {said(one.raylet)}" if one.raylet.is_set else "any GPU"
+            sees = f"the raylet gives its workers {which}"
+        yield Finding(
+            f"{one.name} is {said(one.driver)} for the driver, but {sees}",
+            Evidence(
+                f"{said(one.driver)} in {where}",
+                f"the same in {who_starts(environment)}: {said(one.raylet)}",
+                read_from(environment),
+            ),
+            location=location,
+            remedy="restart Ray from a shell with the right value, on every node",
+            severity=None if location or not isinstance(launch, Unknown) else "info",
+            fix="value-for-workers",
+            subject=Subject("variable", one.name),
+        )
+
+
+def _is_the_raylets(one: Effective, gpus: Gpus | Unknown) -> bool:
+    """Whether the workers have the raylet's value, or GPUs by it, and the driver another one."""
+    if one.decided_by == "Ray":
+        decides = one.name.endswith("_VISIBLE_DEVICES") and not isinstance(gpus, Unknown)
+    else:
+        decides = one.decided_by == "the raylet" and one.raylet.is_set is True
+    return (
+        decides
+        and is_for_workers(one.name)
+        and one.driver.is_set is True
+        and one.dropped is None
+        and one.driver.differs(one.raylet)
+    )

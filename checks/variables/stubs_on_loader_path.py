@@ -1,0 +1,71 @@
+"""ENV105: LD_LIBRARY_PATH contains CUDA's stub libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda, Library
+from verl_doctor.toolkit.collectors.cuda.library_path import LibraryPath, StubFolder
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_FOLDER = "/usr/local/cuda/lib64/stubs"
+_NO_GPU = (LibCuda, Unknown("no GPU"))
+_BEHIND = LibCuda(candidates=(Library("/drv/libcuda.so.1"), Library(f"{_FOLDER}/libcuda.so.1", stub=True)))
+_LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
+
+
+@check(
+    "ENV105",
+    phase="workers",
+    severity="warning",
+    examples=lambda: [
+        Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
+        Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
+        Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "in place of the driver"),
+        Example("the driver's stands before it", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
+        Example("CUDA102 says that it is loaded", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
+    ],
+)  # fmt: skip
+def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH contains CUDA's stub libraries.
+
+    ## Why it matters
+
+    It is meant against `cannot find -lcuda` while Triton compiles, and does not help: that is the linker, which looks in
+    LIBRARY_PATH, and LD_LIBRARY_PATH is the loader's. (Triton 2.2 and 2.3 alone took a `libcuda.so` from there, when
+    ldconfig knew none: triton-lang/triton#2883.) A stub has the driver's functions without their contents. As soon
+    as that folder has a `libcuda.so.1`, which some images link there, processes load it in place of the driver and see no GPU:
+    `CUDA driver is a stub library`.
+
+    ## How to fix
+
+    Take the folder out of LD_LIBRARY_PATH. Against `cannot find -lcuda` put it into LIBRARY_PATH, or set
+    TRITON_LIBCUDA_PATH to a folder with a `libcuda.so` that leads to the driver's `libcuda.so.1`.
+    """
+    loaded = None if isinstance(libcuda, Unknown) else libcuda.loaded
+    for stub in library_path.stubs:
+        if loaded is not None and loaded.stub and loaded.folder == stub.folder.rstrip("/"):
+            continue  # CUDA102 says what comes of it
+        harmful = stub.loadable and (loaded is None or loaded.stub)
+        yield Finding(
+            f"LD_LIBRARY_PATH is the loader's path, and {stub.folder} holds stubs for the linker: {_effect(stub, loaded)}",
+            Evidence(
+                found=f"{stub.folder} in LD_LIBRARY_PATH" + ("" if stub.path else " of this shell"),
+                wanted="LIBRARY_PATH for the linker",
+            ),
+            subject=Subject("variable", "LD_LIBRARY_PATH", stub.folder),
+            location=Location(stub.path, stub.line) if stub.path else None,
+            remedy="take it out of LD_LIBRARY_PATH; for the linker put it into LIBRARY_PATH",
+            severity="error" if harmful else None,
+            fix="stubs-off-loader-path" if stub.path and not stub.path.endswith(".py") else None,
+        )
+
+
+def _effect(stub: StubFolder, loaded: Library | None) -> str:
+    """What comes of the folder on the path."""
+    if not stub.loadable:
+        return "it does not help against 'cannot find -lcuda'"
+    if loaded is None or loaded.stub:
+        return "its libcuda.so.1 is loaded in place of the driver"
+    return f"only {loaded.folder} before it keeps its libcuda.so.1 from being loaded"

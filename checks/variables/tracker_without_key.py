@@ -1,0 +1,121 @@
+"""ENV118: the job reports to a tracker that it cannot log in to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.corrections import Healed, healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.collectors.variables.trackers import Tracker, Trackers
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+
+_KEY = "trainer.logger"
+_ALONE = "the metrics go to the console alone: no tracker records them"
+_ONLINE = ("", "online", "run", "cloud", "shared")
+_PLACES = ("WANDB_API_KEY", "/home/me/.netrc")
+
+
+def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: str = "") -> Trackers:
+    return Trackers((Tracker("wandb", installed, key, mode, _PLACES),), offline)
+
+
+@check(
+    "ENV118",
+    severity="warning",
+    examples=lambda: [
+        Example("only the console", (*asked('trainer.logger=["console"]'), _there())),
+        Example("a key is set", (*asked(), _there(key="WANDB_API_KEY"))),
+        Example("it works without a server", (*asked(), _there(mode="offline"))),
+        Example("verl's own default, and no key", (*asked(), _there()), "reports to wandb, and there is no key for it"),
+        Example("it is certain that it stops", (*asked(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "there is no key for it: the job stops"),
+        Example("the package is not there", (*asked("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
+        Example("a key, and no network", (*asked(), _there(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
+    ],
+)  # fmt: skip
+def tracker_without_key(
+    configuration: Configuration,
+    trackers: Trackers,
+    environment: EffectiveEnvironment | Unknown,
+) -> Iterator[Finding]:
+    """The job reports to a tracker that it cannot log in to.
+
+    ## Why it matters
+
+    verl's default is `trainer.logger=["console","wandb"]`. It opens the tracker when training begins, after all models were
+    loaded, in a Ray worker that nobody can type a key into: `No API key configured`, and the minutes until then are
+    lost. Without network `wandb.init` waits 90 s and fails.
+
+    ## How to fix
+
+    `wandb login` on the node of the driver, or `WANDB_MODE=offline` (`wandb sync` sends the runs later), or
+    `trainer.logger=["console"]`. For SwanLab: `swanlab login`, or `SWANLAB_MODE=offline`.
+    """
+    loggers = configuration.get(_KEY)
+    wanted = [loggers] if isinstance(loggers, str) else loggers if isinstance(loggers, (list, tuple)) else []
+    word = next((word for word in configuration.asked if word.key == _KEY), None)
+    where = place(word) if word else None
+    for tracker in trackers.trackers:
+        if tracker.name in wanted:
+            console = healed("ENV118", settings(configuration, {_KEY: ["console"]}, _ALONE, ""))
+            yield from _judged(tracker, trackers.offline, where, environment, console)
+
+
+def _judged(
+    tracker: Tracker,
+    offline: str,
+    where: Location | None,
+    environment: EffectiveEnvironment | Unknown,
+    alone: Healed,
+) -> Iterator[Finding]:
+    console = f'{_KEY}=["console"]'
+    subject = Subject("tracker", tracker.name)
+    read_from = _KEY if where else "verl's default"
+    certain = bool(tracker.refuses)
+    if not tracker.installed:
+        yield Finding(
+            f"the job reports to {tracker.name}, which is not installed",
+            Evidence(f"{_KEY} names {tracker.name}", tracker.name, read_from),
+            location=where,
+            remedy=f"pip install {tracker.name}, or {console}",
+            severity="error",
+            stops=(EVERY_JOB,),
+            phase="start",
+            subject=subject,
+            **alone,
+        )
+    elif tracker.mode not in _ONLINE:
+        return
+    elif not tracker.key_from and not _has_key(environment, tracker.looked_at[0]):
+        yield Finding(
+            f"the job reports to {tracker.name}, and there is no key for it: the job stops when training begins",
+            Evidence(
+                f"none in {', '.join(tracker.looked_at)}",
+                f"a key, or {tracker.mode_variable} for no server",
+                tracker.refuses if certain else read_from,
+            ),
+            location=where,
+            remedy=f"{tracker.name} login, or set {tracker.mode_variable}=offline, or {console}",
+            severity="error" if certain else None,
+            stops=(EVERY_JOB,) if certain else (),
+            phase="start",
+            subject=subject,
+            **(alone if alone and certain else {"fix": "tracker-offline"}),
+        )
+    elif offline:
+        yield Finding(
+            f"the job reports to {tracker.name}, and {offline} is set, so there is no network",
+            Evidence(f"{offline}=1", f"{tracker.mode_variable}=offline", read_from),
+            location=where,
+            remedy=f"if so, set {tracker.mode_variable}=offline: without an answer it waits and fails",
+            severity="info",
+            fix="tracker-offline",
+            subject=subject,
+        )
+
+
+def _has_key(environment: EffectiveEnvironment | Unknown, variable: str) -> bool:
+    """Whether the workers of a cluster that runs may have a key of their own."""
+    return not isinstance(environment, Unknown) and environment.worker(variable).is_set is not False

@@ -1,0 +1,155 @@
+"""ENV106: a variable has a value at which the job stops."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, number_of
+from verl_doctor.checks.shared.variables import Place, places
+from verl_doctor.checks.variables._variable_examples import SCRIPT
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
+from verl_doctor.toolkit.collectors.vllm.refusals import EXPANDABLE, VllmRefusals
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+_ENGINE = "VLLM_USE_V1"
+_ALGORITHM = "NCCL_ALGO"
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo
+_ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
+_CHECKED_SINCE = Version("2.24")  # older NCCL passed over what it did not know
+_SLIP = 0.7  # how like two names must be
+_NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_NO_SLEEP = "free_cache_engine=false"
+
+_OLD = VllmRefusals("0.12.0", expandable="/env/vllm/device_allocator/cumem.py:155")
+_NEW = VllmRefusals("0.24.0")
+_LAST_V0 = VllmRefusals("0.11.0", old_engine="/env/vllm/v1/engine/llm_engine.py:60")
+
+
+_NCCL_INSTALLED = Packages((Distribution("nvidia-nccl-cu13", "2.28.9", "/env/nvidia_nccl_cu13.dist-info"),))
+
+
+def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
+    command = Command("verl.trainer.main_ppo", tuple(Word(word, SCRIPT, 9) for word in words), SCRIPT, 8)
+    return Variables(), Launch(((SCRIPT, "shell script"),), (Setting(name, value, SCRIPT, 3),), command)
+
+
+@check(
+    "ENV106",
+    phase="workers",
+    examples=lambda: [
+        Example("this vLLM switches it off by itself", (_NEW, *_script(_ALLOCATOR, EXPANDABLE))),
+        Example("there is no sleep mode", (_OLD, *_script(_ALLOCATOR, EXPANDABLE, "a.rollout.free_cache_engine=False"))),
+        Example("other settings of the allocator", (_OLD, *_script(_ALLOCATOR, "max_split_size_mb:512"))),
+        Example("the new engine is asked for", (_LAST_V0, *_script(_ENGINE, "1"))),
+        Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *asked())),
+        Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *asked())),
+        Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *asked("trainer.n_gpus_per_node=1"))),
+        Example("a slip", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *asked()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
+        Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
+        Example("the engine that is gone", (_LAST_V0, *_script(_ENGINE, "0")), "no V0 engine any more"),
+    ],
+)  # fmt: skip
+def value_refused(
+    refusals: VllmRefusals | Unknown,
+    variables: Variables,
+    launch: Launch | Unknown,
+    packages: Packages | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """A variable has a value that stops the job.
+
+    ## Why it matters
+
+    The job stops when the engine starts, minutes after it began: `AssertionError: Expandable segments are not compatible
+    with memory pool` for `expandable_segments:True`, which PyTorch's own out-of-memory message recommends; `ValueError: Using V1
+    LLMEngine, but envs.VLLM_USE_V1=False` for `VLLM_USE_V1=0` where only the V1 engine is left. NCCL 2.24 and later stop at an
+    algorithm that they do not know: `invalid usage`, with the reason in `NCCL_DEBUG=WARN` alone.
+
+    ## How to fix
+
+    Take `expandable_segments:True` out of PYTORCH_CUDA_ALLOC_CONF and leave the rest of it; vLLM 0.20.1 and later switch it
+    off around their own pool by themselves. Remove VLLM_USE_V1. Leave NCCL_ALGO unset: NCCL chooses best itself.
+    """
+    yield from _unknown_algorithms(variables, launch, packages, configuration)
+    if isinstance(refusals, Unknown):
+        return
+    for place in places(_ALLOCATOR, variables, launch):
+        if refusals.expandable and EXPANDABLE in (place.value or "") and not _without_sleep(launch):
+            yield _finding(
+                place,
+                f"vLLM {refusals.version} does not start sleep mode with {EXPANDABLE} in {_ALLOCATOR}",
+                refusals.expandable,
+                f"take {EXPANDABLE} out of {_ALLOCATOR}",
+            )
+    for place in places(_ENGINE, variables, launch):
+        if refusals.old_engine and place.value == "0":
+            yield _finding(
+                place,
+                f"vLLM {refusals.version} has no V0 engine any more and stops at {_ENGINE}=0",
+                refusals.old_engine,
+                f"remove {_ENGINE}",
+            )
+
+
+def _unknown_algorithms(
+    variables: Variables,
+    launch: Launch | Unknown,
+    packages: Packages | Unknown,
+    configuration: Configuration | Unknown,
+) -> Iterator[Finding]:
+    """Slips in NCCL_ALGO, for a job of several GPUs: "allreduce:ring,tree;broadcast:^nvls", a function before each colon."""
+    version = _nccl(packages)
+    several = any(number_of(configuration, key) > 1 for key in (GPUS, NODES))
+    for place in places(_ALGORITHM, variables, launch) if version and several else ():
+        for part in (place.value or "").split(";"):
+            for token in part.rpartition(":")[2].removeprefix("^").split(","):
+                name = token.strip().lower()
+                near = next(iter(difflib.get_close_matches(name, _ALGORITHMS, 1, _SLIP)), "")
+                if near and not near.startswith(name):
+                    yield _finding(
+                        place,
+                        f"NCCL {version} has no algorithm {token.strip()}; did you mean {near}?",
+                        "NCCL's graph/tuning.cc",
+                        f"write {near} in {_ALGORITHM}, or remove it",
+                        stops=(EVERY_JOB,),
+                    )
+
+
+def _nccl(packages: Packages | Unknown) -> str:
+    """The version of the installed NCCL when it checks the variable; "" otherwise."""
+    found = [packages.get(name) for name in _NCCL] if isinstance(packages, Packages) else []
+    return next((entry.version for entry in found if entry and _checks(entry.version)), "")
+
+
+def _checks(version: str) -> bool:
+    try:
+        return Version(version) >= _CHECKED_SINCE
+    except InvalidVersion:
+        return False
+
+
+def _finding(place: Place, message: str, refuses: str, remedy: str, stops: tuple[str, ...] = ()) -> Finding:
+    shell = "" if place.location else f" in {place.where}"
+    return Finding(
+        message,
+        Evidence(f"{place.assignment}{shell}; {refuses} raises"),
+        place.location,
+        subject=Subject("variable", place.name),
+        remedy=remedy,
+        stops=stops,
+    )
+
+
+def _without_sleep(launch: Launch | Unknown) -> bool:
+    """Whether the command says that the engine keeps its memory, so that there is no pool."""
+    if isinstance(launch, Unknown) or launch.command is None:
+        return False
+    return any((word.text or "").lower().endswith(_NO_SLEEP) for word in launch.command.words)

@@ -1,0 +1,58 @@
+"""ENV102: a variable is set that nothing reads, and one that is spelt nearly so is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.variables import in_use, misspelt, unread
+from verl_doctor.checks.variables._variable_examples import in_shell, setting
+from verl_doctor.checks.variables._variable_history import what_became_of
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_TYPO = Reading("VLLM_ATENTION_BACKEND", "vllm", near="VLLM_ATTENTION_BACKEND")
+
+
+@check(
+    "ENV102",
+    severity="warning",
+    examples=lambda: [
+        Example("nothing is spelt nearly so", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+        Example(
+            "another word is no slip", setting(Reading("VLLM_LOG_LEVEL", "vllm", near="VLLM_LOGGING_LEVEL"))
+        ),
+        Example("it has a history of its own", setting(Reading("VLLM_USE_V1", "vllm", near="VLLM_USE_V2"))),
+        Example("a letter is missing", setting(_TYPO, "FLASH_ATTN"), expect="VLLM_ATTENTION_BACKEND is"),
+        Example("and in the shell", in_shell(_TYPO, "FLASH_ATTN"), expect="VLLM_ATTENTION_BACKEND is"),
+    ],
+)
+def variable_misspelt(
+    readers: VariableReaders, variables: Variables, launch: Launch | Unknown
+) -> Iterator[Finding]:
+    """A variable is set that nothing reads, and a variable with a similar name is read.
+
+    ## Why it matters
+
+    No program complains about a variable that it does not know (vLLM does since 0.17.0, in a line of the log). The job
+    runs, without what the variable was meant to do.
+
+    ## How to fix
+
+    Correct the name. `verl-doctor fix --select ENV102` shows the corrected line; `verl-doctor fix --apply --unsafe` writes it:
+    the variable will have an effect that it does not have now.
+    """
+    for reading, found in in_use(readers, variables, launch):
+        if not misspelt(reading) or what_became_of(reading.name) is not None:
+            continue
+        yield unread(
+            readers,
+            reading,
+            found,
+            f"nothing reads {reading.name}; {reading.near} is read",
+            wanted=reading.near,
+            remedy=f"write {reading.near}, if that is what was meant",
+            fix="variable-misspelt",
+        )

@@ -1,0 +1,97 @@
+"""ENV110: verl gives the workers another value than the one that is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import (
+    CONSTANTS,
+    decided_at,
+    is_for_workers,
+    own,
+    row,
+    said,
+    script,
+    set_at,
+)
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Assigned,
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
+
+_SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+_FORCED = Assigned(Value("0"), "rollout servers", _SERVER, 858)
+_RULED = row("NCCL_DEBUG", "INFO", "INFO", "WARN", "verl", path=CONSTANTS, line=43)
+
+
+@check(
+    "ENV110",
+    severity="warning",
+    examples=lambda: [
+        Example("verl's value is the same", (own(row("NCCL_DEBUG", "WARN", "WARN", "WARN", "verl")), *script("NCCL_DEBUG")[:2])),
+        Example("nobody else sets it", (own(row("NCCL_DEBUG", None, None, "WARN", "verl")), *script()[:2])),
+        Example(
+            "each worker has its own",
+            (own(row("MASTER_PORT", "1", "1", Value(untold="each worker is given its own", present=True), "verl")), *script("MASTER_PORT")[:2]),
+        ),
+        Example(
+            "the rollout servers get the value that is set",
+            (own(row("NCCL_CUMEM_ENABLE", "0", "0", "0", "the driver", later=(_FORCED,))), *script("NCCL_CUMEM_ENABLE")[:2]),
+        ),
+        Example("verl overwrites it", (own(_RULED), *script("NCCL_DEBUG")[:2]), "verl gives the workers WARN"),
+        Example(
+            "for the rollout servers only",
+            (own(row("NCCL_CUMEM_ENABLE", "1", "1", "1", "the driver", later=(_FORCED,))), *script("NCCL_CUMEM_ENABLE")[:2]),
+            "verl gives the rollout servers 0",
+        ),
+    ],
+)  # fmt: skip
+def variable_overruled_by_verl(
+    environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
+) -> Iterator[Finding]:
+    """The workers get a value from verl that differs from the one that is set.
+
+    ## Why it matters
+
+    Some variables are given by verl whatever you set: in its call of `ray.init`, or when it creates the rollout servers. Which
+    ones depends on the release; they are read from the tree that the job imports. Your value has no effect there.
+
+    ## How to fix
+
+    From verl 0.6 on `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value` wins over what verl gives to `ray.init`. What it
+    gives to the rollout servers can only be changed in its sources, at the line that is named; newer releases may ask your
+    environment first.
+    """
+    for one in environment.rows:
+        if not is_for_workers(one.name) or one.driver.is_set is not True:
+            continue
+        location, where = set_at(one.name, variables, launch)
+        severity: Severity | None = None if location or not isinstance(launch, Unknown) else "info"
+        for to, value, at in _overruled(one):
+            yield Finding(
+                f"{one.name}: verl gives the {to} {said(value)}, whatever the driver sets ({said(one.driver)})",
+                Evidence(f"{said(one.driver)} in {where}", f"{said(value)} for the {to}", str(at or "")),
+                subject=Subject("variable", one.name, to),
+                location=location or at,
+                remedy="pass your value in ray_kwargs.ray_init.runtime_env.env_vars"
+                if to == "workers"
+                else "if you need your value there, change the line of verl that is named",
+                severity=severity,
+                also=(at,) if location and at else (),
+            )
+
+
+def _overruled(one: Effective) -> Iterator[tuple[str, Value, Location | None]]:
+    """To whom verl gives another value than the driver's, and where."""
+    if one.decided_by == "verl" and not one.worker.untold and one.driver.differs(one.worker):
+        yield "workers", one.worker, decided_at(one)
+        return
+    for given in one.later:
+        if given.to == "rollout servers" and given.value.is_set and one.driver.differs(given.value):
+            yield given.to, given.value, Location(given.path, given.line)

@@ -1,0 +1,74 @@
+"""ENV101: a variable is set that used to be read, and is not any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.variables import in_use, owner_of, unread
+from verl_doctor.checks.variables._variable_examples import in_shell, setting
+from verl_doctor.checks.variables._variable_history import what_became_of
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+_BACKEND = "VLLM_ATTENTION_BACKEND"
+_READ = Reading(_BACKEND, "vllm", (Reader("vllm", "/env/vllm/attention/selector.py", 37),))
+_UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this environment")
+
+
+@check(
+    "ENV101",
+    severity="warning",
+    examples=lambda: [
+        Example("this vLLM reads it", setting(_READ, "FLASH_ATTN", vllm="0.12.0")),
+        Example("who would read it is not installed", setting(_UNKNOWN)),
+        Example("nothing reads it, and nobody ever did", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+        Example(
+            "vLLM reads it no longer",
+            setting(Reading(_BACKEND, "vllm"), "FLASH_ATTN"),
+            expect="VLLM_ATTENTION_BACKEND has no effect: vLLM 0.15.1 does not read it; vLLM 0.14.1 was the last",
+        ),
+        Example(
+            "Ray never did",
+            in_shell(Reading("RAY_num_prestart_python_workers", "ray")),
+            expect="no setting of Ray's",
+        ),
+    ],
+)
+def variable_removed(
+    readers: VariableReaders,
+    variables: Variables,
+    launch: Launch | Unknown,
+    vllm: VllmTree | Unknown,
+    packages: Packages | Unknown,
+) -> Iterator[Finding]:
+    """A variable is set that is no longer read.
+
+    ## Why it matters
+
+    A workaround from an older release stays in a launch script for years. It does nothing now, and nobody says so:
+    vLLM ignores what it does not know without a word before 0.17.0, and logs one warning among hundreds of lines since. What
+    it was set for, such as an attention backend, is decided by something else.
+
+    ## How to fix
+
+    Remove it; where something has taken its place, the finding says what. `verl-doctor fix --select ENV101` shows how the
+    line is commented out, `verl-doctor fix --apply` does it. What is set in your shell, unset there and where it comes
+    from: `~/.bashrc`, the container image, the job's template.
+    """
+    for reading, found in in_use(readers, variables, launch):
+        gone = what_became_of(reading.name)
+        if gone is None:
+            continue
+        yield unread(
+            readers,
+            reading,
+            found,
+            f"{reading.name} has no effect: {owner_of(reading, vllm, packages)} does not read it; {gone.why}",
+            remedy="; ".join(filter(None, ("remove it", gone.instead))),
+            fix="variable-removed",
+        )

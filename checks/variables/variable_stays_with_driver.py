@@ -1,0 +1,107 @@
+"""ENV108: a variable is set for the process that starts the job, and its workers do not get it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.effective import (
+    dead,
+    lost_on_the_way,
+    own,
+    read_from,
+    row,
+    script,
+    set_at,
+    shell,
+    standing,
+    who_starts,
+)
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    WITHHELD,
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted, listed
+
+_LOST = row("NCCL_IB_HCA", "mlx5", None, None, "nobody")
+_KEY = Effective("WANDB_API_KEY", Value(untold=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
+_SHOWN = 6
+
+
+@check(
+    "ENV108",
+    severity="warning",
+    examples=lambda: [
+        Example("it reaches them", (standing(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5")), *script("NCCL_IB_HCA"))),
+        Example("the job starts its own Ray", (own(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5", "the driver")), *script("NCCL_IB_HCA"))),
+        Example("no worker needs it", (standing(row("SLURM_JOB_ID", "7", None, None, "nobody")), *script("SLURM_JOB_ID"))),
+        Example("verl hands it on", (standing(row("NCCL_ALGO", "Ring", None, "Ring", "verl")), *script("NCCL_ALGO"))),
+        Example("a script exports it for the driver alone", (standing(_LOST), *script("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
+        Example("the shell has it", (standing(_LOST), *shell("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
+        Example(
+            "two of them are one finding",
+            (standing(row("HF_HOME", "/hf", None, None, "nobody"), _LOST), *script("HF_HOME", "NCCL_IB_HCA")),
+            "do not get HF_HOME, NCCL_IB_HCA",
+        ),
+        Example("a secret, which is written to no file", (standing(_KEY), *shell("WANDB_API_KEY")), "do not get WANDB_API_KEY"),
+    ],
+)  # fmt: skip
+def variable_stays_with_driver(
+    environment: EffectiveEnvironment,
+    variables: Variables,
+    launch: Launch | Unknown,
+    readers: VariableReaders | Unknown,
+) -> Iterator[Finding]:
+    """A variable is set for the process that starts the job, but does not reach the workers.
+
+    ## Why it matters
+
+    Ray's workers are children of the raylet, not of the driver: they inherit what was set when `ray start` ran on their node.
+    What a launch script exports before `python -m verl...` stays with the driver, unless a `runtime_env` or verl itself hands
+    it on. Nothing says so: NCCL takes another network card, the model is loaded from another cache, a switch has no effect.
+
+    ## How to fix
+
+    Set it before `ray start`, on every node: `verl-doctor fix --output-env DIR` writes a file to source there, and the same
+    as a `runtime_env`. Or hand it on with the job: `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
+    `verl-doctor explain variables` shows the whole table.
+    """
+    unread = dead(readers)
+    lost = [one for one in lost_on_the_way(environment) if one.name not in unread]
+    for rows in (
+        [one for one in lost if one.driver.whole is not None],
+        [one for one in lost if one.driver.whole is None],
+    ):
+        if rows:
+            yield _finding(rows, environment, variables, launch)
+
+
+def _finding(
+    rows: list[Effective], environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
+) -> Finding:
+    """One finding for all whose values a file may hold, and one for the others."""
+    places = [set_at(one.name, variables, launch) for one in rows]
+    locations = [location for location, _ in places if location is not None]
+    names = listed((one.name for one in rows), _SHOWN)
+    may_be_written = rows[0].driver.whole is not None
+    handed_on = ", or pass it in the job's runtime_env" if may_be_written else ""
+    return Finding(
+        f"the workers do not get {names}, which {'is' if len(rows) == 1 else 'are'} set for the driver only",
+        Evidence(
+            f"set in {listed(dict.fromkeys(words for _, words in places), 3)}",
+            f"{counted(len(rows), 'variable')} in the environment of {who_starts(environment)}, which was started without",
+            read_from(environment),
+        ),
+        location=locations[0] if locations else None,
+        remedy=f"set it before ray start on every node{handed_on}",
+        severity=None if locations or not isinstance(launch, Unknown) else "info",
+        fix="variables-for-workers" if may_be_written else None,
+        also=tuple(dict.fromkeys(locations[1:])),
+        subject=Subject("variable", ", ".join(one.name for one in rows)),
+    )

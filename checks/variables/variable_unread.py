@@ -1,0 +1,90 @@
+"""ENV103: a variable is set that no installed package reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.variables import Place, in_use, misspelt, owner_of, unread
+from verl_doctor.checks.variables._variable_examples import in_shell, setting
+from verl_doctor.checks.variables._variable_history import what_became_of
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Example, Finding, check
+
+# What images say of themselves (NCCL_VERSION), and what Kubernetes sets for each service (VLLM_SERVICE_HOST).
+_LABEL = re.compile(r".*_(VERSION|COMMIT|SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+_NEW = Reading("VLLM_MY_SWITCH", "vllm")
+_BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/vllm/envs.py", 620))
+
+
+@check(
+    "ENV103",
+    severity="warning",
+    examples=lambda: [
+        Example(
+            "somebody reads it",
+            setting(Reading("VLLM_PORT", "vllm", (Reader("vllm", "/env/vllm/envs.py", 9),))),
+        ),
+        Example("it was removed, which is another rule's", setting(Reading("VLLM_USE_V1", "vllm"))),
+        Example(
+            "an image says which version it has", in_shell(Reading("NCCL_VERSION", "libnccl"), "2.27.5-1")
+        ),
+        Example(
+            "a slip of the pen is another rule's", setting(Reading("VLLM_PROT", "vllm", near="VLLM_PORT"))
+        ),
+        Example("nobody knows it", setting(_NEW), expect="nothing of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
+        Example(
+            "vLLM only needs it to be built", setting(_BUILD), expect="declares VLLM_USE_PRECOMPILED, but"
+        ),
+    ],
+)
+def variable_unread(
+    readers: VariableReaders,
+    variables: Variables,
+    launch: Launch | Unknown,
+    vllm: VllmTree | Unknown,
+    packages: Packages | Unknown,
+) -> Iterator[Finding]:
+    """A variable is set that no installed package reads.
+
+    ## Why it matters
+
+    It looks like a setting, and does nothing here: it belongs to another release, to a package that is not installed, or to
+    no program at all. All Python sources of the packages that could read it were searched, and the names inside their
+    compiled files. A launch script that uses it itself counts as a reader; a program of your own that is not
+    installed cannot be seen.
+
+    ## How to fix
+
+    Remove it, unless a program of your own reads it.
+    """
+    for reading, found in in_use(readers, variables, launch):
+        if misspelt(reading) or what_became_of(reading.name) or _is_label(reading.name, found):
+            continue
+        who = owner_of(reading, vllm, packages)
+        said = (
+            f"{who} declares {reading.name}, but no installed code reads it"
+            if reading.declared
+            else f"nothing of {who} reads {reading.name}"
+        )
+        written = any(place.location is not None for place in found)
+        weighs = written and not reading.declared and not reading.name.startswith("VERL_")
+        yield unread(
+            readers,
+            reading,
+            found,
+            said,
+            wanted=f"{reading.near} is the nearest name that is read" if reading.near else "",
+            remedy="remove it, unless a program of your own reads it",
+            severity=None if weighs else "info",
+        )
+
+
+def _is_label(name: str, found: list[Place]) -> bool:
+    """Whether nobody who set it wanted an effect: it came with an image or a cluster."""
+    return _LABEL.fullmatch(name) is not None and all(place.location is None for place in found)

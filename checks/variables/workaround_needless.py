@@ -1,0 +1,132 @@
+"""ENV104: a workaround is set that this environment needs no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.variables import places
+from verl_doctor.checks.variables._variable_examples import SCRIPT
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.kernels.compile_cache import SWITCHED_OFF_BY as NO_CACHE
+from verl_doctor.toolkit.collectors.kernels.compile_cache import CompileCache
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import THIS_SHELL, Launch, Setting
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+
+_FIX = "compile-cache-on"
+_FORCE = "TORCHINDUCTOR_FORCE_DISABLE_CACHES"
+_WORKAROUNDS = (NO_CACHE, _FORCE)
+# NovaSky-AI/SkyRL#2137, #2138; as of 2026-11.
+_COST = "measured elsewhere: an engine starts in 64 s without the cache, in 31 s with it"
+_EAGER = "actor_rollout_ref.rollout.enforce_eager"
+
+_OLD = CompileCache("2.9.1")
+_SOUND = CompileCache("2.11.0", "torch 2.11.0", "/env/torch/_inductor/standalone_compile.py")
+_READ = Reader("vllm", "/env/vllm/envs.py", 369)
+_ALONE = VariableReaders((Reading(NO_CACHE, "vllm", (_READ,)),))
+_UNREAD = VariableReaders((Reading(NO_CACHE, "vllm"),))
+_FORCED = VariableReaders((Reading(_FORCE, "torch", unclear="torch/_inductor/config.py names it"),))
+_SHELL = Variables()
+
+
+def _script(value: str) -> Launch:
+    return Launch(((SCRIPT, "shell script"),), (Setting(NO_CACHE, value, SCRIPT, 3),))
+
+
+def _by_verl(value: str) -> EffectiveEnvironment:
+    there = (Value(value),)
+    row = Effective(NO_CACHE, Value(), (Value(),), there, "verl", "/env/verl/trainer/constants_ppo.py", 93)
+    return EffectiveEnvironment((row,))
+
+
+def _job(eager: bool) -> Configuration:
+    tree = {"actor_rollout_ref": {"rollout": {"enforce_eager": eager}}}
+    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
+
+
+@check(
+    "ENV104",
+    severity="warning",
+    examples=lambda: [
+        Example("an older torch needs it", (_ALONE, _SHELL, _script("1"), _OLD)),
+        Example("it is switched off", (_ALONE, _SHELL, _script("0"), _SOUND)),
+        Example("nothing reads it", (_UNREAD, _SHELL, _script("1"), _SOUND)),
+        Example("nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, _job(True))),
+        Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, _job(True))),
+        Example("torch needs it no longer", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
+        Example("vLLM takes care for an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
+        Example("torch's own switch, which its table of options names", (_FORCED, Variables({_FORCE: "1"}), _SOUND), "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 is no longer needed"),
+        Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, _job(False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
+    ],
+)  # fmt: skip
+def workaround_needless(
+    cache: CompileCache,
+    readers: VariableReaders,
+    variables: Variables,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+    environment: EffectiveEnvironment | Unknown,
+) -> Iterator[Finding]:
+    """A workaround is set that this environment no longer needs.
+
+    ## Why it matters
+
+    `VLLM_DISABLE_COMPILE_CACHE=1` was the remedy against a compile cache that engines which start at the same time damaged for
+    each other, and `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` a blunter one. torch 2.10 and later write the cache safely, and vLLM
+    0.17 and later do so for an older torch. The workaround stays and costs half a minute at every start of an engine,
+    since everything is compiled again. verl itself still gives it to its workers.
+
+    ## How to fix
+
+    Remove it. Where verl itself sets it for the workers, `VLLM_DISABLE_COMPILE_CACHE=0` in the environment that Ray is
+    started from keeps verl from doing so.
+    """
+    if not cache.written_whole_by or _is_eager(configuration):
+        return
+    verl = None if isinstance(environment, Unknown) else environment.get(NO_CACHE)
+    given = verl is not None and verl.decided_by == "verl" and verl.worker.text not in (None, "", "0")
+    written = False
+    for name in _WORKAROUNDS:
+        reading = readers.get(name)
+        if reading is None or reading.dead:
+            continue
+        by_verl = next((setter for setter in reading.setters if setter.package == "verl"), None)
+        for place in places(name, variables, launch):
+            if (place.value or "0") != "0":
+                written = written or name == NO_CACHE
+                yield Finding(
+                    f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes each engine compile anew",
+                    Evidence(
+                        f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
+                        f"verl would set it, too ({by_verl})" if by_verl else "",
+                        str(reading.readers[0]) if reading.readers else cache.read_from,
+                    ),
+                    subject=Subject("variable", name),
+                    location=place.location,
+                    remedy=f"write {NO_CACHE}=0: without it verl would set it"
+                    if name == NO_CACHE
+                    else "remove it",
+                    fix=_FIX if name == NO_CACHE and place.where == THIS_SHELL else None,
+                )
+    if given and verl is not None and not written:
+        yield Finding(
+            f"verl sets {NO_CACHE}=1, which is no longer needed with {cache.written_whole_by}: each engine compiles anew",
+            Evidence(_COST, f"{NO_CACHE}=0", cache.read_from),
+            subject=Subject("variable", NO_CACHE),
+            location=Location(verl.path, verl.line or None) if verl.path else None,
+            remedy=f"set {NO_CACHE}=0 where Ray is started, and for the job: verl then leaves it alone",
+            severity="info",
+            fix=_FIX,
+        )
+
+
+def _is_eager(configuration: Configuration | Unknown) -> bool:
+    """Whether the job's engines compile nothing."""
+    return not isinstance(configuration, Unknown) and configuration.get(_EAGER) is True

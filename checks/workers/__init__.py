@@ -1,0 +1,1 @@
+"""verl's worker groups in a running Ray."""

@@ -1,0 +1,84 @@
+"""RAY128: the register centre of a worker group has died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from verl_doctor.checks.workers._worker_groups import (
+    JOB,
+    a_rank,
+    named,
+    ranks,
+    running_groups,
+    runs,
+    why_dead,
+)
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor
+from verl_doctor.toolkit.collectors.ray.worker_groups import REGISTER_CENTRE
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+
+
+def _centre(state: str = "DEAD", **changes: Any) -> RayActor:
+    return RayActor(
+        "centre", state, "abc123_register_center", "train", "WorkerGroupRegisterCenter", job=JOB.job, **changes
+    )  # fmt: skip
+
+
+_LATE = a_rank(1, state="PENDING_CREATION", node="")
+
+
+@check(
+    "RAY128",
+    severity="warning",
+    examples=lambda: [
+        Example("a verl that has none", (runs(a_rank(0), a_rank(1)),)),
+        Example("alive", (runs(a_rank(0), a_rank(1), _centre("ALIVE")),)),
+        Example("it went with rank 0, which RAY125 says", (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),)),
+        Example("made anew", (runs(a_rank(0), a_rank(1), _centre(), _centre("ALIVE")),)),
+        Example("died", (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),), "the register centre of worker group abc123WorkerDict of job 01000000 is dead"),
+        Example("before all ranks were there", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"),
+    ],
+)  # fmt: skip
+def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
+    """The register centre of a worker group has died.
+
+    ## Why it matters
+
+    Up to verl 0.5.0, rank 0 of each worker group makes a small actor, PREFIX_register_center, from which the other ranks learn where
+    rank 0 is, and the managers of asynchronous rollout on which nodes the ranks are. Without it they fail: `Failed to look up actor
+    with name 'PREFIX_register_center'`.
+
+    ## How to fix
+
+    Look at why it died; it needs neither CPU nor GPU, and little memory. Then start the job anew. verl has done without it since 0.6.0.
+    """
+    for cluster, group in running_groups(clusters):
+        name = group.prefix + REGISTER_CENTRE
+        centres = [
+            one
+            for one in cluster.actors
+            if (one.name, one.job, one.namespace) == (name, group.job, group.namespace)
+        ]
+        first = next((one for one in group.members if one.rank == 0), None)
+        if (
+            not centres
+            or first is None
+            or first.state == "dead"
+            or any(one.state != "DEAD" for one in centres)
+        ):
+            continue
+        late = [one.rank for one in group.of("waiting", "starting")] + list(group.absent)
+        verb = "starts" if len(late) == 1 else "start"
+        yield Finding(
+            f"the register centre of {named(group)} is dead"
+            + (f": {ranks(late, group.world_size)} never {verb}" if late else ""),
+            Evidence(
+                f"{name}: {why_dead(centres[-1])}",
+                "alive",
+                f"the GCS at {cluster.address}",
+            ),
+            subject=Subject("actor", name),
+            remedy="start the job anew",
+        )

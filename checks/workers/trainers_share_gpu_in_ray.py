@@ -1,0 +1,104 @@
+"""RAY127: Ray has given one GPU to the trainers of several worker groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.workers._worker_groups import a_rank, running_groups, runs
+from verl_doctor.toolkit.collectors.gpu.gpus import CONTEXT, Device, Gpus, Memory
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.worker_groups import Member, WorkerGroup
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed, ranges
+
+_NO_GPU = Absent("there is no NVIDIA GPU here")
+_MOST = 4
+_TRAINS = ("actor", "critic", "ref", "train")
+_GENERATES = (
+    "rollout_",
+    "reward_",
+    "teacher_",
+)  # how the prefixes of groups begin that only generate or score
+_PAIR = (a_rank(0), a_rank(0, prefix="def456", pid=2000, roles=("critic",)))
+_SEEN = Gpus((Device(0, "H200", memory=Memory(140_000, 90_000, 50_000), holders=(Holder(1000, 40_000), Holder(2000, 40_000))),))  # fmt: skip
+
+
+@check(
+    "RAY127",
+    severity="warning",
+    examples=lambda: [
+        Example("colocated roles in one process", (runs(a_rank(0), a_rank(1)), _NO_GPU)),
+        Example("a group that generates beside one that trains", (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU)),
+        Example("two groups on GPUs of their own", (runs(a_rank(0), a_rank(0, prefix="def456", gpus=(1,))), _NO_GPU)),
+        Example("without GPUs", (runs(*(a_rank(0, prefix=one, gpus=()) for one in ("a", "b"))), _NO_GPU)),
+        Example("NVML sees both, which CUDA151 says", (runs(*_PAIR), _SEEN)),
+        Example("actor and critic apart", (runs(*_PAIR), _NO_GPU), "2 trainers share GPU 0 of 10.0.0.5: abc123WorkerDict, def456WorkerDict"),
+    ],
+)  # fmt: skip
+def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> Iterator[Finding]:
+    """Ray has given one GPU to the trainers of several worker groups.
+
+    ## Why it matters
+
+    Roles that share a GPU are to share one process, verl's `WorkerDict`: memory that one role frees can then be used by the next, and
+    handed over. Two processes fragment it, and the first peak of both at the same time is an out-of-memory error. Ray hands out
+    fractions of a GPU (`1 / max_colocate_count`) and keeps no account of its memory.
+
+    ## How to fix
+
+    Put the roles into one worker group (`create_colocated_worker_cls`), or give each a resource pool of its own.
+    """
+    shared: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, list[Member]]]] = {}
+    for (at, node, gpu), found in _on_gpus(clusters).items():
+        names = tuple(group.name for group, _ in found)
+        members = [member for _, member in found]
+        if len(found) > 1 and not _seen(members, gpus):
+            shared.setdefault((at, node, names), []).append((gpu, members))
+    for (at, node, names), places in shared.items():
+        numbers = [gpu for gpu, _ in places]
+        one = len(numbers) == 1
+        yield Finding(
+            f"{len(names)} trainers share {'GPU' if one else 'each of GPUs'} {ranges(numbers)} of {node}: {listed(names, _MOST)}",
+            Evidence(
+                "; ".join(
+                    f"GPU {gpu}: {', '.join(f'{_roles(member)} (process {member.actor.pid})' for member in members)}"
+                    for gpu, members in places[:_MOST]
+                ),
+                "one process for all roles of a GPU",
+                f"the GCS at {at}",
+            ),
+            subject=Subject("device", ranges(numbers), node),
+            remedy="let the roles share one worker group, or give each a resource pool of its own",
+        )
+
+
+def _on_gpus(clusters: RayClusters) -> dict[tuple[str, str, int], list[tuple[WorkerGroup, Member]]]:
+    """The trainers by cluster, node and number of the GPU."""
+    found: dict[tuple[str, str, int], list[tuple[WorkerGroup, Member]]] = {}
+    for cluster, group in running_groups(clusters):
+        if _trains(group):
+            for one in group.of("alive"):
+                for gpu in one.actor.gpus:
+                    found.setdefault((cluster.address, one.actor.address, gpu), []).append((group, one))
+    return found
+
+
+def _trains(group: WorkerGroup) -> bool:
+    said = " ".join(group.roles or (group.class_name,)).lower()
+    return not group.prefix.startswith(_GENERATES) and any(word in said for word in _TRAINS)
+
+
+def _seen(members: list[Member], gpus: Gpus | Unknown) -> bool:
+    """Whether NVML names two of them on one GPU of this machine, with memory that counts."""
+    pids = {one.actor.pid for one in members}
+    devices = () if isinstance(gpus, Unknown) else gpus.sound
+    return any(
+        sum(holder.pid in pids and (holder.memory or 0) >= CONTEXT for holder in device.holders) > 1
+        for device in devices
+    )
+
+
+def _roles(member: Member) -> str:
+    return " + ".join(member.actor.roles) or member.actor.name

@@ -1,0 +1,92 @@
+"""RAY125: ranks of a worker group are dead while the others live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.running_job import of_another_job
+from verl_doctor.checks.workers._worker_groups import a_rank, named, ranks, running_groups, runs, why_dead
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor
+from verl_doctor.toolkit.collectors.ray.worker_groups import Member, WorkerGroup
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_MOST = 4
+
+
+def _dead(rank: int, end: str = "WORKER_DIED", died: str = "The actor died unexpectedly.") -> RayActor:
+    return a_rank(rank, state="DEAD", end=end, died=died)
+
+
+@check(
+    "RAY125",
+    phase="workers",
+    examples=lambda: [
+        Example("all alive", (runs(a_rank(0), a_rank(1)),)),
+        Example("all dead: its job is told", (runs(_dead(0), _dead(1)),)),
+        Example("its job has ended", (runs(a_rank(0), _dead(1), finished=True),)),
+        Example("it came back", (runs(a_rank(0), _dead(1), a_rank(1)),)),
+        Example("still being made", (runs(a_rank(0, 8), a_rank(1, 8, state="PENDING_CREATION", node="", pid=0)),)),
+        Example("the table was not read", (runs(a_rank(0), _dead(1), unread=("jobs",)),)),
+        Example("one of two was killed", (runs(a_rank(0), _dead(1)),), "rank 1 of 2 of worker group abc123WorkerDict of job 01000000 is dead, and the rest waits for it"),
+        Example("nothing referred to it", (runs(a_rank(0), _dead(1, "OUT_OF_SCOPE")),), "rank 1 of 2"),
+        Example("forgotten by Ray", (runs(a_rank(0, 8), a_rank(3, 8)),), "ranks 1, 2 of 8 of worker group abc123WorkerDict of job 01000000 are dead"),
+    ],
+)  # fmt: skip
+def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
+    """Ranks of a worker group are dead while the others live.
+
+    ## Why it matters
+
+    The ranks of a group work together: each waits in the next collective until all are there. verl starts none anew. So the job stands
+    still, often without a message, until NCCL's time limit or for ever, and holds all its GPUs.
+
+    ## How to fix
+
+    Look at why each died: the evidence has Ray's words, and its log, in the folder of the session on that node, is
+    `logs/worker-*-PID.err`. Then end the job and start it anew from its last checkpoint. A rank to which nothing referred any more was
+    collected: whoever makes a worker group has to keep it, and not only the groups that it spawned.
+    """
+    for cluster, group in running_groups(clusters):
+        dead = group.of("dead")
+        gone = [*group.lost, *(one.rank for one in dead)]
+        if gone:
+            are, them = ("is", "it") if len(gone) == 1 else ("are", "them")
+            yield Finding(
+                f"{ranks(gone, group.world_size)} of {named(group)} {are} dead, and the rest waits for {them}",
+                Evidence(
+                    listed(_why(dead, group), _MOST), "all ranks alive", f"the GCS at {cluster.address}"
+                ),
+                severity=of_another_job(launch),
+                subject=Subject("worker group", group.name),
+                remedy=_remedy(dead, cluster),
+            )
+
+
+def _why(dead: tuple[Member, ...], group: WorkerGroup) -> Iterator[str]:
+    for one in dead:
+        where = f"process {one.actor.pid} on {one.actor.address}" if one.actor.address else "never started"
+        yield f"rank {one.rank} ({where}): {why_dead(one.actor)}"
+    if group.lost:
+        yield f"{ranks(group.lost, 0)}: Ray has forgotten them"
+
+
+def _remedy(dead: tuple[Member, ...], cluster: RayCluster) -> str:
+    ends = {one.actor.end for one in dead}
+    if "NODE_DIED" in ends:
+        why = "a node died: look at it first"
+    elif "OUT_OF_MEMORY" in ends:
+        why = "Ray ended it for memory: fewer or smaller workers, or more memory"
+    elif ends & {"OUT_OF_SCOPE", "REF_DELETED"}:
+        why = "nothing referred to it any more: keep the worker group that made it"
+    else:
+        pid = next((one.actor.pid for one in dead if one.actor.pid), 0)
+        why = (
+            f"its last words are in {cluster.session or 'the session'}/logs/worker-*-{pid}.err on its node"
+            if pid
+            else ""
+        )
+    return "; ".join(filter(None, (why, "then end the job, and start it from its last checkpoint")))

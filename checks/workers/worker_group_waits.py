@@ -1,0 +1,180 @@
+"""RAY126: a worker group waits for resources that others have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks.shared.ray_holders import holders, in_words
+from verl_doctor.checks.shared.ray_room import bundles, never_placed
+from verl_doctor.checks.shared.running_job import of_another_job
+from verl_doctor.checks.workers._worker_groups import JOB, a_rank, named, ranks, running_groups, runs
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup
+from verl_doctor.toolkit.collectors.ray.worker_groups import Member, WorkerGroup, ended_jobs
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_MOST = 4
+_ROUNDING = 1e-3  # Ray counts in ten-thousandths
+_POOL = RayGroup(
+    "pg1", "CREATED", "global_poolverl_group_2:0", "train", JOB.job, bundles=({"GPU": 1.0, "CPU": 1.0},) * 2, nodes=("n1", "n1")
+)  # fmt: skip
+_NEXT = replace(
+    _POOL, group="pg2", state="PENDING", name="otherverl_group_8:0", bundles=({"GPU": 1.0},) * 8, nodes=("",) * 8
+)  # fmt: skip
+_FULL = a_node(free={"CPU": 62.0, "GPU": 6.0})
+_LATER = replace(JOB, job="02000000")
+
+
+def _in_pool(rank: int, prefix: str, state: str = "ALIVE") -> RayActor:
+    return a_rank(
+        rank,
+        prefix=prefix,
+        state=state,
+        group="pg1",
+        node="n1" if state == "ALIVE" else "",
+        needs={f"GPU_group_{rank}_pg1": 1.0, "GPU_group_pg1": 1.0},
+    )
+
+
+_FIRST = (_in_pool(0, "one"), _in_pool(1, "one"))
+_SECOND = (_in_pool(0, "two", "PENDING_CREATION"), _in_pool(1, "two", "PENDING_CREATION"))
+
+
+@check(
+    "RAY126",
+    phase="workers",
+    examples=lambda: [
+        Example("a group that has its place", (runs(*_FIRST, groups=(_POOL,)),)),
+        Example("a group that is being started", (runs(*_SECOND, groups=(_POOL,)),)),
+        Example("it can never be placed, which RAY115 says", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
+        Example("free resources that it has not been given yet", (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),)),
+        Example("in another Ray than the one that the script starts", (replace(joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))), joined="", choice="new"),)),
+        Example("in another Ray than the one that is named", (RayClusters((a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT)),), "10.0.0.7:6379", "named"),)),
+        Example("two groups of one job", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))),), "placement group otherverl_group_8:0 of job 01000000 waits for 8 GPU, and 6 are free"),
+        Example("behind another job", (joins(a_cluster(_FULL, jobs=(JOB, _LATER), groups=(_POOL, replace(_NEXT, job=_LATER.job)))),), "waits for 8 GPU, and 6 are free"),
+        Example("two groups in one pool", (runs(*_FIRST, *_SECOND, groups=(_POOL,)),), "ranks 0, 1 of 2 of worker group twoWorkerDict of job 01000000 wait for GPU that other actors of their placement group have"),
+    ],
+)  # fmt: skip
+def worker_group_waits(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
+    """A worker group waits for resources that others hold.
+
+    ## Why it matters
+
+    verl waits for the placement groups of its resource pools, and then for their workers, without a time limit and without a message. What
+    the same job has, or what a job that has ended left behind, never comes free.
+
+    ## How to fix
+
+    The evidence says who has what is missing. Two worker groups in one resource pool need `max_colocate_count` of at least two, or one
+    process for both (`create_colocated_worker_cls`). What ended jobs left behind, `verl-doctor clean` shows and removes.
+    """
+    for cluster in clusters.concerned:
+        if all(map(cluster.knows, ("nodes", "jobs", "groups", "actors"))):
+            ended = ended_jobs(cluster)
+            for group in cluster.groups:
+                if group.state == "PENDING" and group.job not in ended:
+                    yield from _unplaced(group, cluster, launch)
+    for cluster, members in running_groups(clusters):
+        if cluster.knows("groups"):
+            yield from _crowded(members, cluster, launch)
+
+
+def _unplaced(group: RayGroup, cluster: RayCluster, launch: Launch | Unknown) -> Iterator[Finding]:
+    wanted: Counter[str] = Counter()
+    for bundle in group.bundles:
+        wanted.update(bundle)
+    free = {name: sum(one.free.get(name, 0) for one in cluster.alive) for name in wanted}
+    short_of = [name for name, amount in wanted.items() if free[name] < amount]
+    if not short_of or never_placed(group, cluster):
+        return
+    name = short_of[0]
+    found = holders(cluster, name)
+    own = any(
+        one.job == group.job and one.state == "CREATED" and any(name in bundle for bundle in one.bundles)
+        for one in cluster.groups
+    )
+    yield Finding(
+        f"placement group {group.name or short(group.group)} of job {group.job} waits for {wanted[name]:g} {name}, "
+        f"and {free[name]:g} are free",
+        Evidence(
+            in_words(found, name) or "Ray does not say who has them",
+            bundles(group),
+            f"the GCS at {cluster.address}",
+        ),
+        subject=Subject("resource", group.name or short(group.group), group.job),
+        remedy="verl-doctor clean shows what jobs that have ended left behind"
+        if any(one.left for one in found)
+        else "give the job's pools less: what one of them has is never free for another"
+        if own
+        else "wait for the jobs that have them, or end one",
+        severity=of_another_job(launch) if own or any(one.left for one in found) else "warning",
+    )
+
+
+def _crowded(group: WorkerGroup, cluster: RayCluster, launch: Launch | Unknown) -> Iterator[Finding]:
+    waiting = group.of("waiting")
+    rooms = {name: _Room(pool, cluster) for name, pool in _pools(waiting, cluster).items()}
+    full = [one for one in waiting if one.actor.group in rooms and rooms[one.actor.group].lacks(one.actor)]
+    if not full:
+        return
+    first = full[0].actor
+    room = rooms[first.group]
+    kinds = {name.partition("_group_")[0] for one in full for name in rooms[one.actor.group].lacks(one.actor)}
+    neighbours = (
+        f"{one.name or one.class_name}: {told(_own(one.needs))}"
+        for one in room.inside
+        if room.lacks(first) & one.needs.keys()
+    )
+    verb, their = ("waits", "its") if len(full) == 1 else ("wait", "their")
+    yield Finding(
+        f"{ranks((one.rank for one in full), group.world_size)} of {named(group)} {verb} for "
+        f"{' and '.join(sorted(kinds))} that other actors of {their} placement group have",
+        Evidence(listed(neighbours, _MOST), told(_own(first.needs)), f"the GCS at {cluster.address}"),
+        subject=Subject("worker group", group.name),
+        severity=of_another_job(launch),
+        remedy="let both groups share one process, or give the resource pool a larger max_colocate_count",
+    )
+
+
+def _pools(waiting: Iterable[Member], cluster: RayCluster) -> dict[str, RayGroup]:
+    """The placement groups of these members that have their place."""
+    wanted = {one.actor.group for one in waiting}
+    return {one.group: one for one in cluster.groups if one.group in wanted and one.state == "CREATED"}
+
+
+class _Room:
+    """What a placement group has in its parts, and what actors that are alive have taken of it."""
+
+    def __init__(self, group: RayGroup, cluster: RayCluster) -> None:
+        self.inside = [one for one in cluster.actors if one.state == "ALIVE" and one.group == group.group]
+        self._has = {
+            f"{name}_group_{number}_{group.group}": amount
+            for number, bundle in enumerate(group.bundles)
+            for name, amount in bundle.items()
+        }
+        self._taken: Counter[str] = Counter()
+        for one in self.inside:
+            self._taken.update(one.needs)
+
+    def lacks(self, actor: RayActor) -> set[str]:
+        """What an actor asks for of one part and does not find there."""
+        return {
+            name
+            for name, amount in actor.needs.items()
+            if name in self._has and self._taken[name] + amount > self._has[name] + _ROUNDING
+        }
+
+
+def _own(needs: Mapping[str, float]) -> Mapping[str, float]:
+    """What an actor needs of its part of a placement group, under the plain names of resources."""
+    return {
+        name.partition("_group_")[0]: amount
+        for name, amount in needs.items()
+        if not name.startswith("bundle_group")
+    }

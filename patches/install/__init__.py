@@ -1,0 +1,1 @@
+"""Fixes that change installed packages or their caches."""

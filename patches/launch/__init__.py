@@ -1,0 +1,1 @@
+"""Fixes of launch scripts and configuration files."""

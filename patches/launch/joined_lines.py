@@ -1,0 +1,65 @@
+"""Fix for CFG103 and CFG104: let the lines of a command go on to its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.source import Unreadable
+
+_BROKEN_OFF = re.compile(r"(?P<line>.*\\)[ \t]+")
+_SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
+_COMMENT = re.compile(r"\s*#")
+
+
+@fix("joined-lines", repairs=("CFG103", "CFG104"), safety="safe")
+def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
+    r"""Join the lines of a command that a space behind a \\ or a comment between them has cut apart.
+
+    Only where the line before goes on and a setting follows: the space is taken away, and the comment goes above the command.
+    """
+    if finding.location is None:
+        return Refusal("the finding names no file")
+    path = finding.location.path
+    before = sources.read(path)
+    if isinstance(before, Unreadable):
+        return Refusal(before.reason)
+    try:
+        text = before.decode("utf-8")
+    except UnicodeDecodeError:
+        return Refusal(f"{path} is not valid UTF-8")
+    after = "\n".join(_joined(text.split("\n"), marker.comment("CFG104")))
+    if after == text:
+        return Refusal(
+            f"{finding.location}: no comment and no space behind a \\ cuts this command; edit it by hand"
+        )
+    return [ReplaceFile(Path(path), before, after.encode())]
+
+
+def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
+    """The lines with each command in one piece; what stood in the way is kept as a comment above it."""
+    command: list[str] = []
+    kept: list[str] = []
+    for number, line in enumerate(lines):
+        broken = _BROKEN_OFF.fullmatch(line)
+        if command and _COMMENT.match(line) and _goes_on(lines[number + 1 :]):
+            kept.append(f"{line}  {comment}")
+            continue
+        if broken and _goes_on(lines[number + 1 :]):
+            kept.append(f"# {line.strip()}  {comment}")
+        command.append(broken["line"] if broken and _goes_on(lines[number + 1 :]) else line)
+        if not command[-1].endswith("\\"):
+            yield from (*kept, *command)
+            command, kept = [], []
+    yield from (*kept, *command)
+
+
+def _goes_on(following: Sequence[str]) -> bool:
+    """Whether the next line that is no comment begins with a setting, which is no command of its own."""
+    line = next((line for line in following if not _COMMENT.match(line)), "")
+    return _SETTING.match(line) is not None or line.strip().startswith('"$@"')

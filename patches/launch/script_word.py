@@ -1,0 +1,26 @@
+"""Fix for words of the command that starts training: what a rule proposes, where the training stays the same."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.shared.command_words import CORRECTED, rewritten
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix(
+    "script-word",
+    repairs=CORRECTED,
+    safety="safe",
+)
+def script_word(
+    finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Write a word of the launch script as it must be.
+
+    Only what the script plainly means, or what decides where and in what pieces the same numbers are computed: the result of the
+    training stays the same. The value keeps its quotes, and the old line stays as a comment.
+    """
+    return rewritten(finding, launch, sources, marker)

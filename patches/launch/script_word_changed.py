@@ -1,0 +1,26 @@
+"""Fix for words of the command that starts training: what a rule proposes, where that changes the training."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.shared.command_words import CORRECTED, rewritten
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix(
+    "script-word-changed",
+    repairs=CORRECTED,
+    safety="unsafe",
+)
+def script_word_changed(
+    finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Write the nearest setting that this verl takes into the launch script.
+
+    Unsafe, although it can be undone: the job that starts then is another one than the script describes. The plan says what it
+    changes, with the arithmetic.
+    """
+    return rewritten(finding, launch, sources, marker)

@@ -1,0 +1,102 @@
+"""Shared by the fixes of the command that starts training: from a rule's correction to one change for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
+from verl_doctor.toolkit.edit.word_edit import WordEdit, as_word, edited_words, with_key, with_value
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding, Location, Rewrite
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.sources.python.source import Unreadable
+
+CORRECTED = (
+    *("ATT102", "ATT109", "CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG111"),
+    *("CFG113", "CFG115", "CFG119", "CFG120", "CFG121", "CFG122", "CFG123", "CFG124"),
+    *("CFG125", "CFG126", "DATA101", "DATA107", "ENV118", "LOAD108", "LOAD118", "RAY147"),
+)
+"""The rules whose findings may carry a correction: the safe ones and the others are two fixes for the same rules."""
+
+
+def rewritten(
+    finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Write the words of a finding's correction, all or none."""
+    correction = finding.correction
+    if correction is None:
+        return Refusal(f"nothing can be proposed for this line; edit it by hand: {finding.location}")
+    comment = marker.comment(correction.code)
+    why = ". ".join(filter(None, (correction.why, correction.effect)))
+    changes: list[Change] = []
+    try:
+        edits = sorted(_edits(correction.rewrites, launch), key=lambda pair: pair[0])
+        for path, here in groupby(edits, key=lambda pair: pair[0]):
+            before = sources.read(path)
+            if isinstance(before, Unreadable):
+                return Refusal(before.reason)
+            after = edited_words(before, path, [edit for _, edit in here], comment)
+            changes.append(ReplaceFile(Path(path), before, after, why))
+    except CannotEdit as reason:
+        return Refusal(str(reason))
+    return changes
+
+
+def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, WordEdit]]:
+    """The edits with the paths of their files."""
+    words = launch.command.words if launch.command else ()
+    added: list[str] = []
+    for rewrite in rewrites:
+        if not rewrite.old:
+            added += [as_word(rewrite.new)] if rewrite.new else []
+            continue
+        word = _found(rewrite, words)
+        new = () if rewrite.new is None else (_written(word, rewrite.old, rewrite.new),)
+        yield word.path, WordEdit(word.line, word.written, new)
+    if added:
+        last = _last(words, rewrites)
+        yield last.path, WordEdit(last.line, last.written, tuple(added), follows=True)
+
+
+def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
+    # A word of which reading cannot tell the value is known as it is written.
+    here = [
+        word
+        for word in words
+        if rewrite.old == (word.written if word.text is None else word.text) and _place(word) == rewrite.at
+    ]
+    if len(here) != 1:
+        raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not stand there once; edit it by hand")
+    return here[0]
+
+
+def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:
+    """The last setting of the command, behind which more can stand, and which stays as it is."""
+    edited = {(rewrite.old, rewrite.at) for rewrite in rewrites}
+    for word in reversed(list(words)):
+        is_setting = word.path != COMMAND_LINE and word.text and "=" in word.text
+        if is_setting and not word.conditional and (word.text, _place(word)) not in edited:
+            return word
+    raise CannotEdit("the command has no setting in a file, behind which another could stand; add it by hand")
+
+
+def _written(word: Word, old: str, new: str) -> str:
+    """The new word as the user would have written it."""
+    key, _, value = old.lstrip("\"'").partition("=")
+    new_key, _, new_value = new.partition("=")
+    try:
+        if new_key == key:
+            return with_value(word.written, key, new_value)
+        if new_value == value:
+            return with_key(word.written, key, new_key)
+    except CannotEdit:
+        pass
+    return as_word(new)
+
+
+def _place(word: Word) -> Location:
+    return Location(word.path, word.line)

@@ -1,0 +1,39 @@
+"""Folders of the user's own that lead the linker, or the loader, to the driver's library and to nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from verl_doctor.toolkit.change import Change, NewLink, Refusal, SetVariable
+from verl_doctor.toolkit.collectors.cuda.libcuda import SONAME, LibCuda, Library
+
+_LINKERS_NAME = "libcuda.so"
+
+
+def link_folder(own: Library) -> Path:
+    """Where the links to one driver's library belong: in the user's data folder, named after the driver's."""
+    return platformdirs.user_data_path("verl-doctor") / "libcuda" / own.folder.strip("/").replace("/", "-")
+
+
+def links(own: Library) -> list[Change]:
+    """Links under both names, `libcuda.so` for `-lcuda` and `libcuda.so.1` for `-l:libcuda.so.1` and the loader.
+
+    They lead to the name that stays when the driver is renewed.
+    """
+    folder = link_folder(own)
+    return [NewLink(folder / name, Path(own.path)) for name in (_LINKERS_NAME, SONAME)]
+
+
+def loaded_first(libcuda: LibCuda, why: str) -> list[Change] | Refusal:
+    """Let every process load the driver's own library: its folder comes first in LD_LIBRARY_PATH.
+
+    A folder of the system's would bring other libraries to the front too; a folder with the links does not.
+    """
+    own = libcuda.drivers_own
+    if own is None:
+        return Refusal("the driver's own library is not on this machine")
+    made = links(own) if own.among_others else []
+    folder = str(link_folder(own)) if own.among_others else own.folder
+    return [*made, SetVariable("LD_LIBRARY_PATH", folder, why, prepend=True, node_only=True)]

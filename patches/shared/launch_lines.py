@@ -1,0 +1,65 @@
+"""Shared by the fixes of launch files: from the places of a finding to one change for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
+from verl_doctor.toolkit.edit.line_edit import LineEdit, Syntax, edited
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Finding, Location
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.sources.python.source import Unreadable
+
+_READ_AS_JSON = ".json"
+
+
+def edit_lines(
+    finding: Finding,
+    launch: Launch | Unknown,
+    sources: SourceFiles,
+    comment: str,
+    edit: Callable[[Location], LineEdit],
+) -> list[Change] | Refusal:
+    """Edit the line of each place of a finding, all or none. `edit` may raise CannotEdit, too.
+
+    A finding about the shell alone has none.
+    """
+    places = [place for place in (finding.location, *finding.also) if place is not None and place.line]
+    changes: list[Change] = []
+    for path, here in groupby(sorted(places, key=lambda place: place.path), key=lambda place: place.path):
+        before = sources.read(path)
+        if isinstance(before, Unreadable):
+            return Refusal(before.reason)
+        if path.endswith(_READ_AS_JSON):
+            return Refusal(
+                f"{path}: JSON has no comments, in which the old line could be kept; edit it by hand"
+            )
+        try:
+            after = edited(before, path, _syntax(path, launch), map(edit, here), comment)
+        except CannotEdit as reason:
+            return Refusal(str(reason))
+        changes.append(ReplaceFile(Path(path), before, after))
+    return changes
+
+
+def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:
+    """The variable that this line sets and nothing reads. Raises CannotEdit when it sets none, or several."""
+    settings = () if isinstance(launch, Unknown) else launch.settings
+    names = {one.name for one in settings if (one.path, one.line) == (place.path, place.line)}
+    found = [reading for reading in readers.dead() if reading.name in names]
+    if len(found) != 1:
+        raise CannotEdit(f"{place}: this line does not set one variable that nothing reads; edit it by hand")
+    return found[0]
+
+
+def _syntax(path: str, launch: Launch | Unknown) -> Syntax:
+    """How a launch file is written. One that was not named is read by one that was, so it is a shell script."""
+    files = () if isinstance(launch, Unknown) else launch.files
+    kind = dict(files).get(path, "shell script")
+    return "shell script" if kind == "command line" else kind

@@ -1,0 +1,1 @@
+"""Fixes of Python sources, placed by syntax tree and marked."""

@@ -1,0 +1,296 @@
+"""What the fixes share that let verl's engine process join the Ray of the actor that started it, and wait for its workers there.
+
+The actor puts the address of its own Ray into RAY_ADDRESS where it gives the engine its `instance_id`, as vLLM does in some cases; the
+engine process joins that, in the namespace of its workers, looks for them for about six seconds, and then says which cluster and
+namespace it asked, and what there is. It never starts a Ray.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.sources.python.engine_lookup import (
+    ADDRESS,
+    EngineLookup,
+    engine_lookups,
+    identified,
+    told_by,
+)
+from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, statements, text_of, walk
+
+UPSTREAM = "verl-project/verl#1138"
+NEEDED = (
+    "verl 0.4.0 to 0.5.0 and copies of them, whose engine process connects to Ray itself; gone in verl 0.6.0"
+)
+RESTART = "Ray workers that run now, which keep the old code"
+
+RECORD = "VERL_ENGINE_RECORD_DIR"
+"""The folder into which the patched engine process writes `<instance_id>.log`: where it looked, and what it found."""
+
+# What starts a Ray, and may not be given to join one (ray.init in ray/_private/worker.py).
+_FOR_A_NEW_RAY = frozenset(
+    {"num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "storage", "_system_config"}
+    | {"_enable_object_reconstruction", "_node_name", "address", "namespace", "ignore_reinit_error"}
+)
+_OWN_NAMES = frozenset(
+    {
+        "actor_prefix",
+        "expected_actors",
+        "pause",
+        "all_actors",
+        "elsewhere",
+        "session",
+        "seen",
+        "record",
+        "error",
+    }
+    | {"os", "time"}
+)
+
+_JOIN = """\
+try:
+    ray.init({arguments})
+except Exception as error:
+    raise RuntimeError(
+        f"instance_id: {{{identity}}} cannot join the Ray cluster at {{os.environ.get('{address}', 'auto')}} "
+        f"to look into namespace {{{namespace}}}, and starts none of its own: {{error}}"
+    ) from error"""
+
+_WAIT = """\
+actor_prefix, expected_actors = {prefix}, {wanted}
+for pause in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2):
+    if len({names}) >= expected_actors:
+        break
+    time.sleep(pause)
+    {names} = {listing}
+if os.environ.get("{record}") or len({names}) != expected_actors:
+    all_actors = ray.util.list_named_actors(all_namespaces=True)
+    elsewhere = sorted({{one["namespace"] for one in all_actors if one["name"].startswith(actor_prefix)}} - {{{namespace}}})
+    session = getattr(ray._private.worker._global_node, "session_name", "of an unknown session")
+    seen = (
+        f"instance_id: {{{identity}}} has {{len({names})}} actors of {{expected_actors}} expected. Asked for "
+        f"{{actor_prefix}}* in namespace {{{namespace}}} of the Ray cluster at {{ray.get_runtime_context().gcs_address}} "
+        f"({{session}}): {{{names}}}. In all, it has {{len(all_actors)}} named actors, and such ones in {{elsewhere or 'no other'}} namespace."
+    )
+    if os.environ.get("{record}"):
+        with open(os.path.join(os.environ["{record}"], {identity}.replace("/", "_") + ".log"), "a") as record:
+            print(seen, file=record)
+    if len({names}) != expected_actors:
+        raise RuntimeError(
+            seen + " Let the trainer and the rollout use one namespace."
+            if elsewhere
+            else seen + " The workers have ended, or are in another cluster: see their logs."
+        )"""
+
+
+def told_where_ray_is(finding: Finding, sources: SourceFiles, comment: str) -> list[Change] | Refusal:
+    """The edit of the file that a finding names, its lines ending in this comment."""
+    if finding.location is None:
+        return Refusal("the finding names no file")
+    path = finding.location.path
+    before = sources.read(path)
+    if isinstance(before, Unreadable):
+        return Refusal(before.reason)
+    try:
+        after = repaired(SourceText(before, path), comment)
+    except CannotEdit as reason:
+        return Refusal(str(reason))
+    return [ReplaceFile(Path(path), before, after)]
+
+
+def repaired(source: SourceText, comment: str) -> bytes:
+    """Edit the source, then read it again: it must tell the address, and call no `ray.init` without one or a namespace.
+
+    Raises CannotEdit for whatever it does not know.
+    """
+    if told_by(source.tree):
+        raise CannotEdit(f"{source.path}: the address is handed on already")
+    after = source.edited(_edits(source), comment)
+    tree = SourceText(after, source.path).tree
+    left = [
+        one.function.lineno
+        for one in engine_lookups(tree)
+        if None in (one.given("address"), one.given("namespace"))
+    ]
+    if told_by(tree) is None or left:
+        raise CannotEdit(f"{source.path}: the edited source would still leave the address to chance")
+    return after
+
+
+def _edits(source: SourceText) -> Iterator[Edit]:
+    """One edit for each place of the parent, and two for each function that looks for actors."""
+    lookups = list(engine_lookups(source.tree))
+    parents = [
+        one for one in identified(source.tree) if not any(one in walk(each.function) for each in lookups)
+    ]
+    if not lookups:
+        raise CannotEdit(f"{source.path}: no function calls ray.init and picks named actors by their prefix")
+    if not parents:
+        raise CannotEdit(f"{source.path}: it does not say where the engine is given its instance_id")
+    for parent in parents:
+        _refuse_unless_alone(source, parent)
+        _refuse_shadowed(source, parent, frozenset({"os"}))
+        tell = f'{_imports(source, "os")}os.environ["{ADDRESS}"] = ray.get_runtime_context().gcs_address\n'
+        yield Edit(source.start(parent), source.start(parent), source.indented(tell, parent))
+    for lookup in lookups:
+        _refuse_shadowed(source, lookup.assigned, _OWN_NAMES)
+        yield _joins(source, lookup)
+        yield _waits(source, lookup)
+
+
+def _imports(source: SourceText, *names: str) -> str:
+    """The lines that import these modules where they are used, as far as the file does not import them for all."""
+    there = {
+        alias.asname or alias.name
+        for node in source.tree.body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    return "".join(f"import {name}\n" for name in names if name not in there)
+
+
+def _joins(source: SourceText, lookup: EngineLookup) -> Edit:
+    statement = _connecting(source, lookup)
+    _refuse_unless_alone(source, statement)
+    join = _JOIN.format(
+        arguments=", ".join(_arguments(source, lookup)),
+        identity=_identity(source, lookup),
+        namespace=_namespace(source, lookup),
+        address=ADDRESS,
+    )
+    return _replace(source, statement, _imports(source, "os", "time") + join)
+
+
+def _waits(source: SourceText, lookup: EngineLookup) -> Edit:
+    if lookup.expected is None or lookup.wanted is None:
+        raise _no(
+            source, lookup.assigned, f"no `assert len({lookup.names}) == ...` says how many are expected"
+        )
+    _refuse_unless_alone(source, lookup.expected)
+    if lookup.expected.lineno < lookup.assigned.lineno or lookup.assigned.lineno < lookup.inits[-1].lineno:
+        raise _no(source, lookup.expected, "it does not connect, look and count in this order")
+    between = [
+        node
+        for node in statements(lookup.function)
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+        and lookup.assigned.lineno < node.lineno < lookup.expected.lineno
+        and any(isinstance(part, ast.Name) and part.id == lookup.names for part in walk(node))
+    ]
+    if between:
+        raise _no(source, between[0], f"{lookup.names} is changed before they are counted")
+    return _replace(
+        source,
+        lookup.expected,
+        _WAIT.format(
+            prefix=ast.unparse(lookup.prefix),
+            wanted=ast.unparse(lookup.wanted),
+            names=lookup.names,
+            listing=ast.unparse(lookup.listing),
+            identity=_identity(source, lookup),
+            namespace=_namespace(source, lookup),
+            record=RECORD,
+        ),
+    )
+
+
+def _replace(source: SourceText, statement: ast.stmt, text: str) -> Edit:
+    return Edit(source.start(statement), source.end(statement), source.indented(text, statement))
+
+
+def _connecting(source: SourceText, lookup: EngineLookup) -> ast.stmt:
+    """The statement that connects: a plain call, or a `try` that does nothing else in any of its branches."""
+    for node in statements(lookup.function):
+        if (
+            isinstance(node, ast.Try)
+            and _is_about_connecting(node)
+            and all(one in walk(node) for one in lookup.inits)
+        ):
+            return node
+    if len(lookup.inits) > 1:
+        raise _no(source, lookup.inits[1], "ray.init is called more than once")
+    for node in statements(lookup.function):
+        if isinstance(node, (ast.Expr, ast.Assign)) and node.value is lookup.inits[0]:
+            if isinstance(node, ast.Assign):
+                raise _no(source, node, "what ray.init returns is kept")
+            return node
+    raise _no(source, lookup.inits[0], "ray.init is part of a larger expression")
+
+
+def _is_about_connecting(node: ast.Try) -> bool:
+    """Whether a `try` only connects to Ray, in one way or another, and says so."""
+    inner = [*node.body, *node.orelse, *node.finalbody]
+    inner += [statement for handler in node.handlers for statement in handler.body]
+    said = ("ray.init", "ray.shutdown", "print", "logger.", "logging.")
+    return all(
+        isinstance(part, (ast.Pass, ast.Raise))
+        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and dotted(part.value.func).startswith(said))
+        for part in inner
+    )  # fmt: skip
+
+
+def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
+    """What `ray.init` is given: the address, the namespace, and whatever it was given that joins no other cluster."""
+    if any(one.arg is None for one in lookup.inits[0].keywords):
+        raise _no(source, lookup.inits[0], "it is given arguments with **")
+    yield f'address=os.environ.get("{ADDRESS}") or "auto"'
+    yield f"namespace={_namespace(source, lookup)}"
+    yield "ignore_reinit_error=True"
+    for one in lookup.inits[0].keywords:
+        if one.arg not in _FOR_A_NEW_RAY:
+            yield f"{one.arg}={ast.unparse(one.value)}"
+
+
+def _namespace(source: SourceText, lookup: EngineLookup) -> str:
+    """The namespace that the function asks, or would have to: the name that it has for it."""
+    given = lookup.given("namespace")
+    if given is not None and dotted(given):
+        return dotted(given)
+    bound = {
+        part.id
+        for part in walk(lookup.function)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+    if "namespace" in bound:
+        return "namespace"
+    raise _no(source, lookup.inits[0], "it has no name for the namespace of the workers")
+
+
+def _identity(source: SourceText, lookup: EngineLookup) -> str:
+    """The expression with which the function reads its `instance_id`."""
+    for part in walk(lookup.function):
+        if isinstance(part, ast.Attribute) and part.attr == "instance_id" and dotted(part):
+            return dotted(part)
+    raise _no(source, lookup.function, "it does not read an instance_id")
+
+
+def _refuse_unless_alone(source: SourceText, statement: ast.stmt) -> None:
+    if not source.is_alone(statement):
+        raise _no(source, statement, "other code stands on the same line")
+
+
+def _refuse_shadowed(source: SourceText, inside: ast.stmt, names: frozenset[str]) -> None:
+    """Raise CannotEdit where the function around a statement has another meaning for a name that the new code uses."""
+    functions = [
+        node for node in statements(source.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    around = [node for node in functions if any(inside is part for part in walk(node))]
+    for node in walk(around[-1]) if around else ():
+        bound = ""
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound = node.id
+        elif isinstance(node, ast.arg):
+            bound = node.arg
+        elif isinstance(node, ast.alias):
+            bound = (node.asname or node.name).split(".")[0]
+        if bound in names:
+            raise _no(source, inside, f"{bound} means something else in {around[-1].name}")
+
+
+def _no(source: SourceText, node: ast.stmt | ast.expr, why: str) -> CannotEdit:
+    return CannotEdit(f"{source.path}:{node.lineno}: {text_of(node, 60)}: {why}")

@@ -1,0 +1,103 @@
+"""Shared by the fixes for imports: a name is imported from where verl wants it, and where that fails, from elsewhere.
+
+The old place is tried first: with every release with which the file worked, it does what it did.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.api.uses import ApiUse
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.sources.python.source import Unreadable, walk
+
+Successor = Callable[[ApiUse, ast.Module, str], tuple[str, str]]
+"""Where a use, in a module that binds it to this local name, finds its thing now: module and name. May raise CannotEdit."""
+
+
+def replaced_imports(
+    finding: Finding, uses: Iterable[ApiUse], sources: SourceFiles, comment: str, successor: Successor
+) -> list[Change] | Refusal:
+    """Repair each import statement that a finding names, for all of its names that are missing.
+
+    A statement of no plain form refuses the whole finding.
+    """
+    places: dict[str, set[int | None]] = {}
+    for place in (finding.location, *finding.also):
+        if place is not None:
+            places.setdefault(place.path, set()).add(place.line)
+    changes: list[Change] = []
+    try:
+        for path in sorted(places):
+            missing = [use for use in uses if use.path == path and use.breaks and use.kind == "import"]
+            before = sources.read(path)
+            if isinstance(before, Unreadable):
+                return Refusal(before.reason)
+            source = SourceText(before, path)
+            statements = _statements(source, [use for use in missing if use.line in places[path]])
+            edits = [_edit(source, node, missing, successor) for node in statements]
+            changes.append(ReplaceFile(Path(path), before, source.edited(edits, comment)))
+    except CannotEdit as reason:
+        return Refusal(str(reason))
+    return changes
+
+
+def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.ImportFrom]:
+    """The statements in which these imports stand, in the order of the file."""
+    found = {}
+    known = {
+        (alias.lineno, alias.col_offset): node
+        for node in walk(source.tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    for use in wanted:
+        node = known.get((use.line, use.column))
+        if node is None:
+            raise CannotEdit(f"{source.path}:{use.line}: there is no import statement here")
+        if isinstance(node, ast.Import):
+            raise CannotEdit(f"{source.path}:{use.line}: a whole module is imported, and it is not there")
+        found[node.lineno, node.col_offset] = node
+    return [found[key] for key in sorted(found)]
+
+
+def _edit(source: SourceText, node: ast.ImportFrom, missing: Iterable[ApiUse], successor: Successor) -> Edit:
+    """Replace one import statement. Raises CannotEdit, with the line, for one of no plain form."""
+    where = f"{source.path}:{node.lineno}"
+    places = {(use.line, use.column): use for use in missing}
+    if node.level:
+        raise CannotEdit(f"{where}: a relative import is not repaired automatically")
+    if not source.is_alone(node):
+        raise CannotEdit(f"{where}: the import shares its line with other code")
+    staying, tried = [], []
+    for alias in node.names:
+        use = places.get((alias.lineno, alias.col_offset))
+        if use is None:
+            staying.append(_spelt(alias.name, alias.asname))
+            continue
+        local = alias.asname or alias.name
+        try:
+            module, name = successor(use, source.tree, local)
+        except CannotEdit as reason:
+            raise CannotEdit(f"{where}: {reason}") from None
+        tried.append(
+            f"try:\n    from {node.module} import {_spelt(alias.name, alias.asname)}\n"
+            f"except ImportError:\n    from {module} import {_spelt(name, local)}"
+        )
+    first = [_import(str(node.module), staying, wide=node.lineno != node.end_lineno)] if staying else []
+    return Edit(source.start(node), source.end(node), source.indented("\n".join([*first, *tried]), node))
+
+
+def _import(module: str, names: list[str], *, wide: bool) -> str:
+    if not wide:
+        return f"from {module} import {', '.join(names)}"
+    return "\n".join([f"from {module} import (", *(f"    {name}," for name in names), ")"])
+
+
+def _spelt(name: str, local: str | None) -> str:
+    return name if local in {None, name} else f"{name} as {local}"

@@ -1,0 +1,78 @@
+"""Fix for VLLM103: give an argument only where vLLM still takes it.
+
+Known are arguments that vLLM finds elsewhere now (`checks/api/_vllm_dropped.py`), so that the call means the same without.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from verl_doctor.checks.api._vllm_dropped import Dropped, dropped
+from verl_doctor.patches.source._at_uses import broken_uses, edited_at
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.sources.python.source import dotted, text_of, walk
+
+CODE = "VLLM103"
+
+
+@fix(
+    "dropped-argument",
+    repairs=CODE,
+    safety="safe",
+    upstream="vllm-project/vllm; verl asks for the parameter in the same way from 0.7.1 on",
+    needed="vllm>=0.11.1 for the OpenAI server, vllm>=0.14 for WorkerWrapperBase",
+    restart="Ray workers that run now, which keep the old code",
+)
+def dropped_argument(
+    finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Give an argument that vLLM finds elsewhere now only where it is still taken.
+
+    The call asks the signature at run time, so the edited file works with the vLLM before and after the change.
+    """
+    found = [use for use in broken_uses(finding, uses) if dropped(use)]
+    return edited_at(found, _edit, sources, marker.comment(CODE))
+
+
+def _edit(source: SourceText, use: ApiUse) -> Edit:
+    """Replace one argument. Raises CannotEdit, with the line, for a call of no plain form."""
+    where, lost = f"{source.path}:{use.line}", dropped(use)
+    call = _call(source.tree, use)
+    if call is None or lost is None:
+        raise CannotEdit(f"{where}: the file has changed since it was read")
+    callee = dotted(call.func)
+    if not callee:
+        raise CannotEdit(f"{where}: {text_of(call.func)} is no plain name")
+    asked = f'"{lost.parameter}" in __import__("inspect").signature({callee}).parameters'
+    if use.kind == "keyword":
+        keyword = next(one for one in call.keywords if one.arg == lost.parameter)
+        given = f'**({{"{lost.parameter}": {source.of(keyword.value)}}} if {asked} else {{}})'
+        return Edit(source.start(keyword), source.end(keyword), given)
+    argument = _positional(call, lost, where)
+    return Edit(
+        source.start(argument), source.end(argument), f"*(({source.of(argument)},) if {asked} else ())"
+    )
+
+
+def _call(tree: ast.Module, use: ApiUse) -> ast.Call | None:
+    """The call that a use speaks of: it stands where that begins, or where its keyword does."""
+    for node in walk(tree):
+        if isinstance(node, ast.Call):
+            keywords = [one for one in node.keywords if one.arg == use.last]
+            places: list[ast.expr | ast.keyword] = [*keywords] if use.kind == "keyword" else [node]
+            if any((one.lineno, one.col_offset) == (use.line, use.column) for one in places):
+                return node
+    return None
+
+
+def _positional(call: ast.Call, lost: Dropped, where: str) -> ast.expr:
+    """The one argument that is named like the lost parameter: that is how verl writes it."""
+    named = [one for one in call.args if dotted(one).rpartition(".")[2] == lost.parameter]
+    if len(named) != 1 or any(isinstance(one, ast.Starred) for one in call.args):
+        raise CannotEdit(f"{where}: which argument is {lost.parameter} cannot be told")
+    return named[0]

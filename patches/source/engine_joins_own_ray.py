@@ -1,0 +1,17 @@
+"""Fix for RAY120: verl's engine process joins the Ray of the actor that started it, instead of a new one."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.source._engine_edit import NEEDED, RESTART, UPSTREAM, told_where_ray_is
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix(
+    "engine-joins-own-ray", repairs="RAY120", safety="safe", upstream=UPSTREAM, needed=NEEDED, restart=RESTART
+)
+def engine_joins_own_ray(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
+    """Let the engine process join the Ray of the actor that started it."""
+    return told_where_ray_is(finding, sources, marker.comment("RAY120"))

@@ -1,0 +1,193 @@
+"""Fix for VLLM109: an override that vLLM asks not to block takes `non_block`, and gives back futures that are done.
+
+What it did it still does, at once; only the answer is handed over in the form that vLLM waits for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, walk
+
+CODE = "VLLM109"
+ASKED = "non_block"
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DONE = '(lambda future: future.set_result({0}) or future)(__import__("concurrent.futures").futures.Future())'
+
+
+@fix(
+    "future-from-override",
+    repairs=CODE,
+    safety="safe",
+    upstream="verl-project/verl#4504; verl does the same from 0.7.0 on",
+    needed="vllm>=0.11.0, whose Executor.collective_rpc has non_block",
+    restart="Ray workers that run now, which keep the old code",
+)
+def future_from_override(
+    finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Take non_block in an override, and give back futures that are done where it is set.
+
+    Whether vLLM waits for one future or takes the first of several is read from the base class. A parameter of another
+    name is refused: what vLLM wants with it cannot be told.
+    """
+    places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
+    found = [use for use in uses.uses if use.breaks and use.kind in _SAID and (use.path, use.line) in places]
+    changes: list[Change] = []
+    try:
+        for path in sorted({path for path, _ in places}):
+            before = sources.read(path)
+            if isinstance(before, Unreadable):
+                return Refusal(before.reason)
+            source = SourceText(before, path)
+            edits = [
+                edit
+                for use in found
+                if use.path == path
+                for edit in _edits(source, use, _waits(use, uses, sources))
+            ]
+            changes.append(ReplaceFile(Path(path), before, source.edited(edits, marker.comment(CODE))))
+    except CannotEdit as reason:
+        return Refusal(str(reason))
+    return changes
+
+
+_SAID = frozenset({"override", "result"})
+
+
+def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
+    """What the base class does with the answer: "each" when it takes one of several, "whole" when it hands it on.
+
+    Raises CannotEdit when the base class does not say.
+    """
+    base, _, method = use.name.partition("(")[0].rpartition(".")
+    module, _, name = base.rpartition(".")
+    path = Path(uses.library.folder).joinpath(*module.split(".")[1:]).with_suffix(".py")
+    source = sources.read(str(path))
+    tree = parse(source, path) if isinstance(source, bytes) else source
+    told = {
+        how
+        for node in (tree.body if isinstance(tree, ast.Module) else ())
+        if isinstance(node, ast.ClassDef) and node.name == name
+        for part in node.body
+        if isinstance(part, ast.FunctionDef)
+        for how in _handed_on(part, method)
+    }
+    if len(told) != 1:
+        raise CannotEdit(f"{path}: what {name} does with the answer of {method}() cannot be told")
+    return told.pop()
+
+
+def _handed_on(node: ast.FunctionDef, method: str) -> Iterator[str]:
+    """How a method of the base class treats what it gets when it passes `non_block` on."""
+    names = set()
+    for part in walk(node):
+        match part:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _passes_on(value, method):
+                names.add(name)
+            case ast.Return(value=ast.expr() as value) if _passes_on(value, method):
+                yield "whole"
+            case ast.Return(value=ast.Subscript(value=inner)) if _passes_on(inner, method):
+                yield "each"
+    for part in walk(node):
+        match part:
+            case ast.Return(value=ast.Subscript(value=ast.Name(id=name))) if name in names:
+                yield "each"
+            case ast.Return(value=ast.Name(id=name)) if name in names:
+                yield "whole"
+
+
+def _passes_on(value: ast.expr, method: str) -> bool:
+    match value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name), keywords=keywords):
+            return name == method and any(entry.arg == ASKED for entry in keywords)
+    return False
+
+
+def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
+    """The edits of one override. Raises CannotEdit, with the line, for a function of no plain form."""
+    where = f"{source.path}:{use.line}"
+    parameter = use.name.rstrip(")").partition("(")[2]
+    node = next((node for node in walk(source.tree) if _stands_at(node, use)), None)
+    if not isinstance(node, _Function):
+        raise CannotEdit(f"{where}: the file has changed since it was read")
+    if parameter != ASKED:
+        raise CannotEdit(f"{where}: what vLLM wants with {parameter} cannot be told")
+    if isinstance(node, ast.AsyncFunctionDef) or any(
+        isinstance(p, (ast.Yield, ast.YieldFrom)) for p in _own(node)
+    ):
+        raise CannotEdit(f"{where}: {node.name} is a coroutine or a generator")
+    asked, insertion = _question(source, node, where)
+    if any(isinstance(p, ast.Name) and p.id in asked and not isinstance(p.ctx, ast.Load) for p in _own(node)):
+        raise CannotEdit(f"{where}: {node.name} binds {asked} anew")
+    if not _ends(node.body):
+        raise CannotEdit(f"{where}: {node.name} may end without an answer")
+    yield from insertion
+    for part in _own(node):
+        if isinstance(part, ast.Return):
+            if part.value is None:
+                raise CannotEdit(f"{source.path}:{part.lineno}: {node.name} returns nothing here")
+            text = _answer(source, part.value, asked, waits)
+            yield Edit(source.start(part.value), source.end(part.value), text)
+
+
+def _stands_at(node: ast.AST, use: ApiUse) -> bool:
+    return isinstance(node, _Function) and (node.lineno, node.col_offset) == (use.line, use.column)
+
+
+def _own(node: _Function) -> Iterator[ast.AST]:
+    """What belongs to a function's body, and not to a function or class inside it."""
+    waiting: list[ast.AST] = [*node.body]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(part)
+
+
+def _question(source: SourceText, node: _Function, where: str) -> tuple[str, list[Edit]]:
+    """How the body asks whether it may not block, and what must be added to the parameters for it."""
+    given = node.args
+    if any(argument.arg == ASKED for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
+        return ASKED, []
+    if given.kwarg is not None:
+        return f'{given.kwarg.arg}.get("{ASKED}")', []
+    if given.posonlyargs and not (given.args or given.vararg or given.kwonlyargs):
+        raise CannotEdit(f"{where}: {node.name} takes all parameters by position")
+    named = (*given.args, given.vararg, *given.kwonlyargs, *given.defaults, *given.kw_defaults)
+    last = max(source.end(part) for part in named if part is not None)
+    return ASKED, [Edit(last, last, f", {ASKED}=False")]
+
+
+def _answer(source: SourceText, value: ast.expr, asked: str, waits: str) -> str:
+    """What is returned: futures that are done when vLLM asked not to block, else what was returned before."""
+    text = source.of(value)
+    plain = isinstance(value, ast.Name) and text != "future"  # the name that _DONE binds
+    name = text if plain else "answer"
+    done = f"[{_DONE.format('one')} for one in {name}]" if waits == "each" else _DONE.format(name)
+    chosen = f"{done} if {asked} else {name}"
+    given = f"({text})" if isinstance(value, ast.Tuple) else text  # `return a, b` gives one tuple
+    return chosen if plain else f"(lambda {name}: {chosen})({given})"
+
+
+def _ends(body: list[ast.stmt]) -> bool:
+    """Whether a block never runs on to what follows it."""
+    match body[-1]:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.If(body=then, orelse=otherwise):
+            return bool(otherwise) and _ends(then) and _ends(otherwise)
+        case ast.With(body=inner):
+            return _ends(inner)
+        case ast.Try(body=inner, handlers=handlers, orelse=otherwise, finalbody=final):
+            finished = _ends(otherwise or inner) and all(_ends(one.body) for one in handlers)
+            return finished or bool(final and _ends(final))
+    return False

@@ -1,0 +1,82 @@
+"""Fix for CUDA105 where the launch path takes no environment: verl's own package names the folder with libcuda to Triton.
+
+Instead of a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process does not read again.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from verl_doctor.patches.shared.driver_links import link_folder, links
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.toolkit.collectors.configuration.rollout_module import RolloutModule
+from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.kernels.triton_build import LIBCUDA_PATH
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
+from verl_doctor.toolkit.sources.python.source import Unreadable
+
+CODE = "CUDA105"
+
+
+@fix(
+    "libcuda-in-source",
+    repairs=CODE,
+    safety="unsafe",
+    upstream="triton-lang/triton#2582, which reads TRITON_LIBCUDA_PATH",
+    needed="nodes on which Triton does not find libcuda, and no environment reaches the workers",
+    restart="Ray workers that run now, which keep the old code",
+)
+def libcuda_in_source(
+    _: Finding,
+    libcuda: LibCuda,
+    rollout: RolloutModule,
+    job: JobVariables,
+    sources: SourceFiles,
+    marker: Marker,
+) -> list[Change] | Refusal:
+    """Let verl's vLLM package name the folder with libcuda to Triton.
+
+    Unsafe because the path is this machine's, and the tree may serve others. A value in the environment counts more.
+    """
+    own = libcuda.drivers_own
+    if own is None:
+        return Refusal("the driver's own library is not on this machine")
+    if job.has(LIBCUDA_PATH):
+        return Refusal(f"{LIBCUDA_PATH} is set in the environment, and what verl sets would not count")
+    before = sources.read(rollout.path)
+    if isinstance(before, Unreadable):
+        return Refusal(before.reason)
+    try:
+        source = SourceText(before, rollout.path)
+        statement = f'os.environ.setdefault("{LIBCUDA_PATH}", {str(link_folder(own))!r})'
+        first, *others = _statements(source)
+        if others and isinstance(first, ast.Import) and source.of(first) == "import os":
+            at, lines = source.start(others[0]), [statement, ""]
+        else:
+            at, lines = source.start(first), ["import os", statement, ""]
+        edit = Edit(at, at, source.newline.join(lines))
+        after = source.edited([edit], marker.comment(CODE))
+    except CannotEdit as reason:
+        return Refusal(str(reason))
+    return [*links(own), ReplaceFile(Path(rollout.path), before, after)]
+
+
+def _statements(source: SourceText) -> list[ast.stmt]:
+    """What stands behind the docstring and the imports that must come first. Raises CannotEdit."""
+    found = [
+        node
+        for node in source.tree.body
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        and not (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+    ]
+    if not found:
+        raise CannotEdit(f"{source.path} holds no code")
+    for node in found[:2]:
+        if not source.is_alone(node):
+            raise CannotEdit(f"{source.path}:{node.lineno}: other code stands in this line")
+    return found

@@ -1,0 +1,47 @@
+"""Fix for API101: import what a library moved or replaced from where it is now, in releases that lack the old name.
+
+transformers 5 has no AutoModelForVision2Seq; AutoModelForImageTextToText is what it was an alias of in the end.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from verl_doctor.checks.api._successors import SUCCESSORS
+from verl_doctor.patches.source._imports import replaced_imports
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+
+CODE = "API101"
+
+
+@fix(
+    "library-import",
+    repairs=CODE,
+    safety="safe",
+    upstream=", ".join(dict.fromkeys(then.upstream for then in SUCCESSORS.values())),
+    needed="transformers>=5 for AutoModelForVision2Seq; else a release that has the name elsewhere only",
+    restart="Ray workers that run now, which keep the old code",
+)
+def library_import(
+    finding: Finding, uses: LibraryUses, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Import what took the place of a name where the library lacks that.
+
+    The old name is tried first, so the edited file works with the releases before and after the change.
+    """
+    every = [use for library in uses.answers for use in library.uses]
+    return replaced_imports(finding, every, sources, marker.comment(CODE), _successor)
+
+
+def _successor(use: ApiUse, _tree: ast.Module, _local: str) -> tuple[str, str]:
+    if use.name in SUCCESSORS:
+        return use.name.partition(":")[0], SUCCESSORS[use.name].name
+    if not use.now:
+        raise CannotEdit(f"{use.last} is not found anywhere else in this {use.name.partition('.')[0]}")
+    module, _, name = use.now.rpartition(".")
+    return module, name

@@ -1,0 +1,105 @@
+"""Fix for VLLM102: import a name that vLLM moved from where it is now, in vLLM releases that lack it at the old place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from verl_doctor.checks.api._vllm_renames import REMOVED
+from verl_doctor.patches.source._imports import replaced_imports
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.sources.python.source import parse, walk
+
+CODE = "VLLM102"
+_KINDS = {ast.ClassDef: "a class", ast.FunctionDef: "a function", ast.AsyncFunctionDef: "a coroutine"}
+_CLASS_NAME = re.compile(r"_*[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
+_FUNCTION_NAME = re.compile(r"_*[a-z][a-z0-9_]*")
+
+
+@fix(
+    "moved-import",
+    repairs=CODE,
+    safety="safe",
+    upstream="vllm-project/vllm#25901 (vllm.worker), #26900 and #27188 (vllm.utils), and many others",
+    needed="a vLLM that has the name, and no longer where verl imports it from",
+    restart="Ray workers that run now, which keep the old code",
+)
+def moved_import(
+    finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
+) -> list[Change] | Refusal:
+    """Import a moved name from its new place where vLLM lacks the old one.
+
+    Each statement that the finding names is repaired for all of its names that have moved. A name that is something
+    else at the new place than verl takes it for is refused, and so is an import of no plain form.
+    """
+    kinds = _Kinds(uses, sources)
+
+    def successor(use: ApiUse, tree: ast.Module, local: str) -> tuple[str, str]:
+        if use.name in REMOVED:
+            raise CannotEdit(f"{use.last}: {REMOVED[use.name]}")
+        if not use.now:
+            raise CannotEdit(f"{use.last} is not found anywhere else in this vLLM")
+        if why := kinds.obstacle(use, tree, local):
+            raise CannotEdit(why)
+        module, _, name = use.now.rpartition(".")
+        return module, name
+
+    return replaced_imports(finding, uses.uses, sources, marker.comment(CODE), successor)
+
+
+class _Kinds:
+    """Whether a name is at its new place what verl takes it for: a class or a function."""
+
+    def __init__(self, uses: VllmUses, sources: SourceFiles) -> None:
+        self.folder = Path(uses.library.folder)
+        self.package = uses.library.module
+        self.sources = sources
+
+    def obstacle(self, use: ApiUse, tree: ast.Module, local: str) -> str:
+        """Why the definition at the new place is another thing, "" when nothing says so."""
+        found = self._definition(use)
+        kind = next((said for node, said in _KINDS.items() if isinstance(found, node)), "")
+        wanted = _taken_for(use.last, tree, local)
+        if not kind or not wanted or (wanted == "a class") == (kind == "a class"):
+            return ""
+        return f"{use.last} is {kind} in {use.now.rpartition('.')[0]}, and verl takes it for {wanted}"
+
+    def _definition(self, use: ApiUse) -> ast.stmt | None:
+        module = use.now.rpartition(".")[0].split(".")[1:]
+        path = self.folder.joinpath(*module)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            source = self.sources.read(str(file))
+            tree = parse(source, file) if isinstance(source, bytes) else source
+            if isinstance(tree, ast.Module):
+                return next((node for node in tree.body if getattr(node, "name", "") == use.last), None)
+        return None
+
+
+def _taken_for(name: str, tree: ast.Module, local: str) -> str:
+    """What verl takes a name for: told by what it does with it, else by how it is spelt."""
+    if local in set(_as_class(tree)) or _CLASS_NAME.fullmatch(name):
+        return "a class"
+    return "a function" if _FUNCTION_NAME.fullmatch(name) else ""
+
+
+def _as_class(tree: ast.Module) -> Iterator[str]:
+    """Names that a module derives from, annotates with, or asks `isinstance` about."""
+    for node in walk(tree):
+        match node:
+            case ast.ClassDef(bases=parts):
+                yield from _names(parts)
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                yield from _names([kinds])
+            case ast.arg(annotation=ast.expr() as said) | ast.AnnAssign(annotation=said):
+                yield from _names([said])
+
+
+def _names(parts: Iterable[ast.expr]) -> Iterator[str]:
+    return (node.id for part in parts for node in walk(part) if isinstance(node, ast.Name))

@@ -1,0 +1,1 @@
+"""Fixes that set variables for the next job."""

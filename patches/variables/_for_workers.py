@@ -1,0 +1,36 @@
+"""Shared by the fixes that let the workers have what the driver has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from verl_doctor.checks.shared.effective import PER_NODE
+from verl_doctor.checks.shared.variables import variable_of
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable
+from verl_doctor.toolkit.collectors.variables.effective_environment import Effective, EffectiveEnvironment
+from verl_doctor.toolkit.rule import Finding
+
+
+def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal:
+    """Give the driver's values to all processes. `why` may name the variable as `{name}`."""
+    changes: list[Change] = []
+    hidden = []
+    for row in rows:
+        value = row.driver.whole
+        if value is None:
+            hidden.append(row.name)
+            continue
+        said = why.format(name=row.name)
+        changes.append(SetVariable(row.name, value, said, node_only=row.name in PER_NODE))
+    if not changes:
+        named = ", ".join(hidden)
+        return Refusal(
+            f"the value of {named} is not written to a file; export it before ray start on every node"
+        )
+    return changes
+
+
+def row_of(environment: EffectiveEnvironment, finding: Finding) -> list[Effective]:
+    """The row of the variable that a finding is about."""
+    row = environment.get(variable_of(finding))
+    return [] if row is None else [row]

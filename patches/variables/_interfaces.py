@@ -1,0 +1,72 @@
+"""Shared by the fixes of NET101 to NET105: name the interface that leads to the other nodes, where the variable is set now."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from verl_doctor.checks.network._interfaces import usable
+from verl_doctor.checks.shared.variables import variable_of
+from verl_doctor.patches.shared.launch_lines import edit_lines
+from verl_doctor.toolkit.change import Change, Fix, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.connections.network_variables import NCCL
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.network.network import Network
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.edit.line_edit import LineEdit
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding, Location
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+
+
+def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: str) -> list[Change] | Refusal:
+    """The variable with this node's interface. `otherwise` says what is used without it."""
+    name = usable(network, nodes)
+    if not name:
+        return Refusal(
+            "which interface leads to the other nodes could not be determined: no route to the head, and no default route"
+        )
+    why = f"{name} leads to the other nodes; {otherwise}"
+    return [SetVariable(variable, _value(variable, name), why, node_only=True)]
+
+
+def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
+    """The fix for a variable that is set to something else: in the line of the launch file that does it, if one does.
+
+    Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other names.
+    """
+
+    def plan(
+        finding: Finding,
+        network: Network,
+        nodes: JobNodes,
+        launch: Launch | Unknown,
+        sources: SourceFiles,
+        marker: Marker,
+    ) -> list[Change] | Refusal:
+        variable, name = variable_of(finding), usable(network, nodes)
+        if finding.location is None or not name or isinstance(launch, Unknown):
+            return set_interface(variable, network, nodes, "what is set now does not")
+        edit = partial(_edit, launch, variable, _value(variable, name))
+        return edit_lines(finding, launch, sources, marker.comment(repairs), edit)
+
+    plan.__doc__ = title
+    return fix(identifier, repairs=repairs, safety="unsafe", restart="Ray, on this node")(plan)
+
+
+def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdit:
+    """The variable's new value in the line of the launch file that sets it. Raises CannotEdit where the old one is not known."""
+    old = [
+        one.value
+        for one in launch.settings
+        if (one.name, one.path, one.line) == (variable, place.path, place.line) and one.value
+    ]
+    if not old:
+        raise CannotEdit(f"{place}: this line does not set {variable} to a value that is known")
+    return LineEdit(place.line or 0, old[0], value)
+
+
+def _value(variable: str, name: str) -> str:
+    """A whole name: to NCCL a bare one is a prefix."""
+    return f"={name}" if variable == NCCL else name

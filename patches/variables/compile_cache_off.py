@@ -1,0 +1,25 @@
+"""Fix for CUDA137: each engine compiles for itself, until the cache is written whole."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.kernels.compile_cache import SWITCHED_OFF_BY, CompileCache
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix(
+    "compile-cache-off",
+    repairs="CUDA137",
+    safety="safe",
+    restart="Ray and the job",
+    upstream="vllm-project/vllm#31199",
+)
+def compile_cache_off(_: Finding, cache: CompileCache) -> list[Change] | Refusal:
+    """Let each engine compile for itself, until the cache is written whole.
+
+    It costs about half a minute at each start of an engine, and changes nothing else. verl does so by itself from 0.7.1 on.
+    """
+    if cache.written_whole_by:
+        return Refusal(f"{cache.written_whole_by} writes the cache whole")
+    why = f"engines that start together may read half-written entries of the cache with torch {cache.torch}"
+    return [SetVariable(SWITCHED_OFF_BY, "1", why, "torch 2.10 or vLLM 0.17")]

@@ -1,0 +1,16 @@
+"""Fix for CUDA133: let CUDA_HOME name one folder that holds nvcc."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix("cuda-home", repairs="CUDA133", safety="safe", restart="Ray and the job")
+def cuda_home(_: Finding, toolkit: CudaToolkit) -> list[Change] | Refusal:
+    """Let CUDA_HOME name one folder that holds nvcc: an entry of the list that it was, or that of the nvcc on PATH."""
+    if not toolkit.candidate:
+        return Refusal("there is no nvcc on PATH, nor in /usr/local/cuda")
+    why = f"{toolkit.told_by} was {toolkit.home}, where there is no nvcc"
+    return [SetVariable(toolkit.told_by, toolkit.candidate, why, node_only=True)]

@@ -1,0 +1,20 @@
+"""Fix for ENV109: give the workers the value that made verl leave its default out."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.variables._for_workers import as_the_driver, row_of
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix(
+    "default-for-workers",
+    repairs="ENV109",
+    safety="safe",
+    restart="Ray on every node: source the file before ray start",
+)
+def default_for_workers(finding: Finding, environment: EffectiveEnvironment) -> list[Change] | Refusal:
+    """Give the workers the value that made verl leave its default out."""
+    why = "verl leaves its default of {name} out because the driver sets it, so the raylet must have it too"
+    return as_the_driver(row_of(environment, finding), why)

@@ -1,0 +1,26 @@
+"""Fix for HOST102: processes that need fewer threads."""
+
+from __future__ import annotations
+
+from verl_doctor.checks.host._threads import LEAN
+from verl_doctor.toolkit.change import Change, SetVariable, fix
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.rule import Finding
+
+_MANY_CORES = 16
+
+
+@fix("fewer-threads", repairs="HOST102", safety="safe", restart="Ray and the job")
+def fewer_threads(_: Finding, limits: HostLimits) -> list[Change]:
+    """Let Ray's workers and the driver start fewer threads.
+
+    A worker of Ray 2.60 then has 26 threads instead of 53 on a machine with 64 cores, and the driver 64 fewer (measured
+    on 2026-11-21). It changes nothing that is computed.
+    """
+    # No number of the finding's: it counts what runs at the moment, and the file would change with each look.
+    why = "each of Ray's workers starts a thread for each core to talk to the others, and threads are short here"
+    changes: list[Change] = [SetVariable(LEAN, "1", why, "the limit is raised")]
+    if (limits.online or 0) > _MANY_CORES:
+        why = "numpy in the driver starts a thread for each core, up to 64, and threads are short here"
+        changes.append(SetVariable("OPENBLAS_NUM_THREADS", "1", why, "the limit is raised"))
+    return changes

@@ -1,0 +1,18 @@
+"""Fix for NET101: tell gloo which interface leads to the other nodes."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.variables._interfaces import set_interface
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.connections.network_variables import GLOO
+from verl_doctor.toolkit.collectors.network.network import Network
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix("gloo-interface", repairs="NET101", safety="safe", restart="Ray, on this node")
+def gloo_interface(_: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
+    """Tell gloo which interface leads to the other nodes."""
+    return set_interface(
+        GLOO, network, nodes, "this machine's own name, which gloo takes otherwise, is loopback"
+    )

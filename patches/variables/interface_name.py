@@ -1,0 +1,11 @@
+"""Fix for NET103: name an interface that is here."""
+
+from __future__ import annotations
+
+from verl_doctor.patches.variables._interfaces import interface_fix
+
+interface_name = interface_fix(
+    "interface-name",
+    repairs="NET103",
+    title="Name an interface that is here, in the syntax that the variable's reader knows.",
+)

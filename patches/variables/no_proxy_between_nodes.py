@@ -1,0 +1,22 @@
+"""Fix for NET113: except the job's own addresses from the proxy."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.connections.proxied import Proxied
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix("no-proxy-between-nodes", repairs="NET113", safety="safe", restart="Ray, on this node")
+def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> list[Change] | Refusal:
+    """Except the job's own addresses from the proxy, in both spellings, and keep what is excepted already.
+
+    With several nodes it is a variable of this node: another one has other addresses of its own.
+    """
+    there = [word.strip() for value in proxied.no_proxy.values() for word in value.split(",") if word.strip()]
+    value = ",".join(dict.fromkeys((*there, *proxied.hosts)))
+    if proxied.path:
+        return Refusal(f"{proxied.path}:{proxied.line} sets the list itself; write there: {value}")
+    why = "HTTP clients of the job ask the proxy for its own servers otherwise; httpx takes single addresses only"
+    return [SetVariable(name, value, why, node_only=bool(nodes.several)) for name in ("no_proxy", "NO_PROXY")]

@@ -1,0 +1,26 @@
+"""Fix for HOST108, HOST107 and HOST109: give Ray a folder of this user's own with a short path on a local disk."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.host.folders import Folders
+from verl_doctor.toolkit.rule import Finding
+
+_LEAST = 10 << 30
+
+
+@fix("short-ray-folder", repairs="HOST108", safety="safe", restart="Ray")
+def short_ray_folder(_: Finding, folders: Folders) -> list[Change] | Refusal:
+    """Give Ray a folder of this user's own with a short path on a local disk, through RAY_TMPDIR.
+
+    Ray makes the folder. What `ray start --temp-dir` or a configuration names goes before the variable, so that has to be edited.
+    """
+    spare = folders.spare
+    if spare is None or not spare.writable or spare.shared:
+        return Refusal("there is no local folder with a short path that this user may write into")
+    if spare.free is not None and spare.free < _LEAST:
+        return Refusal(f"the disk of {spare.path} has too little room for Ray's sessions")
+    for folder in folders.of("Ray's sessions"):
+        if folder.given_by and "TMPDIR" not in folder.given_by:
+            return Refusal(f"{folder.given_by} names the folder, and goes before RAY_TMPDIR: change it there")
+    return [SetVariable("RAY_TMPDIR", spare.path, node_only=True)]

@@ -1,0 +1,34 @@
+"""Fix for HOST115: pools of threads that fit the CPUs."""
+
+from __future__ import annotations
+
+from verl_doctor.checks.host._threads import too_large
+from verl_doctor.checks.shared.variables import variable_of
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Finding
+
+
+@fix("thread-variables", repairs="HOST115", safety="safe", restart="Ray and the job")
+def thread_variables(
+    finding: Finding,
+    environment: EffectiveEnvironment,
+    limits: HostLimits,
+    resources: Resources,
+    variables: Variables,
+    configuration: Configuration | Unknown,
+) -> list[Change] | Refusal:
+    """Give each process as many threads as there are CPUs for it, in the variables that gave it far more."""
+    if finding.location is not None:
+        return Refusal(f"{finding.location} sets it, and goes before the shell: change it there")
+    changes: list[Change] = [
+        SetVariable(pool.row.name, str(pool.right))
+        for pool in too_large(environment, limits, resources, variables, configuration)
+        if pool.row.name == variable_of(finding)
+    ]
+    return changes or Refusal("the variable is not too large any more")

@@ -1,0 +1,21 @@
+"""Fix for ENV118: let a tracker keep its runs on this machine."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.change import Change, Refusal, SetVariable, fix
+from verl_doctor.toolkit.collectors.variables.trackers import Trackers
+from verl_doctor.toolkit.rule import Finding, Subject
+
+
+@fix("tracker-offline", repairs="ENV118", safety="unsafe", restart="the job")
+def tracker_offline(finding: Finding, trackers: Trackers) -> list[Change] | Refusal:
+    """Let a tracker keep its runs on this machine.
+
+    Unsafe: who watches the run in a browser will not see it until it is sent (`wandb sync`).
+    """
+    named = [tracker for tracker in trackers.trackers if finding.subject == Subject("tracker", tracker.name)]
+    why = "there is no key for the server, or no network"
+    changes: list[Change] = [
+        SetVariable(tracker.mode_variable, "offline", why, "there is") for tracker in named
+    ]
+    return changes or Refusal("no tracker that the doctor knows is named")

@@ -1,0 +1,371 @@
+"""The bytes that `check --deep` computes for one rank, beside those that a GPU shows.
+
+    ENVIRONMENT/bin/python tests/bench/bench_world.py [--sizes 0.5B,1.5B,4B] [--ranks 1] [--write tests/bench/WORLD.md]
+    ENVIRONMENT/bin/python tests/bench/bench_world.py --dry [--ranks 2]
+
+ENVIRONMENT has verl 0.9 with its requirements; verl-doctor need not be installed there, this file runs from a checkout. For each size a
+model with random weights is made on the spot. verl's own FSDP engine loads it and takes one step of the optimizer; after the load, the
+backward pass and the step `torch.cuda.memory_allocated` is read, and its peak within the step. The prediction is the stage "world" of the
+construction. It needs no network, one GPU for each rank, and takes less than three minutes on one H200.
+
+`--dry` runs a small model on processors, where nothing counts memory: the bytes are those of the engine's own tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).resolve()
+_TOOLKIT = _HERE.parents[2] / "toolkit"
+_TOKEN = "bench-world "  # before each line of JSON
+_LIMIT = 280.0  # seconds of one child
+_TOLERANCE = 0.15
+
+_MODELS: Mapping[str, Mapping[str, int]] = {
+    "tiny": {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+    "0.5B": {"vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2},
+    "1.5B": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2},
+    "4B": {"vocab_size": 151936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8},
+}  # fmt: skip
+_ACTOR = "actor_rollout_ref.actor"
+_FSDP = f"{_ACTOR}.fsdp_config"
+_WAYS: Mapping[str, tuple[str, ...]] = {
+    "fsdp": (f"{_ACTOR}.strategy=fsdp",),
+    "fsdp2": (f"{_ACTOR}.strategy=fsdp2",),
+    "fsdp2 offloaded": (f"{_ACTOR}.strategy=fsdp2", f"{_FSDP}.param_offload=True", f"{_FSDP}.optimizer_offload=True"),
+    "fsdp2 in bf16": (f"{_ACTOR}.strategy=fsdp2", f"{_FSDP}.model_dtype=bf16"),
+}  # fmt: skip
+_NEEDED = frozenset({"composition", "import", "resolution", "model", "world"})
+_MOMENTS = ("loaded", "backward", "peak", "stepped", "left")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="computed beside measured bytes of one rank")
+    parser.add_argument("--sizes", default="0.5B,1.5B,4B")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--dry", action="store_true", help="a small model on processors")
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        _measure(json.loads(options.measure))
+        return
+    sizes = ["tiny"] if options.dry else options.sizes.split(",")
+    with tempfile.TemporaryDirectory() as folder:
+        text, good = _table(Path(folder), sizes, options.ranks, dry=options.dry)
+    print(text)
+    if options.write:
+        options.write.write_text(text + "\n")
+    parser.exit(0 if good else 1)
+
+
+def _table(folder: Path, sizes: list[str], ranks: int, *, dry: bool) -> tuple[str, bool]:
+    begun = time.monotonic()
+    for size in sizes:
+        _make_model(folder / size, _MODELS[size])
+    cases = [(size, way) for size in sizes for way in _WAYS if not (dry and "offload" in way)]
+    with ThreadPoolExecutor(2 if dry else 6) as pool:
+        predictions = dict(
+            zip(cases, pool.map(lambda case: _predicted(folder, *case, ranks), cases), strict=True)
+        )
+        measured = _measured(folder, cases, ranks, dry=dry)
+    lines = [
+        "| model | way | moment | predicted MiB | measured MiB | off by |",
+        "|---|---|---|---:|---:|---:|",
+    ]
+    worst = 0.0
+    for case in cases:
+        for moment in _MOMENTS:
+            computed, seen = predictions[case].get(moment), measured[case].get(moment)
+            if computed is None or seen is None:
+                continue
+            off = (computed - seen) / seen if seen > 64 << 20 or (dry and seen) else 0.0
+            worst = max(worst, abs(off))
+            lines.append(
+                f"| {case[0]} | {case[1]} | {moment} | {computed / 2**20:,.1f} | {seen / 2**20:,.1f} | {off:+.1%} |"
+            )
+    device = measured[cases[0]]["device"]
+    lines += [
+        "",
+        f"{ranks} rank(s) on {device}; {time.monotonic() - begun:.0f} s; the worst is off by {worst:.1%}.",
+    ]
+    return "\n".join(lines), worst <= _TOLERANCE
+
+
+def _words(folder: Path, size: str, way: str, ranks: int) -> list[str]:
+    model = folder / size
+    return [
+        "algorithm.adv_estimator=grpo", f"data.train_files={model}/none.parquet", f"data.val_files={model}/none.parquet",
+        f"actor_rollout_ref.model.path={model}", "actor_rollout_ref.model.use_remove_padding=False",
+        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa", f"{_ACTOR}.ppo_mini_batch_size={ranks}",
+        f"{_ACTOR}.ppo_micro_batch_size_per_gpu=1", f"{_ACTOR}.optim.total_training_steps=1", f"data.train_batch_size={ranks}",
+        "actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1", f"trainer.n_gpus_per_node={ranks}", "trainer.nnodes=1",
+        *_WAYS[way],
+    ]  # fmt: skip
+
+
+def _make_model(folder: Path, shape: Mapping[str, int]) -> None:
+    """A configuration of Qwen2 and a small tokenizer, without a weight."""
+    folder.mkdir()
+    config = {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+        "max_position_embeddings": 4096, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, **shape,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer = {
+        "version": "1.0", "added_tokens": [{"id": 0, "content": "<end>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}],
+        "model": {"type": "WordLevel", "vocab": {"<end>": 0, "a": 1}, "unk_token": "<end>"},
+    }  # fmt: skip
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    told = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<end>",
+        "pad_token": "<end>",
+        "chat_template": "{{ messages }}",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+
+
+def _predicted(folder: Path, size: str, way: str, ranks: int) -> dict[str, int]:
+    """What the construction computes, for the moments that are measured."""
+    import importlib.util
+
+    found = importlib.util.find_spec("verl")
+    if found is None or found.origin is None:
+        raise SystemExit(f"{sys.executable} has no verl")
+    tree = Path(found.origin).parent
+    stages = _stages()
+    request = {
+        "folder": str(folder), "tree": str(tree.parent), "module": "verl.trainer.main_ppo", "config_folder": str(tree / "trainer/config"),
+        "config_name": "ppo_trainer", "overrides": _words(folder, size, way, ranks), "environ": {},
+        "package": str(_TOOLKIT / "probes/construction"), "skip": [name for name in stages if name not in _NEEDED],
+    }  # fmt: skip
+    private = Path(tempfile.mkdtemp(dir=folder))
+    code = (_TOOLKIT / "probes/construct.py").read_text()
+    done = subprocess.run(
+        [sys.executable, "-c", code, _TOKEN, json.dumps(request)],
+        cwd=private, env=_environ(), capture_output=True, text=True, check=False, timeout=_LIMIT,
+    )  # fmt: skip
+    events = [
+        json.loads(line.removeprefix(_TOKEN)) for line in done.stdout.splitlines() if line.startswith(_TOKEN)
+    ]
+    world = events[-1].get("world") if events else None
+    if not world:
+        raise SystemExit(f"{size} {way}: nothing is predicted: {events[-1:]} {done.stderr[-2000:]}")
+    actor = next(one for one in world["shares"] if one["name"] == "actor")
+    weights, gradients, states = actor["weights"], actor["gradients"], actor["states"]
+    return {
+        "loaded": weights * (actor["weights_away"] == "no"),
+        "backward": weights + gradients,
+        "peak": weights + gradients + states + actor["temporary"],
+        "stepped": weights + gradients + states,
+        "left": weights * (actor["weights_away"] == "no") + states * (actor["states_away"] == "no"),
+    }
+
+
+def _stages() -> list[str]:
+    """The names of all stages, as their files have them."""
+    import re
+
+    files = (_TOOLKIT / "probes/construction").glob("stage_*.py")
+    return [
+        name
+        for file in files
+        for name in re.findall(r'^@stage\(\s*"([^"]+)"', file.read_text(), re.MULTILINE)
+    ]
+
+
+def _environ() -> dict[str, str]:
+    # The checkout has folders whose names are those of packages.
+    return {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def _measured(
+    folder: Path, cases: list[tuple[str, str]], ranks: int, *, dry: bool
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Rank 0's bytes of all cases: one process for each rank takes them one after the other."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environ = {
+        **_environ(),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+    }
+    if dry:
+        environ |= {
+            "OMP_NUM_THREADS": "1",
+            "VERL_ENGINE_DEVICE": "cuda",
+            "VERL_PLATFORM": "verl_doctor_cpu",
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
+        environ |= {
+            "VERL_USE_EXTERNAL_MODULES": "verl_doctor_rehearsal.cpu_platform",
+            "PYTHONPATH": str(_TOOLKIT / "data/rehearsal"),
+        }
+    order = {
+        "dry": dry,
+        "cases": [{"name": case, "words": _words(folder, *case, ranks)} for case in map(list, cases)],
+    }
+    begun = []
+    for rank in range(ranks):
+        with (folder / f"rank{rank}.txt").open("w") as file:
+            mine = {**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            command = [sys.executable, str(_HERE), "--measure", json.dumps(order)]
+            begun.append(
+                subprocess.Popen(command, cwd=folder, env=mine, stdout=file, stderr=subprocess.STDOUT)
+            )
+    try:
+        codes = [process.wait(timeout=_LIMIT) for process in begun]
+    finally:
+        for process in begun:
+            process.kill()
+    text = (folder / "rank0.txt").read_text()
+    if any(codes):
+        raise SystemExit(f"the engine could not be measured: {text[-4000:]}")
+    lines = [json.loads(line.removeprefix(_TOKEN)) for line in text.splitlines() if line.startswith(_TOKEN)]
+    return {(one["name"][0], one["name"][1]): one for one in lines}
+
+
+def _measure(order: Mapping[str, Any]) -> None:
+    """In a process of its own: load each model by verl's engine, take a step, and print the bytes."""
+    import torch
+    import verl  # noqa: F401 - it registers its platforms
+    from hydra import compose, initialize_config_dir
+    from transformers import PreTrainedModel
+
+    tree = Path(sys.modules["verl"].__file__ or "").parent
+    dry = order["dry"]
+    rank = int(os.environ["RANK"])
+    if not dry:
+        torch.cuda.set_device(rank)
+    torch.distributed.init_process_group("gloo" if dry else "cpu:gloo,cuda:nccl")
+    PreTrainedModel.from_pretrained = classmethod(_random)
+    if dry:
+        _wrap_on_processors()
+    device = "processors" if dry else torch.cuda.get_device_name()
+    for case in order["cases"]:
+        with initialize_config_dir(config_dir=str(tree / "trainer/config"), version_base=None):
+            config = compose(config_name="ppo_trainer", overrides=case["words"])
+        found = dict(_moments(config, dry=dry))
+        if rank == 0:
+            print(f"\n{_TOKEN}{json.dumps({'name': case['name'], 'device': device, **found})}", flush=True)
+    torch.distributed.destroy_process_group()
+
+
+def _wrap_on_processors() -> None:
+    """Let each rank have weights of its own: FSDP1 sends those of rank 0 to the others between GPUs only."""
+    import torch
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    begin = FullyShardedDataParallel.__init__
+
+    def init(self: Any, *given: Any, **more: Any) -> None:
+        begin(self, *given, **{**more, "sync_module_states": False})
+        with torch.no_grad():
+            for one in self.parameters():
+                one.normal_(std=0.02)
+
+    FullyShardedDataParallel.__init__ = init
+
+
+def _random(cls: Any, _path: Any = None, *_: Any, config: Any = None, **more: Any) -> Any:
+    """A model with random weights, made on the GPU, where that takes no time, and brought to where verl wants it."""
+    import torch
+
+    dtype = more.get("torch_dtype", more.get("dtype"))
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = cls._from_config(config, torch_dtype=dtype, attn_implementation="sdpa")
+    if any(one.is_meta for one in model.parameters()):
+        return model
+    return model.to("cpu")
+
+
+def _moments(config: Any, *, dry: bool) -> Iterator[tuple[str, int]]:
+    import torch
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.engine import EngineRegistry
+
+    def used() -> int:
+        return _bytes(engine) if dry else torch.cuda.memory_allocated() - before
+
+    gc.collect()
+    if not dry:
+        torch.cuda.empty_cache()
+    before = 0 if dry else torch.cuda.memory_allocated()
+    model = omega_conf_to_dataclass(config.actor_rollout_ref.model)
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    actor.model_config = model
+    actor.engine.use_remove_padding = False
+    engine = EngineRegistry.new(
+        model_type="language_model",
+        backend=actor.engine.strategy,
+        model_config=model,
+        engine_config=actor.engine,
+        optimizer_config=actor.optim,
+        checkpoint_config=actor.checkpoint,
+    )
+    engine.initialize()
+    gc.collect()
+    yield "loaded", used()
+    device = "cpu" if dry else "cuda"
+    words = torch.arange(64, device=device)[None] % model.hf_config.vocab_size
+    with engine.train_mode():
+        engine.optimizer_zero_grad()
+        with torch.autocast(device_type=device, dtype=torch.bfloat16):
+            loss = engine.module(input_ids=words, labels=words, use_cache=False).loss
+        loss.backward()
+        del loss
+        gc.collect()
+        yield "backward", used()
+        if not dry:
+            torch.cuda.reset_peak_memory_stats()
+        engine.optimizer_step()
+        if not dry:
+            yield "peak", torch.cuda.max_memory_allocated() - before
+        yield "stepped", used()
+    gc.collect()
+    yield "left", used()
+
+
+def _bytes(engine: Any) -> int:
+    """The bytes of the tensors that an engine keeps on the device: on processors all of them are, so offloaded ones are left out."""
+    import torch
+
+    local = lambda one: getattr(one, "_local_tensor", one)  # noqa: E731
+    own = list(engine.module.parameters())
+    states = [
+        one
+        for state in engine.optimizer.state.values()
+        for one in state.values()
+        if isinstance(one, torch.Tensor) and one.ndim
+    ]
+    every = [*own, *engine.module.buffers(), *(one.grad for one in own if one.grad is not None), *states]
+    return sum(local(one).numel() * one.element_size() for one in every)
+
+
+if __name__ == "__main__":
+    if shlex.join(sys.argv).find("--measure") > 0:
+        sys.path.pop(0)  # the folder of this file
+    main()

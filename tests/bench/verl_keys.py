@@ -1,0 +1,70 @@
+"""Makes `checks/data/verl_keys.json`: in which release of verl each configuration key came and went.
+
+    python tests/bench/verl_keys.py FOLDER_OF_UNPACKED_WHEELS > checks/data/verl_keys.json
+
+The folders are named verl-VERSION. A test makes the table anew from the wheels and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from verl_doctor.toolkit.sources.hydra.compose import Sources, compose
+
+PRIMARY = ("ppo_trainer", "ppo_megatron_trainer")
+RELEASES = (
+    "0.3.0.post1",
+    "0.4.0",
+    "0.4.1",
+    "0.5.0",
+    "0.6.0",
+    "0.6.1",
+    "0.7.0",
+    "0.7.1",
+    "0.8.0",
+    "0.9.0",
+    "0.9.1",
+)
+
+
+def keys(verl: Path) -> set[str]:
+    """All dotted keys of PPO's configurations in a package folder."""
+    folder = verl / "trainer" / "config"
+    names = [name for name in PRIMARY if (folder / f"{name}.yaml").is_file()]
+    return {key for name in names for key in _keys(compose(Sources([folder]), name, []).after, "")}
+
+
+def table(trees: Mapping[str, Path]) -> dict[str, Any]:
+    """What each release added and removed; of a section only its own name."""
+    ordered = sorted(trees, key=Version)
+    added: dict[str, list[str]] = {}
+    removed: dict[str, list[str]] = {}
+    before = keys(trees[ordered[0]])
+    for release in ordered[1:]:
+        now = keys(trees[release])
+        added[release] = _outermost(now - before)
+        removed[release] = _outermost(before - now)
+        before = now
+    return {"first": ordered[0], "last": ordered[-1], "added": added, "removed": removed}
+
+
+def _keys(tree: Mapping[str, Any], above: str) -> Iterator[str]:
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{above}{name}.")
+
+
+def _outermost(found: set[str]) -> list[str]:
+    return sorted(key for key in found if key.rpartition(".")[0] not in found)
+
+
+if __name__ == "__main__":
+    trees = {release: Path(sys.argv[1], f"verl-{release}", "verl") for release in RELEASES}
+    print(json.dumps(table(trees), indent=1))

@@ -1,0 +1,55 @@
+"""Tags of wheels against the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.environments import interpreter
+
+from verl_doctor.checks.compiled.glibc_too_old import glibc_too_old
+from verl_doctor.toolkit.collectors.packages.wheels import Wheel, Wheels
+from verl_doctor.toolkit.testing import run_check
+
+
+def said(*tags: str, glibc: str = "2.31", machine: str = "x86_64") -> list[str]:
+    python = replace(interpreter(machine=machine), glibc=glibc)
+    wheels = Wheels((Wheel("vllm", "1", tags, (), "/env/vllm-1.dist-info"),))
+    return [finding.message for finding in run_check(glibc_too_old, python, wheels).findings]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "cp38-abi3-manylinux1_x86_64",
+        "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64",
+        "cp311-cp311-linux_x86_64",
+        "py3-none-any",
+        "cp311-cp311-musllinux_1_2_x86_64",
+        "cp311-cp311-win_amd64",
+        "no tag at all",
+        "manylinux_99999_1_x86_64",
+        "",
+    ],
+)
+def test_what_fits_or_says_nothing_of_linux_is_silent(tag: str) -> None:
+    assert said(tag) == []
+
+
+def test_one_fitting_tag_of_several_is_enough() -> None:
+    assert said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_28_x86_64") == []
+
+
+def test_the_least_glibc_that_would_do_is_named() -> None:
+    (message,) = said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_35_x86_64")
+    assert message == "vllm 1 needs glibc 2.35, this machine has 2.31"
+
+
+def test_two_digits_after_the_dot_are_a_number() -> None:
+    assert said("cp38-abi3-manylinux_2_5_x86_64", glibc="2.31") == []
+    assert said("cp38-abi3-manylinux_2_31_x86_64", glibc="2.4") != []
+
+
+def test_another_processor_is_not_called_an_old_glibc() -> None:
+    (message,) = said("cp38-abi3-manylinux_2_39_x86_64", machine="aarch64")
+    assert message == "vllm 1 is built for x86_64, this machine is aarch64"

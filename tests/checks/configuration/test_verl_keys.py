@@ -1,0 +1,101 @@
+"""The history of verl's configuration keys is what the released wheels say, and the renames are borne out by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench import verl_keys
+
+from verl_doctor.checks.configuration._verl_keys import (
+    History,
+    Rename,
+    alike,
+    elsewhere,
+    history,
+    renamed,
+    renames,
+    table,
+)
+from verl_doctor.checks.shared.configuration import asked
+
+
+def _within(key: str, keys: list[str]) -> bool:
+    return any(key == other or key.startswith(f"{other}.") for other in keys)
+
+
+@pytest.mark.parametrize("rename", renames(), ids=lambda rename: rename.old)
+def test_a_renamed_key_went_when_the_new_one_came(rename: Rename) -> None:
+    assert _within(rename.old, table()["removed"][rename.release])
+    assert _within(rename.new, table()["added"][rename.release])
+
+
+def test_a_rename_is_offered_where_the_new_name_is() -> None:
+    (there,) = asked()
+    found = renamed("ray_init.num_cpus", there)
+    assert found
+    assert (found.new, found.release) == ("ray_kwargs.ray_init.num_cpus", "0.6.0")
+    assert renamed("trainer.profile_steps", there) is None
+
+
+def test_several_renames_follow_each_other() -> None:
+    there = replace(asked()[0], before={"skip": {"rollout": {"enable": False}}})
+    found = renamed("actor_rollout_ref.rollout.skip_rollout", there)
+    assert found
+    assert (found.new, found.release) == ("skip.rollout.enable", "0.9.0")
+
+
+def test_history() -> None:
+    assert history("critic.enable", "0.5.0").came == "0.6.0"
+    assert history("critic.enable", "0.6.1").came == ""
+    assert history("trainer.profile_steps", "0.6.1").went == "0.6.0"
+    assert (
+        history("trainer.nnodes", "0.6.1") == history("no.such.key", "0.6.1") == history("critic.enable", "")
+    )
+
+
+def test_what_a_later_release_dropped_is_not_missing_for_that_reason() -> None:
+    assert history("critic.model.fsdp_config.grad_offload", "0.4.1") == History()
+    assert history("critic.model.fsdp_config.grad_offload", "0.8.0").went == "0.8.0"
+
+
+def test_a_slip_is_told_from_another_name() -> None:
+    (there,) = asked()
+    assert alike("trainer.n_gpus_pernode", there) == "trainer.n_gpus_per_node"
+    assert alike("trainer.n_gpuspernode", there) == "trainer.n_gpus_per_node"
+    assert alike("actor_rollout_ref.rollout.tensor_parallel_size", there).endswith(
+        ".tensor_model_parallel_size"
+    )
+    assert alike("trainer.node_per_n_gpus", there) == "trainer.n_gpus_per_node"
+    assert alike("trainer.something", there) == ""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "actor_rollout_ref.actor.fsdp_config.grad_offload",  # not param_offload
+        "actor_rollout_ref.model.use_rmpad",
+        "actor_rollout_ref.rollout.engine",  # not the section engine_kwargs
+        "actor_rollout_ref.actor.fsdp_configs",
+        "actor_rollout_ref.rollout.n_agent",  # not n
+    ],
+)
+def test_another_word_is_no_slip(key: str) -> None:
+    (there,) = asked()
+    assert alike(key, there) == ""
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_table_is_what_the_wheels_say(wheel_tree: Callable[[str, str], Path]) -> None:
+    trees = {release: wheel_tree("verl", release) / "verl" for release in verl_keys.RELEASES}
+    assert verl_keys.table(trees) == table()
+
+
+def test_the_same_name_elsewhere_is_in_a_section_that_is_like_it() -> None:
+    (there,) = asked()
+    assert elsewhere("rollout.name", there) == ["actor_rollout_ref.rollout.name"]
+    assert elsewhere("max_num_seqs", there) == ["actor_rollout_ref.rollout.max_num_seqs"]
+    assert elsewhere("retriever.name", there) == []

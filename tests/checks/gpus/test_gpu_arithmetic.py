@@ -1,0 +1,89 @@
+"""What the rules about memory compute for the machine: the numbers that they recommend are those with which they fall silent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from verl_doctor.checks.gpus import trainer_and_rollout_too_large
+from verl_doctor.checks.host import memory_too_small
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
+from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.collectors.model.size import ModelSize
+from verl_doctor.toolkit.rule import Finding
+
+GIB = 1 << 30
+A100 = Resources((Gpu("NVIDIA A100", 81920),) * 8, 32, 250 * GIB)
+SHAPE = Model("/models/7b", "--model", head_size=128, layers=28, kv_heads=4)
+
+
+def on_gpus(*words: str, billions: float = 7.6, number: int = 8, gib: int = 2000) -> list[Finding]:
+    configuration = asked(f"trainer.n_gpus_per_node={number}", *words)[0]
+    size = ModelSize("/models/7b", int(billions * 1e9))
+    resources = Resources(A100.gpus[:number] if A100.gpus else (), 32, None)
+    memory = HostMemory(gib * GIB, gib * GIB)
+    rule = trainer_and_rollout_too_large.trainer_and_rollout_too_large
+    each = GpuMemory(81920 << 20, "NVIDIA A100")
+    return list(rule.judge(configuration, size, SHAPE, resources, memory, each))
+
+
+def in_memory(*words: str, gib: int) -> list[Finding]:
+    configuration = asked(*words)[0]
+    facts = (ModelSize("/m", 500_000_000), HostMemory(gib * GIB, gib * GIB), an_h200_node(healthy()), gpus(8))
+    return list(memory_too_small.memory_too_small.judge(configuration, *facts))
+
+
+def recommended(found: list[Finding], key: str) -> str:
+    (finding,) = found
+    match = re.search(rf"[\w.]*{key}=([\w.]+)", finding.remedy)
+    assert match, finding.remedy
+    return match[0]
+
+
+@pytest.mark.parametrize("share", ["0.75", "0.8", "0.9"])
+@pytest.mark.parametrize("number", [2, 4])
+def test_the_share_that_is_recommended_fits(share: str, number: int) -> None:
+    key = "actor_rollout_ref.rollout.gpu_memory_utilization"
+    found = on_gpus(f"{key}={share}", number=number)
+    if not found:
+        assert number == 4
+        return
+    assert not on_gpus(recommended(found, "gpu_memory_utilization"), number=number)
+
+
+def test_offload_is_recommended_where_the_machine_can_hold_it() -> None:
+    words = ("actor_rollout_ref.rollout.gpu_memory_utilization=0.9",)
+    (roomy,), (short,) = on_gpus(*words, number=2), on_gpus(*words, number=2, gib=40)
+    assert "which moves 84.9 GiB into this machine's memory" in roomy.remedy
+    assert "offload" not in short.remedy
+    keys = re.findall(r"[\w.]+offload=True", roomy.remedy)
+    assert not on_gpus(*words, *keys, number=2)
+
+
+def test_offload_does_not_help_a_step_that_does_not_fit() -> None:
+    prefix = "actor_rollout_ref.actor.fsdp_config"
+    (found,) = on_gpus(f"{prefix}.param_offload=True", f"{prefix}.optimizer_offload=True", number=1)
+    assert found.message.startswith("training needs at least 113 GiB")
+    assert not on_gpus(f"+{prefix}.model_dtype=bf16", f"{prefix}.optimizer_offload=True", number=1)
+
+
+def test_one_sequence_must_fit_beside_the_weights() -> None:
+    words = ("data.max_prompt_length=700000", "actor_rollout_ref.rollout.gpu_memory_utilization=0.5")
+    parallel = "actor_rollout_ref.rollout.tensor_model_parallel_size=1"
+    (found,) = on_gpus(*words, parallel)
+    # 28 layers x 4 heads x 128 x keys and values x 2 bytes
+    assert "tokens of one sequence x 56.0 KiB" in found.evidence.wanted
+    assert not on_gpus(recommended([found], "gpu_memory_utilization"), words[0], parallel)
+
+
+def test_the_number_of_agent_workers_that_is_recommended_fits() -> None:
+    key = "actor_rollout_ref.rollout.agent.num_workers"
+    found = in_memory(f"{key}=40", gib=70)
+    assert not in_memory(recommended(found, "num_workers"), gib=70)
+    (hopeless,) = in_memory(f"{key}=2", gib=40)
+    assert "fewer agent workers alone do not help" in hopeless.remedy

@@ -1,0 +1,108 @@
+"""Where variables are set, and what is said about those that nobody reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.checks.shared.variables import places, variable_of
+from verl_doctor.checks.variables.variable_misspelt import variable_misspelt
+from verl_doctor.checks.variables.variable_removed import variable_removed
+from verl_doctor.checks.variables.variable_unread import variable_unread
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.rule import Check, Finding, Location
+from verl_doctor.toolkit.testing import run_check
+
+RUN = "/home/me/run.sh"
+NAME = "VLLM_USE_V1"
+
+
+def launch(*settings: Setting) -> Launch:
+    return Launch(((RUN, "shell script"), ("the command line", "command line")), settings)
+
+
+def judged(
+    check: Check, reading: Reading, variables: Variables, read: Launch, *, warns: bool = False
+) -> list[Finding]:
+    facts = (
+        VariableReaders((reading,), {}, warns),
+        variables,
+        read,
+        (VllmTree, Absent("")),
+        (Packages, Absent("")),
+    )
+    return list(run_check(check, *facts).findings)
+
+
+def test_one_finding_for_all_places() -> None:
+    read = launch(
+        Setting(NAME, "1", RUN, 3), Setting(NAME, "0", RUN, 9), Setting(NAME, "1", "the command line", 1)
+    )
+    (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), read)
+    assert finding.location == Location(RUN, 3)
+    assert finding.also == (Location(RUN, 9),)
+    assert finding.evidence.found == f"{NAME}=1, {NAME}=0 in the command line and this shell"
+
+
+def test_what_is_set_in_the_shell_alone_is_for_a_fix_too() -> None:
+    (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), launch())
+    assert (finding.location, finding.fix) == (None, "variable-removed")
+    assert variable_of(finding) == NAME
+
+
+def test_what_was_typed_before_a_command_is_not_for_a_fix() -> None:
+    typed = launch(Setting(NAME, "1", "the command line", 1))
+    (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables(), typed)
+    assert (finding.location, finding.fix) == (None, None)
+
+
+def test_what_a_script_takes_away_is_set_nowhere() -> None:
+    assert places(NAME, Variables({NAME: "1"}), launch(Setting(NAME, None, RUN, 3, removed=True))) == []
+
+
+def test_a_value_that_is_not_known_or_may_be_a_secret_is_not_said() -> None:
+    found = places("VLLM_X", Variables(withheld=("VLLM_X",)), launch(Setting("VLLM_X", None, RUN, 3)))
+    assert [place.assignment for place in found] == ["VLLM_X=...", "VLLM_X=..."]
+
+
+def test_a_long_value_is_cut() -> None:
+    (place,) = places("VLLM_X", Variables({"VLLM_X": "a" * 500}), launch())
+    assert len(place.assignment) < 140
+
+
+def test_the_warning_of_vllm_is_told() -> None:
+    (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), launch(), warns=True)
+    assert finding.evidence.found.endswith("vLLM warns about it at each start")
+
+
+@pytest.mark.parametrize(
+    ("name", "near", "code"),
+    [
+        ("VLLM_ATENTION_BACKEND", "VLLM_ATTENTION_BACKEND", "ENV102"),
+        ("VLLM_PROT", "VLLM_PORT", "ENV102"),
+        ("RAY_worker_register_timeout_second", "RAY_worker_register_timeout_seconds", "ENV102"),
+        ("VLLM_LOG_LEVEL", "VLLM_LOGGING_LEVEL", "ENV103"),
+        ("NCCL_TIMEOUT", "NCCL_IB_TIMEOUT", "ENV103"),
+        ("HF_HUB_READ_TIMEOUT", "HF_HUB_ETAG_TIMEOUT", "ENV103"),
+        ("VLLM_USE_V1", "VLLM_USE_V2", "ENV101"),
+        ("VLLM_MINE", "", "ENV103"),
+    ],
+)
+def test_each_variable_is_one_rules_business(name: str, near: str, code: str) -> None:
+    reading = Reading(name, "vllm", near=near)
+    said = [
+        check.code
+        for check in (variable_removed, variable_misspelt, variable_unread)
+        if judged(check, reading, Variables(), launch(Setting(name, "1", RUN, 3)))
+    ]
+    assert said == [code]
+
+
+def test_a_name_that_is_the_users_own_is_a_hint() -> None:
+    read = launch(Setting("VERL_HOME", "/x", RUN, 3))
+    (finding,) = judged(variable_unread, Reading("VERL_HOME", "verl"), Variables(), read)
+    assert finding.severity == "info"

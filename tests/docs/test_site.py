@@ -1,0 +1,143 @@
+"""The pages of the site that are made from the code, and what the written ones refer to."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from support.places import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+from check_links import problems
+from site_pages import chinese, commands, rules, schemas
+
+from verl_doctor.toolkit.cli.main import cli
+from verl_doctor.toolkit.commands.explain.quick_card import entries
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.logs.signature import signatures
+
+DOCS = ROOT / "docs"
+WRITTEN = [
+    path
+    for path in sorted(DOCS.rglob("*.md"))
+    if not {"_generated", "rules", "commands", "schemas"} & set(path.relative_to(DOCS).parts)
+]
+
+
+@pytest.fixture(scope="module")
+def known() -> Registry:
+    return registry.load()
+
+
+def test_the_page_of_a_rule_has_its_reports_and_the_lines_of_logs(known: Registry) -> None:
+    rule = known.check("CUDA105")
+    assert rule is not None
+    page = rules.rule_page(rule, known)
+    assert page.count("\n# ") == 1
+    for text in (
+        "## Why it matters",
+        "Triton cannot link -lcuda: AssertionError: libcuda.so cannot found!",
+        "/usr/bin/ld: cannot find -l:libcuda.so.1: No such file or directory",
+        "[triton-lang/triton#2582](https://github.com/triton-lang/triton/issues/2582)",
+    ):
+        assert text in page
+
+
+def test_the_page_of_what_only_logs_show_quotes_a_log(known: Registry) -> None:
+    page = rules.log_page("LOG106", known)
+    assert "ImportError: cannot import name 'LLM' from 'vllm' (unknown location)" in page
+
+
+def test_every_family_has_words(known: Registry) -> None:
+    families = {check.family for check in known.checks if check.judge.__module__.startswith("verl_doctor.")}
+    assert families | {"LOG"} == set(rules.FAMILIES)
+
+
+def test_every_text_that_names_a_fault_can_be_looked_up(known: Registry) -> None:
+    page = rules.messages(known)
+    missing = [
+        signature.code
+        for signature in signatures()
+        if signature.code and f"({signature.code}.md)" not in page
+    ]
+    assert missing == []
+
+
+def test_a_fence_is_longer_than_the_ticks_within() -> None:
+    assert list(rules._block(["a ```` b"])) == ["`````text", "a ```` b", "`````", ""]
+
+
+def test_addresses_become_links_and_code_stays() -> None:
+    assert rules.linked("see https://a.example/b, or `https://a.example/c`; x <y>") == (
+        "see <https://a.example/b>, or `https://a.example/c`; x &lt;y>"
+    )
+
+
+def test_every_command_has_a_page_with_its_options() -> None:
+    pages = commands.pages()
+    page = pages["reference/commands/check.md"]
+    assert "Usage: verl-doctor check" in page
+    assert "--select" in page
+    assert "## patches verify" in pages["reference/commands/patches.md"]
+    hidden = {name for name in cli.list_commands(None) if cli.get_command(None, name).hidden}
+    listed = {path.split("/")[-1].removesuffix(".md") for path in pages} - {"index"}
+    assert listed == set(cli.list_commands(None)) - hidden
+
+
+def test_every_schema_has_a_page() -> None:
+    assert "reference/schemas/report.md" in schemas.pages()
+
+
+def test_the_chinese_card_has_every_entry() -> None:
+    table = list(chinese.card())
+    assert len(table) == 2 + len(entries())
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(DOCS)))
+def test_what_a_page_refers_to_exists(path, known: Registry) -> None:
+    text = path.read_text("utf-8")
+    for name in re.findall(r"`((?:tests|toolkit|checks|patches)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+    codes = {check.code for check in known.checks} | {signature.code for signature in signatures()}
+    families = "|".join(rules.FAMILIES)
+    for code in re.findall(rf"\b(?:{families})\d{{3}}\b", text):
+        assert code in codes, code
+
+
+def test_no_line_of_the_field_reports_lacks_a_command_or_a_test() -> None:
+    lines = (DOCS / "field-reports.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith("| situation")]
+    assert len(rows) > 30
+    for row in rows:
+        _, _, command, prints, test, _ = re.split(r"(?<!\\)\|", row)
+        assert command.strip().startswith("`verl-doctor "), row
+        assert prints.strip(), row
+        assert re.fullmatch(r"`tests/[\w/]+\.py`", test.strip()), row
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path) -> None:
+    (tmp_path / "a.html").write_text(
+        "<h1 id=top>a</h1><a href='b.html#here'>b</a><a href='c.html'>c</a><a href='b.html#gone'>b</a>"
+        "<script src='https://elsewhere.example/x.js'></script>",
+        "utf-8",
+    )
+    (tmp_path / "b.html").write_text("<p id=here>b</p>", "utf-8")
+    assert list(problems(tmp_path)) == [
+        "a.html: loads https://elsewhere.example/x.js from elsewhere",
+        "a.html: c.html leads nowhere",
+        "a.html: b.html#gone leads nowhere",
+    ]
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"])
+def test_links_of_a_page_at_the_top_lead_to_files(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    linked = [path for path in re.findall(r"\]\(([^)#]+)", text) if "://" not in path]
+    assert [path for path in linked if not (ROOT / path).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 250

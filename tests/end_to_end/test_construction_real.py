@@ -1,0 +1,205 @@
+"""The construction of real jobs: verl 0.9.1 and vLLM build what they would build, and say what a GPU would have said minutes later."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import rehearsal_environment
+from support.built_together import built
+
+from verl_doctor.toolkit.collectors.construction.construction import BAD, Construction
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.tiny.tiny import Tiny, make
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+ACTOR, MODEL, ROLLOUT = (f"actor_rollout_ref.{name}" for name in ("actor", "model", "rollout"))
+REWARD = "reward.custom_reward_function.path"
+AGENTS = f"{ROLLOUT}.agent.agent_loop_config_path"
+SOUND: Mapping[str, str] = {
+    "algorithm.adv_estimator": "grpo",
+    "data.train_batch_size": "2",
+    "data.max_prompt_length": "256",
+    "data.max_response_length": "64",
+    f"{MODEL}.use_remove_padding": "False",
+    f"+{MODEL}.override_config.attn_implementation": "sdpa",
+    f"{ACTOR}.ppo_mini_batch_size": "2",
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu": "1",
+    f"{ACTOR}.use_kl_loss": "True",
+    f"{ROLLOUT}.name": "vllm",
+    f"{ROLLOUT}.gpu_memory_utilization": "0.2",
+    f"{ROLLOUT}.enforce_eager": "True",
+    f"{ROLLOUT}.n": "2",
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": "1",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": "1",
+    f"{ROLLOUT}.tensor_model_parallel_size": "1",
+    "trainer.logger": '["console"]',
+    "trainer.n_gpus_per_node": "1",
+    "trainer.test_freq": "-1",
+    "trainer.val_before_train": "True",
+    "trainer.total_training_steps": "1",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job that differs in these settings, with files beside it; where it breaks, and words of what is raised."""
+
+    changed: Mapping[str, str]
+    stage: str = ""
+    text: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+SCORE = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return {}\n"
+CASES: Mapping[str, Case] = {
+    "sound": Case({}),
+    "critic": Case({"algorithm.adv_estimator": "gae", "critic.model.path": "{model}", "critic.model.tokenizer_path": "{model}", "critic.ppo_micro_batch_size_per_gpu": "1"}, "training engine", "FlashAttention2 has been toggled on"),
+    "adapter": Case({f"{MODEL}.lora_rank": "8", f"{MODEL}.lora_alpha": "16"}, "engine's adapter", "get_unstacked_mapper"),
+    "sixteen GPUs": Case({"trainer.n_gpus_per_node": "8", "trainer.nnodes": "2", f"{ROLLOUT}.n": "8", f"{ROLLOUT}.tensor_model_parallel_size": "2"}),
+    "sound reward": Case({REWARD: "mine.py"}, files={"mine.py": SCORE.format("0.5")}),
+    "sound agent": Case({AGENTS: "agents.yaml", f"{ROLLOUT}.agent.default_agent_loop": "mine"}, files={"agents.yaml": "- name: mine\n  _target_: my_agents.Mine\n", "my_agents.py": "from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop\nclass Mine(SingleTurnAgentLoop): pass\n"}),
+    "mode": Case({f"{ROLLOUT}.mode": "sync"}, "configuration classes", "Rollout mode 'sync' has been removed"),
+    "context": Case({f"{ROLLOUT}.max_model_len": "32"}, "agent loops", "leaves no room to generate"),
+    "critic's default": Case({"algorithm.adv_estimator": "gae"}, "validation", "Repo id must be in the form"),
+    "engine": Case({f"{ROLLOUT}.name": "sglang"}, "rollout classes", "No module named 'sglang'"),
+    "batched tokens": Case({f"{ROLLOUT}.max_num_batched_tokens": "16", f"{ROLLOUT}.enable_chunked_prefill": "False"}, "engine", "Field 'max_num_batched_tokens' is frozen"),
+    "dynamic batches": Case({f"{ACTOR}.use_dynamic_bsz": "True", f"{ACTOR}.ppo_max_token_len_per_gpu": "32"}, "micro batches", "max_token_len must be greater"),
+    "estimator": Case({"algorithm.adv_estimator": "grpoo"}, "algorithm", "Unknown advantage estimator"),
+    "adapter's targets": Case({f"{MODEL}.lora_rank": "8", f"{MODEL}.target_modules": '["q_projj"]'}, "training engine", "not found in the base model"),
+    "optimizer": Case({f"{ACTOR}.optim.optimizer": "AdamWW"}, "training engine", "'AdamWW' not found"),
+    "reward": Case({REWARD: "mine.py"}, "reward", "'points'", {"mine.py": SCORE.format("extra_info['points']")}),
+    "reward's answer": Case({REWARD: "mine.py"}, "reward", "which is no number", {"mine.py": SCORE.format("None")}),
+    "sampling in validation": Case({f"{ROLLOUT}.val_kwargs.top_p": "1.5"}, "agent loops in validation", "top_p must be in"),
+    "resuming": Case({"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/nowhere/global_step_5"}, "resuming", "there is no checkpoint"),
+    "tracker": Case({"trainer.logger": '["console","wandbb"]'}, "trackers", "wandbb is not supported"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def real() -> Interpreter:
+    found = interpreter.collect(Machine(), Target(rehearsal_environment.python(), "--python"))
+    assert isinstance(found, Interpreter)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tiny(real: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    made = make(Machine(), real, tmp_path_factory.mktemp("tiny"), shape="qwen2", kind="text")
+    assert isinstance(made, Tiny), made
+    return made
+
+
+def words(case: Case, tiny: Tiny) -> list[str]:
+    files = {
+        "data.train_files": str(tiny.train),
+        "data.val_files": str(tiny.validation),
+        f"{MODEL}.path": str(tiny.model),
+    }
+    return [
+        f"{key}={value.format(model=tiny.model) if '{model}' in value else value}"
+        for key, value in {**SOUND, **files, **case.changed}.items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def jobs(real: Interpreter, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Construction]:
+    top = tmp_path_factory.mktemp("jobs")
+    requests: dict[str, dict[str, Any]] = {}
+    site = next(Path(path) for path in real.site_packages if (Path(path) / "verl").is_dir())
+    for name, case in CASES.items():
+        folder = top / name
+        folder.mkdir()
+        for file, text in case.files.items():
+            (folder / file).write_text(text)
+        requests[name] = {
+            "folder": str(folder),
+            "tree": str(site),
+            "module": "verl.trainer.main_ppo",
+            "config_folder": str(site / "verl" / "trainer" / "config"),
+            "config_name": "ppo_trainer",
+            "overrides": words(case, tiny),
+            "environ": {},
+            "skip": [],
+        }
+    return built(rehearsal_environment.python(), requests, top)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.stage])
+def test_a_sound_job_breaks_nowhere_and_is_judged_everywhere(
+    name: str, jobs: dict[str, Construction]
+) -> None:
+    for one in jobs[name].stages:
+        assert one.ended in ("ok", "not needed"), one
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.stage])
+def test_a_faulty_job_breaks_with_what_the_real_one_raises(name: str, jobs: dict[str, Construction]) -> None:
+    case = CASES[name]
+    first = next(one for one in jobs[name].stages if one.ended in BAD)
+    assert first.stage == case.stage
+    assert case.text in first.text
+
+
+def test_the_users_code_is_told(jobs: dict[str, Construction]) -> None:
+    assert [Path(file).name for file in jobs["sound reward"].own_code] == ["mine.py"]
+    assert jobs["sound"].own_code == ()
+
+
+def test_the_users_line_is_told(jobs: dict[str, Construction]) -> None:
+    (fault,) = jobs["reward"].bad("reward")
+    frame = fault.frame("user")
+    assert frame is not None
+    assert (Path(frame.file).name, frame.line) == ("mine.py", 2)
+
+
+def checked(folder: Path, *more: str) -> dict[str, Any]:
+    """What `check --deep` of the script in this folder says about the construction."""
+    python = str(rehearsal_environment.python())
+    command = [
+        sys.executable,
+        "-m",
+        "verl_doctor.toolkit",
+        "check",
+        "run.sh",
+        "--deep",
+        "--python",
+        python,
+        "--format",
+        "json",
+        *more,
+    ]
+    environ = {**os.environ, **rehearsal_environment.variables()}
+    done = subprocess.run(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=600
+    )
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def test_a_reward_that_breaks_stops_the_job_at_the_scripts_line(tmp_path: Path, tiny: Tiny) -> None:
+    """The whole way, through the command line: the script, its words, a child that imports all anew."""
+    case = CASES["reward"]
+    (tmp_path / "mine.py").write_text(case.files["mine.py"])
+    given = words(case, tiny)
+    quoted = " \\\n  ".join(f"'{word}'" for word in given)
+    (tmp_path / "run.sh").write_text(f"python3 -m verl.trainer.main_ppo \\\n  {quoted}\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    said = checked(tmp_path, "--select", "BUILD")
+    found = {result["code"]: result for result in said["results"] if result["findings"]}
+    assert sorted(found) == ["BUILD107", "BUILD120", "BUILD132"]
+    (finding,) = found["BUILD107"]["findings"]
+    assert (finding["phase"], finding["stops"]) == ("first batch", ["every job"])
+    assert finding["location"]["line"] == 2 + given.index(f"{REWARD}=mine.py")
+    assert "KeyError: 'points'" in finding["message"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

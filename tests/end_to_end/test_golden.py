@@ -1,0 +1,48 @@
+"""What every command shows, as a page that is kept: `cd tests && python -m support.golden` writes it anew."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import pytest
+from support import golden
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return golden.page()
+
+
+def test_the_page_is_as_it_was_kept(page: str) -> None:
+    kept = golden.PAGE.read_text("utf-8")
+    changed = difflib.unified_diff(kept.splitlines(), page.splitlines(), "kept", "now", lineterm="", n=1)
+    assert page == kept, "\n".join(
+        ["read the difference, then: cd tests && python -m support.golden", *changed]
+    )
+
+
+def test_every_command_of_the_help_is_on_the_page(page: str) -> None:
+    shown = set(re.findall(r"^\$ verl-doctor ([a-z]+)", page, re.MULTILINE))
+    assert set(golden.listed()) <= shown
+
+
+def test_commands_to_copy_stand_alone_and_whole(page: str) -> None:
+    lines = page.splitlines()
+    steps = [number for number, line in enumerate(lines) if line == "Next:"]
+    assert steps
+    for number in steps:
+        shown = lines[number + 1 : lines.index("", number)]
+        commands = [line for line in shown if line.startswith("  verl-doctor ")]
+        assert commands
+        assert not any(" # " in line for line in commands)
+
+
+def test_a_terminal_of_24_lines_holds_the_verdict(page: str) -> None:
+    """What is longer than the terminal ends with the verdict again."""
+    for part in page.split("\n$ verl-doctor ")[1:]:
+        head, *shown = [line for line in part.splitlines() if not line.startswith("! ")]
+        if "80x24" in head and "help" not in head and len(shown) > 24:
+            first, last = shown[0], [line for line in shown if line][-1]
+            verdicts = ("WILL FAIL", "NO FAULT FOUND", "NOT CHECKED")
+            assert last[:9] == first[:9] or any(word in "\n".join(shown[-4:]) for word in verdicts), head

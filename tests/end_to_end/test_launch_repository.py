@@ -1,0 +1,137 @@
+"""Teams that keep their launch scripts in git: `check --each`, the hook for pre-commit, the workflow in the guide about CI."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.miniatures.variant_verl import variant_verl
+from support.places import ROOT
+from support.running import Doctor
+
+CALL = "python3 -m verl.trainer.main_ppo"
+RULES = ("--select", "CFG,ENV", "--ignore", "CFG105,CFG111,CFG112")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with a sound script, two with faults, and one that starts nothing; the pinned verl lies in it."""
+    top = tmp_path / "repo"
+    variant_verl(top / "pinned")
+    (top / ".git").mkdir()
+    (top / "jobs").mkdir()
+    for name, text in {
+        "good.sh": f"{CALL} data.train_batch_size=8\n",
+        "typo.sh": f"set -e\nverl-doctor guard --lock team.lock --apply -- {CALL} data.trian_batch_size=8\n",
+        "windows.sh": f"{CALL} data.train_batch_size=8\r\n",
+        "clean.sh": "verl-doctor clean --apply\nverl-doctor guard --lock team.lock || exit\n",
+    }.items():
+        (top / "jobs" / name).write_text(text, "utf-8", newline="")
+    return top
+
+
+@pytest.mark.slow
+def test_each_file_is_a_job_of_its_own(here: Doctor, repo: Path) -> None:
+    files = [f"jobs/{name}.sh" for name in ("good", "typo", "windows", "clean")]
+    done = here("check", "--each", *RULES, "--verl", "pinned", *files, cwd=repo)
+    typo, windows = done.stdout.splitlines()
+    assert typo.startswith("jobs/typo.sh:2: CFG101 error: ")
+    assert "did you mean data.train_batch_size?" in typo
+    assert windows.startswith("jobs/windows.sh: CFG107 error: ")
+    assert (done.returncode, done.stderr) == (1, "")
+    good = here("check", "--each", *RULES, "--verl", "pinned", files[0], files[3], cwd=repo)
+    assert (good.returncode, good.stdout) == (0, "")
+
+
+def test_the_other_views_have_all_files(here: Doctor, repo: Path) -> None:
+    ask = ("check", "--each", *RULES, "--verl", "pinned", "jobs/typo.sh", "jobs/windows.sh", "jobs/good.sh")
+    document = json.loads(here(*ask, "--format", "json", cwd=repo).stdout)
+    status = {result["code"]: result["status"] for result in document["results"]}
+    assert (status["CFG101"], status["CFG107"], status["CFG102"]) == ("fail", "fail", "pass")
+    assert document["verdict"] == "failures"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name some"),
+        (("--facts", "x", "jobs/good.sh"), "no facts"),
+        (("--verl", "pinned", "nowhere.sh"), "there is no such file"),
+        (("jobs/good.sh",), "--verl DIR or --python PATH"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_sentence(
+    here: Doctor, repo: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = here("check", "--each", *arguments, cwd=repo)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert said in done.stderr
+
+
+@pytest.fixture
+def on_path(repo: Path) -> dict[str, str]:
+    """An environment in which `verl-doctor` is this one."""
+    folder = repo.parent / "bin"
+    folder.mkdir()
+    (folder / "verl-doctor").write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m verl_doctor.toolkit "$@"\n', "utf-8"
+    )
+    (folder / "verl-doctor").chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / ".dev")}
+
+
+def run(command: str, cwd: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-e", "-c", command], cwd=cwd, env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def documented_yaml(name: str) -> Any:
+    text = (ROOT / "docs/guides/ci.md").read_text("utf-8")
+    block = re.search(rf"```yaml\n# {re.escape(name)}\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    return yaml.safe_load(block[1])
+
+
+@pytest.mark.slow
+def test_the_hook_judges_the_files_that_pre_commit_hands_it(repo: Path, on_path: dict[str, str]) -> None:
+    """As pre-commit does: the files whose names match behind the entry and its arguments."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    (used,) = documented_yaml(".pre-commit-config.yaml")["repos"][0]["hooks"]
+    assert hook["id"] == used["id"]
+    assert used["args"][: len(hook["args"])] == hook["args"]
+    (repo / "jobs" / "values.yaml").write_text("- a list\n", "utf-8")
+    (repo / "jobs" / "runtime_env.yaml").write_text("- a list\n", "utf-8")
+    names = [str(path.relative_to(repo)) for path in sorted((repo / "jobs").iterdir())]
+    files = [name for name in names if re.search(hook["files"], name)]
+    assert sorted({*names} - {*files}) == ["jobs/values.yaml"]
+    done = run(" ".join([hook["entry"], *used["args"], *files]), repo, on_path)
+    assert done.returncode == 1, done.stderr
+    assert [line.split(": ")[0] for line in done.stdout.splitlines()] == [
+        "jobs/runtime_env.yaml",
+        "jobs/typo.sh:2",
+        "jobs/windows.sh",
+    ]
+
+
+@pytest.mark.slow
+def test_the_workflow_annotates_and_reports(repo: Path, on_path: dict[str, str]) -> None:
+    job = documented_yaml(".github/workflows/launch-scripts.yml")["jobs"]["check"]
+    steps = {step["name"]: step for step in job["steps"] if "name" in step}
+    environ = {**on_path, **job["env"]}
+    done = run(steps["annotate"]["run"], repo, environ)
+    assert done.returncode == 1, done.stderr
+    assert "::error file=jobs/typo.sh,line=2,title=CFG101 " in done.stdout
+    assert run(steps["report"]["run"], repo, environ).returncode == 0
+    log = json.loads((repo / steps["upload"]["with"]["sarif_file"]).read_text("utf-8"))
+    places = [place for result in log["runs"][0]["results"] for place in result["locations"]]
+    uris = {place["physicalLocation"]["artifactLocation"]["uri"] for place in places}
+    assert uris == {"jobs/typo.sh", "jobs/windows.sh"}
+    assert "pip install --no-deps --target pinned verl==" in steps["install"]["run"]

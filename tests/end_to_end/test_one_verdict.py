@@ -1,0 +1,78 @@
+"""One verdict: what is found, what becomes of the paths of the job, and the exit code never contradict each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import EVERY_JOB, PHASES, Check, Example
+from verl_doctor.toolkit.testing import run_check
+from verl_doctor.toolkit.verdict import CODES, STATES
+
+MACHINES = [
+    path
+    for path in sorted((Path(__file__).parents[1] / "machines").glob("*.json"))
+    if '"facts"' in path.read_text("utf-8")
+]
+SPEAKING = [
+    pytest.param(check, example, id=f"{check.code}-{example.name}")
+    for check in registry.load().checks
+    for example in check.examples
+    if example.expect is not None
+]
+# What it says depends on the cluster, or nothing of the job is known to strike first.
+_NO_PHASE = frozenset({"SMOKE111", "SMOKE112"})
+
+
+@pytest.mark.parametrize(("check", "example"), SPEAKING)
+def test_no_error_stands_beside_a_path_that_does_not_fail(check: Check, example: Example) -> None:
+    report = Report({}, (run_check(check, *example.facts),))
+    errors = [finding for _, finding in report.findings() if finding.severity == "error"]
+    struck = {path for finding in errors for path in finding.stops} - {EVERY_JOB}
+    for path in report.paths:
+        hit = any(not one.stops or EVERY_JOB in one.stops or path.path in one.stops for one in errors)
+        assert (path.state == "will_fail") == hit
+        assert not hit or check.code in path.codes
+    assert struck <= {path.path for path in report.paths}
+    assert (report.verdict == "failures") == bool(errors)
+    assert all(finding.phase for finding in errors) or check.code in _NO_PHASE, (
+        "it does not say when it strikes"
+    )
+
+
+@pytest.mark.parametrize("facts", MACHINES, ids=lambda path: path.stem)
+def test_a_recorded_machine_has_one_verdict(facts: Path, here: Doctor, tmp_path: Path) -> None:
+    done = here("check", "--facts", facts, "--format", "json", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    errors = [
+        finding
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["severity"] == "error"
+    ]
+    states = {path["state"] for path in report["paths"]}
+    assert done.returncode == CODES[report["verdict"]]
+    assert STATES[report["verdict"]] in states
+    assert ("will_fail" in states) == bool(errors)
+    assert all(path["codes"] for path in report["paths"] if path["state"] == "will_fail")
+
+    text = here("check", "--facts", facts, cwd=tmp_path).stdout.splitlines()
+    word = STATES[report["verdict"]].replace("_", " ").upper()
+    assert text[0].startswith(f"{word}  ")
+    assert text[-1].startswith(f"{word}: ")
+
+
+def test_findings_stand_in_the_order_in_which_they_strike() -> None:
+    results = tuple(
+        run_check(check, *example.facts)
+        for check, example in (parameters.values for parameters in SPEAKING[::-1])
+    )
+    phases = [finding.phase for _, finding in Report({}, results).findings()]
+    known = [PHASES.index(phase) for phase in phases if phase]
+    assert known == sorted(known)
+    assert None not in phases[: len(known)]

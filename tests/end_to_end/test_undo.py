@@ -1,0 +1,287 @@
+"""`undo` when the changes of a target are in two journals: the environment's, and the user's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.change import NewFile, ReplaceFile
+from verl_doctor.toolkit.changes import apply
+from verl_doctor.toolkit.changes.journal import new_run
+from verl_doctor.toolkit.target import Target, journal_homes
+
+Undo = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    prefix = tmp_path / "env"
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(prefix)
+    return prefix
+
+
+@pytest.fixture
+def made(environment: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two files that the doctor made, the older one in the environment; both transactions are number 1."""
+    inside, outside = environment / "inside.txt", tmp_path / "outside.txt"
+    for path, home in zip((inside, outside), journal_homes(target(environment)), strict=True):
+        assert apply.apply([NewFile(path, b"new\n")], home, fix="welcome", code="HOST950") is not None
+    return inside, outside
+
+
+def target(environment: Path) -> Target:
+    return Target(environment / "bin" / "python", "--python")
+
+
+@pytest.fixture
+def undo(here: Doctor) -> Undo:
+    """Undo as somebody does who stands beside both files, in the active environment."""
+
+    def ask(environment: Path, *arguments: str) -> tuple[int, str]:
+        done = here("undo", *arguments, cwd=environment.parent, VIRTUAL_ENV=str(environment))
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    return ask
+
+
+def test_a_number_that_both_have_must_be_named_in_full(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
+    inside, outside = made
+    code, said = undo(environment, "1")
+    assert code == 2
+    assert "is in two journals" in said
+    assert inside.exists()
+    assert outside.exists()
+    home = journal_homes(target(environment))[0]
+    assert undo(environment, f"{home}/0001")[0] == 0
+    assert not inside.exists()
+    assert outside.exists()
+
+
+def test_without_a_name_the_last_change_goes_first(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
+    inside, outside = made
+    assert undo(environment)[0] == 0
+    assert (inside.exists(), outside.exists()) == (True, False)
+    assert undo(environment)[0] == 0
+    assert not inside.exists()
+    code, said = undo(environment)
+    assert code == 1
+    assert "there is nothing to undo: everything here was undone already" in said
+
+
+def test_all_takes_back_both(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
+    listed = undo(environment, "--list")[1]
+    assert listed.count("HOST950") == len(made)
+    assert undo(environment, "--all")[0] == 0
+    assert undo(environment, "--all")[0] == 0, "nothing is left, and that is what was asked for"
+    assert not any(path.exists() for path in made)
+
+
+def test_a_number_that_is_not_there_is_a_sentence(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
+    code, said = undo(environment, "7")
+    assert code == 2
+    assert "there is no repair 7 here" in said
+    assert all(path.exists() for path in made)
+
+
+def test_what_was_repaired_elsewhere_stays_and_is_named(
+    here: Doctor, environment: Path, made: tuple[Path, Path]
+) -> None:
+    """A tree beside the environment is another target when an interpreter is named."""
+    inside, outside = made
+    python = environment / "bin/python"
+    assert here("undo", "--python", python, cwd=environment).returncode == 0
+    assert (inside.exists(), outside.exists()) == (False, True)
+    done = here("undo", "--all", "--python", python, cwd=environment)
+    assert outside.exists()
+    home = journal_homes(target(environment))[1]
+    assert f"the last repair of another target changed {outside}: verl-doctor undo {home}/0001" in done.stderr
+    listed = here("undo", "--list", "--python", python, cwd=environment).stdout
+    assert f"other targets, {home}" in listed
+    assert here("undo", f"{home}/0001", cwd=environment).returncode == 0
+    assert not outside.exists()
+
+
+def test_a_tree_that_is_named_is_the_only_target(here: Doctor, environment: Path, tmp_path: Path) -> None:
+    paths = []
+    for name in ("one", "two"):
+        (tmp_path / name / "verl").mkdir(parents=True)
+        (tmp_path / name / "verl" / "__init__.py").touch()
+        paths.append(tmp_path / name / "verl" / "new.txt")
+        apply.apply([NewFile(paths[-1], b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
+    assert here("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
+    assert [path.exists() for path in paths] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["p/1", "p/0001", "./0001"])
+def test_a_folder_that_is_no_journal_is_left_alone(here: Doctor, tmp_path: Path, name: str) -> None:
+    """Even one whose files are called like a journal's own."""
+    for path in ("p/nginx.new", "p/etc/q.new", "p/0001-preparing/keep", "other.new"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = here("undo", name, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "is no journal" in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_link_that_leads_elsewhere_now_does_not_make_it_another_targets_repair(
+    here: Doctor, environment: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "verl").mkdir(parents=True)
+        (tmp_path / name / "verl" / "__init__.py").touch()
+    (tmp_path / "now").symlink_to("one")
+    new = tmp_path / "now" / "verl" / "new.txt"
+    apply.apply([NewFile(new, b"")], journal_homes(target(environment))[1], fix="x", code="HOST950")
+    (tmp_path / "now").unlink()
+    (tmp_path / "now").symlink_to("two")
+    assert here("undo", "--verl", tmp_path / "two", cwd=tmp_path).returncode == 1
+    assert (tmp_path / "one" / "verl" / "new.txt").exists()
+    assert here("undo", "--verl", tmp_path / "one", cwd=tmp_path).returncode == 0
+    assert not (tmp_path / "one" / "verl" / "new.txt").exists()
+
+
+def test_a_folder_above_is_no_target(
+    undo: Undo, here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Who stands above several trees does not mean all of them; a plain python3 has no folder of its own either."""
+    deeper = tmp_path / "deep" / "er"
+    deeper.mkdir(parents=True)
+    home = journal_homes(target(environment))[1]
+    apply.apply([NewFile(deeper / "new.txt", b"")], home, fix="x", code="HOST950")
+    assert undo(environment)[0] == 0
+    assert (deeper / "new.txt").exists()
+    system = Path(sys.base_prefix, "bin", "python3")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(system)
+    done = here("undo", "--all", "--python", tmp_path / "bin" / "python3", cwd=tmp_path)
+    assert (deeper / "new.txt").exists(), done.stdout
+
+
+def test_a_vllm_to_judge_against_does_not_change_whose_repair_it_is(
+    here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "__init__.py").touch()
+    done = here("undo", "--vllm", tmp_path, cwd=tmp_path, VIRTUAL_ENV=str(environment))
+    assert done.returncode == 0
+    assert not made[0].exists()
+
+
+def test_everything_is_undone_before_anything_is_said(environment: Path, made: tuple[Path, Path]) -> None:
+    command = f"{sys.executable} -m verl_doctor.toolkit undo --all > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True, text=True, check=False, cwd=environment.parent, timeout=300,
+        env={**os.environ, "VIRTUAL_ENV": str(environment), "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert not any(path.exists() for path in made)
+    assert "stdout cannot be written: No space left on device" in done.stderr
+
+
+def test_a_damaged_journal_is_not_read_as_an_empty_one(
+    undo: Undo, environment: Path, made: tuple[Path, Path]
+) -> None:
+    home = journal_homes(target(environment))[0]
+    for entry in home.glob("0001*/*.json"):
+        entry.write_text("{")
+    code, said = undo(environment, "--list")
+    assert code == 3
+    assert str(home) in said
+    assert undo(environment)[0] == 1
+    assert all(path.exists() for path in made)
+
+
+def test_the_journal_of_a_system_python_lies_in_the_users_folder() -> None:
+    inside, outside = journal_homes(Target(Path(sys.base_prefix, "bin", "python3"), "--python"))
+    assert inside == outside
+
+
+@pytest.fixture
+def run_of_two(environment: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A file of the environment and a launch script beside it, changed by one run, in two journals."""
+    homes = journal_homes(target(environment))
+    files = environment / "module.py", tmp_path / "run.sh"
+    run = new_run(homes, environment)
+    for file, home in zip(files, homes, strict=True):
+        file.write_bytes(b"old\n")
+        change = ReplaceFile(file, b"old\n", b"new\n")
+        assert apply.apply([change], home, fix="mend", code="VLLM950", run=run) is not None
+    return files
+
+
+def contents(files: tuple[Path, ...]) -> list[bytes]:
+    return [file.read_bytes() for file in files]
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("1",), ("0001",), ("2",), ("0002",), ("--all",), ("HOME/0001",), ("HOME/1",)]
+)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_one_run_is_taken_back_whole(
+    here: Doctor,
+    environment: Path,
+    run_of_two: tuple[Path, Path],
+    words: tuple[str, ...],
+    elsewhere: bool,
+    tmp_path: Path,
+) -> None:
+    """By whatever number, and wherever the user stands."""
+    cwd = tmp_path if not elsewhere else environment / "bin"
+    home = str(journal_homes(target(environment))[0])
+    said = [word.replace("HOME", home) for word in words]
+    done = here("undo", *said, "--python", environment, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    assert contents(run_of_two) == [b"old\n", b"old\n"]
+    assert done.stdout.count("undone ") == 1
+
+
+def test_one_run_has_one_number_in_the_list(
+    here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    listed = here("undo", "--list", "--python", environment, cwd=tmp_path).stdout
+    assert listed.count("mend") == 1
+    assert "0001  " in listed
+    assert "0002" not in listed
+    assert all(str(file) in listed for file in run_of_two)
+
+
+def test_a_run_of_which_one_part_cannot_be_undone_stays_whole(
+    here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run_of_two[0].write_bytes(b"mine\n")
+    done = here("undo", "--python", environment, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "was changed by someone else since" in done.stderr
+    assert contents(run_of_two) == [b"mine\n", b"new\n"]
+
+
+@pytest.mark.parametrize("number", ["3", "0003", "03"])
+def test_every_number_of_the_list_is_understood_also_that_of_another_target(
+    here: Doctor, environment: Path, tmp_path: Path, number: str
+) -> None:
+    home = journal_homes(target(environment))[1]
+    deeper = tmp_path / "deep" / "er"
+    deeper.mkdir(parents=True)
+    for name in "abc":
+        apply.apply([NewFile(deeper / name, b"")], home, fix="x", code="HOST950")
+    listed = here("undo", "--list", "--python", environment, cwd=environment).stdout
+    assert "  0003  " in listed
+    done = here("undo", number, "--python", environment, cwd=environment)
+    assert done.returncode == 0, done.stderr
+    assert [(deeper / name).exists() for name in "abc"] == [True, True, False]

@@ -1,0 +1,26 @@
+"""One thing broken on a recorded H200 node that was well: the rule that it is about reports it, and no other one."""
+
+from __future__ import annotations
+
+import pytest
+from support.machine_facts import edited, healthy_node, judged
+from support.machine_faults import FAULTS, TWO_NODES, Fault
+
+_LONGEST = 210  # characters of a sentence
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_one_fault_is_one_finding(fault: Fault) -> None:
+    results = judged(edited(fault.node(), fault.edits))
+    said = [(result.code, finding.message) for result in results for finding in result.findings]
+    # The first is about the fault; a hint about another way to mend it may follow.
+    assert {code for code, _ in said} == {fault.code}
+    assert [(result.code, result.reason) for result in results if result.status == "error"] == []
+    message = said[0][1]
+    assert fault.words in message
+    assert len(message) <= _LONGEST
+
+
+def test_the_node_is_well_with_a_second_one_beside_it() -> None:
+    """Else a fault above could be found for another reason."""
+    assert [result.code for result in judged(edited(healthy_node(), TWO_NODES)) if result.findings] == []

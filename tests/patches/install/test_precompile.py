@@ -1,0 +1,41 @@
+"""Compiling caches once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verl_doctor.patches.install.precompile import precompile
+from verl_doctor.toolkit.change import CompileBytecode, Refusal
+from verl_doctor.toolkit.collectors.packages.bytecode import Bytecode, PackageBytecode
+from verl_doctor.toolkit.rule import Evidence, Finding
+from verl_doctor.toolkit.target import Target
+
+FINDING = Finding("2,400 sources have no bytecode cache", Evidence("torch lacks 2,400"))
+TARGET = Target(Path("/env/bin/python"), "--python")
+LACKING = PackageBytecode("torch", "/env/site/torch", 2_400, 2_400)
+COMPLETE = PackageBytecode("ray", "/env/site/ray", 2_700, 0)
+
+
+def test_only_packages_that_lack_caches_are_compiled() -> None:
+    plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING, COMPLETE), writable=True))
+    assert plan == [CompileBytecode(TARGET.python, (Path("/env/site/torch"),))]
+
+
+def test_what_is_installed_beside_them_is_compiled_too_and_a_checkout_alone() -> None:
+    verl = PackageBytecode("verl", "/home/me/verl/verl", 300, 300)
+    plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING, verl), writable=True, installs=("/env/site",)))
+    assert plan == [CompileBytecode(TARGET.python, (Path("/env/site"), Path("/home/me/verl/verl")))]
+
+
+def test_a_folder_that_cannot_be_written_is_refused() -> None:
+    plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING,), writable=False))
+    assert plan == Refusal("site-packages cannot be written by this user")
+
+
+def test_caches_that_lie_elsewhere_are_refused() -> None:
+    plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING,), writable=True, prefix="/caches"))
+    assert isinstance(plan, Refusal)
+
+
+def test_complete_caches_are_left_alone() -> None:
+    assert isinstance(precompile.plan(FINDING, TARGET, Bytecode((COMPLETE,), writable=True)), Refusal)

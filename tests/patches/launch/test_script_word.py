@@ -1,0 +1,157 @@
+"""What rules propose is written into the launch script, and then they find nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.configuration.batch_sizes_do_not_fit import _EVERY, batch_sizes_do_not_fit
+from verl_doctor.checks.configuration.config_key_appended_twice import config_key_appended_twice
+from verl_doctor.checks.configuration.config_key_unknown import config_key_unknown
+from verl_doctor.checks.configuration.config_value_of_wrong_type import config_value_of_wrong_type
+from verl_doctor.checks.configuration.override_not_understood import override_not_understood
+from verl_doctor.checks.shared.configuration import TREE
+from verl_doctor.patches.launch.joined_lines import joined_lines
+from verl_doctor.patches.launch.script_word import script_word
+from verl_doctor.patches.launch.script_word_changed import script_word_changed
+from verl_doctor.patches.launch.unix_line_ends import unix_line_ends
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Check, Evidence, Finding, Location
+from verl_doctor.toolkit.target import Target
+
+START = "python3 -m verl.trainer.main_ppo \\\n  trainer.nnodes=1 \\\n"
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+FIXES = {one.id: one for one in (script_word, script_word_changed)}
+FACTS = {batch_sizes_do_not_fit: (_EVERY,), config_value_of_wrong_type: (Unknown("not read"),)}
+
+
+def look(path: Path, script: str, check: Check) -> tuple[Launch, list[Finding]]:
+    path.write_text(script)
+    read = launch.collect(Target(Path("/p"), "--python", files=(path,)), Machine(environ={}))
+    assert isinstance(read, Launch)
+    assert read.command
+    tree = Configuration("/verl/main_ppo.py", "/verl/config", "ppo_trainer", before=TREE, verl="0.6.1")
+    there = with_overrides(tree, read.command.words)
+    more = (read,) if check is override_not_understood else FACTS.get(check, ())
+    return read, list(check.judge(there, *more))
+
+
+def plan(path: Path, script: str, check: Check) -> tuple[str, list[Change] | Refusal]:
+    read, findings = look(path, script, check)
+    finding = findings[0]
+    assert finding.fix
+    done = FIXES[finding.fix].plan(finding, launch=read, sources=SourceFiles(), marker=Marker())
+    return FIXES[finding.fix].safety, done
+
+
+@pytest.mark.parametrize(
+    ("check", "safety", "old", "new"),
+    [
+        (config_key_unknown, "safe", "trainer.n_gpu_per_node=8", "trainer.n_gpus_per_node=8"),
+        (config_key_unknown, "safe", '"data.train_batch_sise=$B"', '"data.train_batch_size=$B"'),
+        (config_key_unknown, "safe", "data.max_prompt_len='9'", "data.max_prompt_length='9'"),
+        (config_key_unknown, "unsafe", "trainer.nothing=1", None),
+        (config_key_unknown, "unsafe", "n_gpus_per_node=4", "trainer.n_gpus_per_node=4"),
+        (config_key_appended_twice, "safe", "'+trainer.nnodes=2'", "'trainer.nnodes=2'"),
+        (override_not_understood, "safe", "trainer.logger=[console, wandb]", "trainer.logger='[console, wandb]'"),
+        (override_not_understood, "safe", "trainer.total_epochs = 2", "trainer.total_epochs=2"),
+        (override_not_understood, "safe", "trainer.total_epochs =2", "trainer.total_epochs=2"),
+        (override_not_understood, "safe", "trainer.logger='[console'", "trainer.logger='[console]'"),
+        (override_not_understood, "safe", "data.train_files=/a/lr=1/x", "data.train_files='\"/a/lr=1/x\"'"),
+        (override_not_understood, "safe", "~trainer.mine", None),
+        (config_value_of_wrong_type, "safe", "data.train_batch_size=1e3", "data.train_batch_size=1000"),
+        (config_value_of_wrong_type, "safe", f"{ROLLOUT}.enforce_eager='yes'", f"{ROLLOUT}.enforce_eager='True'"),
+        (config_value_of_wrong_type, "safe", f"{ACTOR}.optim.lr='\"1,5e-6\"'", f"{ACTOR}.optim.lr='1.5e-06'"),
+        (override_not_understood, "safe", f"{ACTOR}.optim.lr=1,5e-6", f"{ACTOR}.optim.lr=1.5e-6"),
+        (config_value_of_wrong_type, "safe", "critic.enable=None", "critic.enable=null"),
+        (config_value_of_wrong_type, "unsafe", "trainer.n_gpus_per_node=auto", "trainer.n_gpus_per_node=1"),
+        (batch_sizes_do_not_fit, "unsafe", f"data.train_batch_size=300 {ACTOR}.ppo_mini_batch_size=256", f"data.train_batch_size=296 {ACTOR}.ppo_mini_batch_size=256"),
+        (batch_sizes_do_not_fit, "safe", f"{ACTOR}.ppo_micro_batch_size_per_gpu=5", f"{ACTOR}.ppo_micro_batch_size_per_gpu=4"),
+        (batch_sizes_do_not_fit, "safe", f"{ROLLOUT}.tensor_model_parallel_size=3", f"{ROLLOUT}.tensor_model_parallel_size=4"),
+        (batch_sizes_do_not_fit, "unsafe", "data.train_batch_size=128", f"data.train_batch_size=128 {ACTOR}.ppo_mini_batch_size=128"),
+        (batch_sizes_do_not_fit, "safe", f"{ACTOR}.ppo_micro_batch_size=32", None),
+    ],
+)  # fmt: skip
+def test_the_rule_is_silent_afterwards(
+    tmp_path: Path, check: Check, safety: str, old: str, new: str | None
+) -> None:
+    found, changes = plan(tmp_path / "run.sh", f"{START}  {old} \\\n  trainer.total_epochs=3\n", check)
+    assert isinstance(changes, list), changes
+    (change,) = changes
+    assert isinstance(change, ReplaceFile)
+    assert found == safety
+    after = change.after.decode()
+    rows = [row for row in after.split("\n") if "# verl-doctor" not in row]
+    wanted = f"{START}" + (f"  {new} \\\n" if new else "") + "  trainer.total_epochs=3\n"
+    if new and new.startswith("data.train_batch_size=128"):  # what is added stands at the end
+        wanted = f"{START}  data.train_batch_size=128 \\\n  trainer.total_epochs=3 \\\n  {ACTOR}.ppo_mini_batch_size=128\n"
+    assert "\n".join(rows) == wanted
+    assert look(tmp_path / "after.sh", after, check)[1] == []
+    if found == "unsafe":
+        assert change.why
+
+
+def test_the_arithmetic_is_in_the_plan(tmp_path: Path) -> None:
+    _, changes = plan(
+        tmp_path / "run.sh", f"{START}  {ACTOR}.ppo_micro_batch_size_per_gpu=5\n", batch_sizes_do_not_fit
+    )
+    assert isinstance(changes, list)
+    assert changes[0].why == "32 = 8 * 4"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "if $X; then EXTRA='trainer.n_gpu_per_node=8'; fi\npython3 -m verl.trainer.main_ppo trainer.nnodes=1 $EXTRA\n",
+        "bash -c 'python3 -m verl.trainer.main_ppo trainer.n_gpu_per_node=8'\n",
+    ],
+)
+def test_a_word_that_stands_nowhere_as_itself_is_left_to_its_author(tmp_path: Path, script: str) -> None:
+    read, findings = look(tmp_path / "run.sh", script, config_key_unknown)
+    for finding in findings:
+        if finding.fix:
+            done = FIXES[finding.fix].plan(finding, launch=read, sources=SourceFiles(), marker=Marker())
+            assert isinstance(done, Refusal)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("train a.b=1 \\ \n  c.d=2\n", "# train a.b=1 \\  {mark}\ntrain a.b=1 \\\n  c.d=2\n"),
+        (
+            "train \\\n  a.b=1 \\\n  # c.d=2 \\\n  e.f=3\n",
+            "  # c.d=2 \\  {mark}\ntrain \\\n  a.b=1 \\\n  e.f=3\n",
+        ),
+    ],
+)
+def test_a_command_that_is_cut_apart_is_joined(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(before)
+    finding = Finding("cut", Evidence("x"), Location(str(path), 1))
+    (change,) = joined_lines.plan(finding, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert change.after.decode() == after.format(mark=Marker().comment("CFG104"))
+
+
+def test_nothing_is_joined_where_another_command_follows(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("train a.b=1 \\ \necho done\n")
+    finding = Finding("cut", Evidence("x"), Location(str(path), 1))
+    assert isinstance(joined_lines.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
+
+
+def test_line_ends_of_windows_go_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_bytes(b"a\r\nb\rc\r\n")
+    finding = Finding("ends", Evidence("x"), Location(str(path)))
+    (change,) = unix_line_ends.plan(finding, sources=SourceFiles())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert change.after == b"a\nb\rc\n"

@@ -1,0 +1,82 @@
+"""Lines of launch scripts that put CUDA's stubs on the loader's path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.libcuda import OWN, STUB, machine
+from verl_doctor.patches.launch.stubs_off_loader_path import stubs_off_loader_path
+from verl_doctor.patches.shared.stub_lines import only_adds_stubs
+from verl_doctor.patches.variables.driver_before_stub import driver_before_stub
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Evidence, Finding, Location
+
+STUBS = "/usr/local/cuda/lib64/stubs"
+ADDS = f"export LD_LIBRARY_PATH={STUBS}:$LD_LIBRARY_PATH"
+
+
+def after(plan: list[Change] | Refusal) -> str | Refusal:
+    if isinstance(plan, Refusal):
+        return plan
+    (change,) = plan
+    assert isinstance(change, ReplaceFile)
+    return change.after.decode()
+
+
+def asked(folder: Path, text: str, line: int = 2) -> tuple[Finding, Launch, SourceFiles, Marker]:
+    script = folder / "run.sh"
+    script.write_text(text)
+    finding = Finding("stubs", Evidence("stubs"), Location(str(script), line))
+    return finding, Launch(((str(script), "shell script"),)), SourceFiles(), Marker("verl-doctor")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ADDS,
+        f'export LD_LIBRARY_PATH="{STUBS}:${{LD_LIBRARY_PATH}}"',
+        f"export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:{STUBS}/",
+        f"export LD_LIBRARY_PATH={STUBS}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}",
+        f"export LD_LIBRARY_PATH={STUBS}:${{LD_LIBRARY_PATH:-}}  # against -lcuda",
+        f"LD_LIBRARY_PATH={STUBS}",
+        "export LD_LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$LD_LIBRARY_PATH",
+    ],
+)
+def test_a_line_that_adds_stubs_alone_is_commented_out(tmp_path: Path, line: str) -> None:
+    assert only_adds_stubs(line)
+    text = f"set -e\n{line}\npython -m verl.trainer.main_ppo\n"
+    assert after(stubs_off_loader_path.plan(*asked(tmp_path, text))) == (
+        f"set -e\n# {line}  # verl-doctor: ENV105\npython -m verl.trainer.main_ppo\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"export LD_LIBRARY_PATH={STUBS}:/my/lib:$LD_LIBRARY_PATH",
+        "export LD_LIBRARY_PATH=$LD_LIBRARY_PATH",
+        f"export LD_LIBRARY_PATH={STUBS} && python a.py",
+        f"LD_LIBRARY_PATH={STUBS} python a.py",
+        f"export LIBRARY_PATH={STUBS}",
+        f"export LD_LIBRARY_PATH={STUBS}.old:$LD_LIBRARY_PATH",
+    ],
+)
+def test_a_line_that_does_more_is_refused(tmp_path: Path, line: str) -> None:
+    plan = stubs_off_loader_path.plan(*asked(tmp_path, f"set -e\n{line}\n"))
+    assert isinstance(plan, Refusal)
+    assert "run.sh:2" in plan.reason
+
+
+def test_a_line_that_is_gone_is_refused(tmp_path: Path) -> None:
+    assert isinstance(stubs_off_loader_path.plan(*asked(tmp_path, "set -e\n", 2)), Refusal)
+
+
+def test_a_stub_that_a_script_brings_in_goes_with_its_line(tmp_path: Path) -> None:
+    finding, launch, sources, marker = asked(tmp_path, f"set -e\n{ADDS}\npython a.py\n")
+    text = after(driver_before_stub.plan(finding, machine(STUB, OWN), launch, sources, marker))
+    assert text == f"set -e\n# {ADDS}  # verl-doctor: CUDA102\npython a.py\n"

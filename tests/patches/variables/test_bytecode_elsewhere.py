@@ -1,0 +1,40 @@
+"""Bytecode caches on the node's own disk."""
+
+from __future__ import annotations
+
+from verl_doctor.checks.interpreter.bytecode_missing import bytecode_missing
+from verl_doctor.patches.variables.bytecode_elsewhere import bytecode_elsewhere
+from verl_doctor.toolkit.change import Refusal, SetVariable
+from verl_doctor.toolkit.collectors.host.caches import Caches
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.packages.bytecode import Bytecode, PackageBytecode
+from verl_doctor.toolkit.testing import run_check
+
+LACKING = Bytecode((PackageBytecode("torch", "/env/site-packages/torch", 2_400, 2_400),), writable=False)
+DISK = Caches((), "/scratch/verl-caches-me")
+
+
+def test_what_forbids_writing_goes_too() -> None:
+    forbidden = Variables({"PYTHONDONTWRITEBYTECODE": "1"})
+    (finding,) = run_check(bytecode_missing, LACKING, forbidden).findings
+    assert finding.fix == "bytecode-elsewhere"
+    plan = bytecode_elsewhere.plan(finding, LACKING, DISK, forbidden)
+    assert isinstance(plan, list)
+    assert [(change.name, change.value) for change in plan if isinstance(change, SetVariable)] == [
+        ("PYTHONPYCACHEPREFIX", "/scratch/verl-caches-me/pycache"),
+        ("PYTHONDONTWRITEBYTECODE", None),
+    ]
+
+
+def test_only_what_is_needed() -> None:
+    (finding,) = run_check(bytecode_missing, LACKING, Variables()).findings
+    plan = bytecode_elsewhere.plan(finding, LACKING, DISK, Variables())
+    assert isinstance(plan, list)
+    assert len(plan) == 1
+    assert isinstance(bytecode_elsewhere.plan(finding, LACKING, Caches(()), Variables()), Refusal)
+
+
+def test_a_prefix_that_cannot_be_written_is_the_users_own() -> None:
+    there = Bytecode(LACKING.packages, writable=False, prefix="/caches")
+    (finding,) = run_check(bytecode_missing, there, Variables()).findings
+    assert finding.fix is None

@@ -1,0 +1,1 @@
+"""What tests share: machines, environments, servers, processes made for a test."""

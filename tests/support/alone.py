@@ -1,0 +1,42 @@
+"""The doctor on a machine of its own: of networks, processes and shared memory it sees none that others have here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from support.running import ran
+
+# A process space of its own: whatever is left in it ends with it.
+ALONE = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--net",
+    "--mount",
+    "--uts",
+    "--pid",
+    "--fork",
+    "--mount-proc",
+    "--kill-child",
+)
+_INSIDE = 'mount -t sysfs none /sys; mount -t tmpfs none /dev/shm; exec "$@"'
+
+
+@cache
+def possible() -> bool:
+    """Whether this user may make such a machine."""
+    return not subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """The words of `verl-doctor ARGUMENTS` there, or on this machine where that cannot be had."""
+    alone = [*ALONE, "sh", "-c", _INSIDE, "sh"] if possible() else []
+    return [*alone, sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)]
+
+
+def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run it with these variables added to the test's own."""
+    return ran(command(*arguments), cwd, environ)

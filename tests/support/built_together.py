@@ -1,0 +1,133 @@
+"""Builds several jobs in one process that has imported verl and vLLM, a fork for each: importing takes ten seconds, building two.
+
+Run as a script, under the interpreter of the environment: a JSON object on standard input has the folder of the construction, and
+for each job a request, a file for the answer, and its variables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.collectors.construction.construction import Construction
+
+TOKEN = "verl-doctor test "
+_PARENTS = ("verl_doctor", "verl_doctor.toolkit", "verl_doctor.toolkit.probes")
+_OF_ONE_JOB = ("excerpt", "data", "hf_datasets_cache")  # folders in the private one, which all share
+_LIMIT = 1800.0  # seconds, on a machine that is busy: it computes for less than a minute
+
+
+@dataclass(frozen=True)
+class Order:
+    """One job: the request of its construction, and the variables of the process that builds it, None for those of this one."""
+
+    request: Mapping[str, Any]
+    environ: Mapping[str, str] | None = None
+
+
+def built(python: Path, requests: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Construction]:
+    """The construction of each job."""
+    found = together(python, {name: Order(request) for name, request in requests.items()}, folder)
+    assert found.keys() == requests.keys(), requests.keys() - found.keys()
+    return found
+
+
+def together(
+    python: Path, orders: Mapping[str, Order], folder: Path, environ: Mapping[str, str] | None = None
+) -> dict[str, Construction]:
+    """The construction of each job that came to its end: of one that hangs or crashes there is none.
+
+    `environ` is that of the process that imports.
+    """
+    from verl_doctor.toolkit.probes import construct
+
+    private = folder / "private"
+    private.mkdir()
+    jobs = {
+        name: (dict(one.request), str(folder / f"{number}.answer"), one.environ)
+        for number, (name, one) in enumerate(orders.items())
+    }
+    order = {
+        "package": str(Path(construct.__file__).with_name("construction")),
+        "private": str(private),
+        "jobs": jobs,
+    }
+    words = [str(python), __file__]
+    done = subprocess.run(
+        words,
+        check=False,
+        input=json.dumps(order),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=_LIMIT,
+        env=environ,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = {name: _read(Path(answer)) for name, (_, answer, _) in jobs.items()}
+    return {name: answer for name, answer in answers.items() if answer is not None}
+
+
+def _read(answer: Path) -> Construction | None:
+    """What one process told; None when it did not come to its end."""
+    from verl_doctor.toolkit.collectors.construction.child import events_of, stages_of
+    from verl_doctor.toolkit.collectors.construction.construction import Construction
+    from verl_doctor.toolkit.collectors.construction.world import read
+    from verl_doctor.toolkit.machine import Answer
+
+    said = Answer(0, answer.read_text() if answer.exists() else "", "", 0.0)
+    events = events_of(said, TOKEN)
+    if not events or events[-1]["event"] != "whole":
+        return None
+    stages = tuple(stages_of(events, said, 0.0))
+    seconds = round(sum(stage.seconds for stage in stages), 2)
+    return Construction(stages, seconds, tuple(events[-1]["own"]), read(events[-1].get("world")))
+
+
+def main() -> None:
+    """Import what takes long, and fork for each job."""
+    order = json.load(sys.stdin)
+    sys.path.pop(0)  # the folder of this file has packages called as libraries are
+    for name in _PARENTS:
+        parent = types.ModuleType(name)
+        parent.__path__ = []
+        sys.modules[name] = parent
+    sys.modules[_PARENTS[-1]].__path__ = [str(Path(order["package"]).parent)]
+    from verl_doctor.toolkit.probes.construction.isolation import caches
+
+    os.environ.update(caches(order["private"], os.environ))
+    import datasets
+    import peft
+    import torch.testing._internal.distributed.fake_pg
+    import verl.trainer.main_ppo
+    import verl.trainer.ppo.v1
+    import verl.workers.rollout.vllm_rollout.vllm_async_server
+    from vllm.model_executor.models import qwen2
+
+    assert all((datasets, peft, torch, verl, qwen2))
+    for request, answer, environ in order["jobs"].values():
+        pid = os.fork()
+        if pid == 0:
+            if environ is not None:
+                os.environ.clear()
+                os.environ.update(environ)
+            file = os.open(answer, os.O_WRONLY | os.O_CREAT, 0o600)
+            os.dup2(file, 1)
+            from verl_doctor.toolkit.probes.construction.main import run
+
+            run(TOKEN, {"skip": [], **request, "private": order["private"]})
+        os.waitpid(pid, 0)
+        for name in _OF_ONE_JOB:
+            shutil.rmtree(Path(order["private"], name), ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

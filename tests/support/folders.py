@@ -1,0 +1,69 @@
+"""Folders for tests: in memory for the small ones, on the disk for those that fill it or measure it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether a test is none of the fast ones."""
+    return item.get_closest_marker("slow") is not None or item.get_closest_marker("real") is not None
+
+
+class Folders:
+    """Folders of the test that runs."""
+
+    def __init__(self, disk: Path, memory: Path | None, short: Path) -> None:
+        """Of one process that runs tests: nobody else makes anything in these three."""
+        self._disk, self._memory, self._short = disk, memory or disk, short
+        self._numbers = itertools.count()
+        self._homes: dict[Path, Path] = {}
+        self._top, self.name, self.failed = self._disk, "", False
+
+    def begin(self, item: pytest.Item) -> None:
+        """From now on this test runs."""
+        self._top = self._disk if is_long(item) else self._memory
+        self.name, self.failed = item.name, False
+
+    def new(self, top: Path | None = None) -> Path:
+        """A new folder. They are numbered: `mktemp` would look through all earlier ones for each."""
+        folder = (top or self._top) / str(next(self._numbers))
+        folder.mkdir()
+        return folder
+
+    def end(self, folder: Path) -> None:
+        """Remove a folder, but move that of a test that failed to the disk, where it stays."""
+        if self.failed:
+            name = re.sub(r"\W", "_", self.name)[:30]
+            shutil.move(folder, self._disk / f"{name}-{folder.name}")
+            return
+        try:
+            folder.rmdir()  # nothing lies in most of them
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def home(self) -> Path:
+        """A home in which nothing lies. One that is still empty serves the next test too.
+
+        On the disk its path is short: Ray puts its sockets there, whose paths have at most 107 bytes.
+        """
+        top = self._short if self._top == self._disk else self._top
+        home = self._homes.get(top)
+        if home is None or not _is_empty(home):
+            home = self._homes[top] = self.new(top)
+        return home
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a folder is there and nothing lies in it."""
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False

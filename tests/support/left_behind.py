@@ -1,0 +1,127 @@
+"""A small machine of a test's own with what dead jobs leave: its folders are the test's, its processes those it is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.collectors.host.spilling import Spilling
+from verl_doctor.toolkit.collectors.leftovers import files, process_signs
+from verl_doctor.toolkit.collectors.leftovers.file_leftovers import FileLeftovers, judged_all
+from verl_doctor.toolkit.collectors.leftovers.files import LeftFiles, left_files
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.leftover import Kept, Leftover
+from verl_doctor.toolkit.machine import Machine
+
+NOBODY = 4_000_000  # a number that no process has: above the largest that the kernel gives (pid_max)
+_UNKNOWN = Unknown("not asked in this test")
+
+
+def machine_in(folder: Path) -> Machine:
+    """A machine whose /tmp and /dev/shm lie in a test's folder."""
+    for name in ("tmp", "dev/shm"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "proc").mkdir(exist_ok=True)
+    machine = Machine(root=folder, environ={}, cwd=folder)
+    for name in ("stat", "self", "net", os.getpid()):
+        show(machine, name)
+    return machine
+
+
+def show(machine: Machine, entry: str | int) -> None:
+    """Have the machine see one process, or another entry of /proc."""
+    machine.at(f"/proc/{entry}").symlink_to(f"/proc/{entry}")
+
+
+@contextlib.contextmanager
+def two_minutes_later() -> Iterator[None]:
+    """What was just made is old, and all processes of the machine are seen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_signs, "sees_all", lambda _: True)
+        patch.setattr(files.time, "time", lambda: time.time_ns() / 1e9 + 120)
+        yield
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A machine two minutes later than it is."""
+    with two_minutes_later():
+        yield machine_in(tmp_path)
+
+
+def look(machine: Machine) -> LeftFiles:
+    """What lies there."""
+    spilled = machine.environ.get("RAY_object_spilling_directory")
+    found = left_files.collect(machine, _UNKNOWN, Spilling((spilled,)) if spilled else _UNKNOWN)
+    return found if isinstance(found, LeftFiles) else LeftFiles()
+
+
+def leftovers(machine: Machine) -> FileLeftovers:
+    """What of it is left over."""
+    return judged_all(look(machine))
+
+
+def verdict(machine: Machine, name: str) -> Leftover | Kept:
+    """The judgement of one thing, by the end of its path."""
+    found = leftovers(machine)
+    (one,) = [one for one in (*found.found, *found.kept) if one.name.endswith(name)]
+    return one
+
+
+def session(machine: Machine, pid: int = NOBODY, *, ray: str = "/tmp/ray") -> Path:
+    """The folder of a session as Ray makes it, with its sockets bound by nobody."""
+    folder = machine.at(ray) / f"session_2026-11-21_18-00-00_123456_{pid}"
+    (folder / "logs").mkdir(parents=True)
+    folder.parent.chmod(0o777)
+    (folder / "logs" / "raylet.out").write_text("started\n" * 1000)
+    (folder / "sockets").mkdir()
+    (folder / "node_ip_address.json").write_text("{}")
+    dead_socket(folder / "sockets" / "raylet")
+    return folder
+
+
+def dead_socket(path: Path) -> Path:
+    """A socket whose owner has ended."""
+    bound(path).close()
+    return path
+
+
+def bound(path: Path) -> socket.socket:
+    """A socket that somebody listens at. Long paths are reached through their folder."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+    finally:
+        os.close(folder)
+    listening.listen(1)
+    return listening
+
+
+@contextlib.contextmanager
+def running(
+    machine: Machine, script: str, *arguments: str, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
+    """A process that has run a script and waits, and that the machine sees; it is killed in the end."""
+    waits = f"{script}\nimport sys, time\nprint('ready', flush=True)\ntime.sleep(600)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", waits, *arguments], stdout=subprocess.PIPE, text=True, **options
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        show(machine, process.pid)
+        yield process
+    finally:
+        process.kill()
+        process.wait(20)
+        process.stdout.close()

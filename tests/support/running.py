@@ -1,0 +1,81 @@
+"""Running the doctor as a user does: another process, its output captured."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.cli.main import main
+from verl_doctor.toolkit.collectors.installed import interpreter
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+Doctor = Callable[..., "subprocess.CompletedProcess[str]"]
+"""What the fixture `here` gives."""
+
+
+def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `verl-doctor ARGUMENTS` in a folder, with these variables added to the test's own."""
+    return ran([sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)], cwd, environ)
+
+
+_really_ask = interpreter._ask
+_answers: dict[frozenset[tuple[str, str]], Any] = {}
+
+
+def _asked_once(machine: Machine, command: list[str], limit: float) -> Any:
+    if command != [sys.executable] or machine.runner is not None or machine.root != Path("/"):
+        return _really_ask(machine, command, limit)
+    variables = {name: value for name, value in machine.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    if sys.prefix != sys.base_prefix:  # a virtual environment has no packages of the user's home
+        variables = {name: value for name, value in variables.items() if name not in {"HOME", "RAY_TMPDIR"}}
+    key = frozenset({*variables.items(), ("", str(machine.cwd) if "PYTHONPATH" in variables else "")})
+    if key not in _answers:
+        said = _really_ask(machine, command, limit)
+        if isinstance(said, Unknown) or said[1] is None:
+            return said
+        _answers[key] = copy.deepcopy(said)
+    return copy.deepcopy(_answers[key])
+
+
+def ran(words: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run these words in a folder, with these variables added to the test's own."""
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=900,
+        env={**os.environ, **environ},
+    )
+
+
+def inside(
+    *arguments: str | Path,
+    cwd: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    **environ: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run the same in this process, for answers that need no process of their own: four times as fast.
+
+    The Python that runs the tests describes itself once: in the same environment its answer is the same each time.
+    """
+    with monkeypatch.context() as patch:
+        patch.setattr(interpreter, "_ask", _asked_once)
+        patch.chdir(cwd)
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+    said = capfd.readouterr()
+    code = ended.value.code
+    return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, said.out, said.err)

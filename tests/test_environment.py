@@ -1,0 +1,55 @@
+"""Tests see nothing of whoever runs them: neither variables nor shared memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from support import environment, isolation
+from support.running import ran
+
+SET_BY_TESTS = {"RAY_TMPDIR"}
+SET_BY_PYTHON = {"LC_CTYPE"}
+HOSTILE = {
+    "COLUMNS": "37",
+    "LC_ALL": "C",
+    "LD_LIBRARY_PATH": "/nowhere",
+    "OPENBLAS_L2_SIZE": "1",
+    "PYTHONPATH": "/nowhere",
+    "RAY_ADDRESS": "127.0.0.1:1",
+    "VERL_DOCTOR_HOSTS": "a",
+    "VERL_DOCTOR_TEST_CACHE": "/c",
+    "VLLM_USE_V1": "1",
+    "https_proxy": "http://127.0.0.1:9",
+}
+
+
+def test_only_listed_variables_are_here() -> None:
+    assert [name for name in os.environ if not environment.is_kept(name)] == sorted(SET_BY_TESTS)
+
+
+def test_a_child_inherits_no_others(tmp_path: Path) -> None:
+    program = "import json, os; print(json.dumps(dict(os.environ)))"
+    done = ran([sys.executable, "-c", program], tmp_path, {"GIVEN": "1"})
+    inherited = set(json.loads(done.stdout))
+    unlisted = {name for name in inherited if not environment.is_kept(name)}
+    assert unlisted - SET_BY_PYTHON == {"GIVEN", *SET_BY_TESTS}
+
+
+def test_what_a_shell_may_have_set_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"CI": "true", "PATH": "/bin", "PIP_INDEX_URL": "https://index"}
+    environ = {**HOSTILE, **kept}
+    environment.clean(environ)
+    monkeypatch.setenv("PYTEST_PUT_ASIDE", environ.pop("PYTEST_PUT_ASIDE"))
+    assert environ == {**kept, "LANG": "C.UTF-8"}
+    assert environment.fetching()["https_proxy"] == HOSTILE["https_proxy"]
+    assert environment.setting("VERL_DOCTOR_TEST_CACHE", "") == "/c"
+
+
+def test_nobody_else_writes_to_the_shared_memory_of_the_tests() -> None:
+    if not isolation.is_isolated():
+        pytest.skip("this needs a user who may mount")
+    assert os.access("/dev/shm", os.W_OK)

@@ -1,0 +1,474 @@
+"""Applying and undoing: what people do, in the orders in which they do it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.change import Change, NewFile, NewLink, ReplaceFile, RunCommand, SetVariable
+from verl_doctor.toolkit.changes import command
+from verl_doctor.toolkit.changes.apply import Refused, Transaction, apply, history, recover, undo
+
+
+def put(root: Path, *changes: Change) -> Transaction | None:
+    return apply(changes, root / ".verl-doctor", fix="repair", code="VLLM101")
+
+
+def states(root: Path) -> list[str]:
+    return [transaction.state for transaction in history(root / ".verl-doctor")]
+
+
+def now(root: Path) -> list[list[str]]:
+    return [[change.now for change in transaction.changes] for transaction in history(root / ".verl-doctor")]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "engine.py").write_bytes(b"old\n")
+    (tmp_path / "worker.py").write_bytes(b"work\n")
+    return tmp_path
+
+
+ENGINE, WORKER, HOME = "engine.py", "worker.py", ".verl-doctor"
+
+
+def test_apply_changes_all_files_and_undo_gives_them_back(root: Path) -> None:
+    done = put(
+        root,
+        ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
+        NewFile(root / "a/b/env.sh", b"export A=1\n", 0o600),
+    )
+    assert done is not None
+    assert (done.id, done.state, done.fix, done.code) == ("0001", "applied", "repair", "VLLM101")
+    assert [change.now for change in done.changes] == ["in place", "in place"]
+    assert (root / ENGINE).read_bytes() == b"new\n"
+    assert (root / "a/b/env.sh").read_bytes() == b"export A=1\n"
+    assert (root / "a/b/env.sh").stat().st_mode & 0o7777 == 0o600
+    assert [transaction.state for transaction in undo(root / HOME)] == ["undone"]
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert sorted(path.name for path in root.iterdir()) == [HOME, ENGINE, WORKER]
+    assert now(root) == [["gone back", "gone back"]]
+
+
+def test_the_journal_stays_out_of_git(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    assert (root / HOME / ".gitignore").read_text() == "*\n"
+
+
+def test_applying_twice_does_nothing_the_second_time(root: Path) -> None:
+    change = ReplaceFile(root / ENGINE, b"old\n", b"new\n")
+    assert put(root, change, NewFile(root / "n", b"n")) is not None
+    inode = (root / ENGINE).stat().st_ino
+    assert put(root, change, NewFile(root / "n", b"n")) is None
+    assert (root / ENGINE).stat().st_ino == inode
+    assert len(history(root / HOME)) == 1
+
+
+def test_what_is_in_place_already_is_left_out_of_the_transaction(root: Path) -> None:
+    (root / WORKER).write_bytes(b"worked\n")
+    done = put(
+        root,
+        ReplaceFile(root / WORKER, b"work\n", b"worked\n"),
+        ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
+    )
+    assert done is not None
+    assert [change.path for change in done.changes] == [str(root / ENGINE)]
+
+
+def test_a_plan_that_is_in_place_makes_no_journal(root: Path) -> None:
+    assert put(root, ReplaceFile(root / ENGINE, b"whatever", b"old\n")) is None
+    assert not (root / HOME).exists()
+
+
+def test_bytes_that_are_no_text_and_other_line_ends_are_kept(root: Path) -> None:
+    old, new = b"\xe9 = 1\r\n\x00\r", b"\xe9 = 2\r\n\x00\r"
+    (root / ENGINE).write_bytes(old)
+    put(root, ReplaceFile(root / ENGINE, old, new))
+    assert (root / ENGINE).read_bytes() == new
+    undo(root / HOME)
+    assert (root / ENGINE).read_bytes() == old
+
+
+def test_names_that_are_no_utf8(root: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9\n.py"))
+    put(root, NewFile(path, b"x"))
+    assert now(root) == [["in place"]]
+    undo(root / HOME)
+    assert not path.exists()
+
+
+def test_a_file_changed_since_the_plan_is_refused_and_shown(root: Path) -> None:
+    (root / WORKER).write_bytes(b"mine\n")
+    with pytest.raises(Refused, match=r"worker.py was changed since the plan was made(.|\n)*-work\n\+mine"):
+        put(
+            root,
+            ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
+            ReplaceFile(root / WORKER, b"work\n", b"new\n"),
+        )
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert not (root / HOME).exists()
+
+
+def test_a_long_difference_is_cut(root: Path) -> None:
+    (root / ENGINE).write_bytes(b"".join(b"%d\n" % number for number in range(500)))
+    with pytest.raises(Refused, match=r"and \d+ more lines") as refused:
+        put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    assert len(str(refused.value).splitlines()) < 50
+
+
+def test_a_new_file_replaces_nothing(root: Path) -> None:
+    with pytest.raises(Refused, match=r"engine.py exists already with another content"):
+        put(root, NewFile(root / ENGINE, b"mine"))
+
+
+def test_a_missing_file_cannot_be_replaced(root: Path) -> None:
+    with pytest.raises(Refused, match=r"gone.py does not exist any more"):
+        put(root, ReplaceFile(root / "gone.py", b"old\n", b"new\n"))
+
+
+def test_a_new_file_needs_a_folder_not_a_file_above_it(root: Path) -> None:
+    with pytest.raises(Refused, match=r"engine.py is not a folder"):
+        put(root, NewFile(root / ENGINE / "x", b"x"))
+
+
+def test_a_link_is_made_with_its_folders_and_undo_takes_both_away(root: Path) -> None:
+    change = NewLink(root / "lib/cuda/libcuda.so", root / ENGINE)
+    done = put(root, change)
+    assert done is not None
+    assert [(made.kind, made.now) for made in done.changes] == [("new_link", "in place")]
+    assert (root / "lib/cuda/libcuda.so").readlink() == root / ENGINE
+    assert put(root, change) is None
+    undo(root / HOME)
+    assert not (root / "lib").exists()
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert now(root) == [["gone back"]]
+
+
+def test_a_relative_link_is_made_as_it_was_planned(root: Path) -> None:
+    put(root, NewLink(root / "lib/link", Path("../engine.py")))
+    assert (root / "lib/link").readlink() == Path("../engine.py")
+    assert (root / "lib/link").read_bytes() == b"old\n"
+
+
+def test_a_link_replaces_nothing(root: Path) -> None:
+    (root / "elsewhere").symlink_to(WORKER)
+    for name in (WORKER, "elsewhere"):
+        with pytest.raises(Refused, match=rf"{name} exists already and is not the link to .*engine.py"):
+            put(root, NewLink(root / name, root / ENGINE))
+    assert not (root / HOME).exists()
+
+
+def test_a_link_that_would_lead_nowhere_is_refused(root: Path) -> None:
+    with pytest.raises(Refused, match=r"would lead nowhere: there is no .*gone.so"):
+        put(root, NewLink(root / "libcuda.so", root / "gone.so"))
+
+
+def test_undo_leaves_a_link_that_leads_elsewhere_since(root: Path) -> None:
+    put(root, NewLink(root / "lib/link", root / ENGINE))
+    (root / "lib/link").unlink()
+    (root / "lib/link").symlink_to(root / WORKER)
+    with pytest.raises(Refused, match=r"leads to .*worker.py now; the doctor made it lead to .*engine.py"):
+        undo(root / HOME)
+    (root / "lib/link").unlink()
+    (root / "lib/link").write_bytes(b"mine")
+    with pytest.raises(Refused, match="is no link any more"):
+        undo(root / HOME)
+    assert (root / "lib/link").read_bytes() == b"mine"
+
+
+def test_undo_of_a_link_that_somebody_removed_takes_the_rest_back(root: Path) -> None:
+    put(root, NewLink(root / "lib/link", root / ENGINE), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    (root / "lib/link").unlink()
+    undo(root / HOME)
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert not (root / "lib").exists()
+
+
+def test_a_variable_is_no_change_of_a_file(root: Path) -> None:
+    with pytest.raises(Refused, match="--output-env DIR"):
+        put(root, SetVariable("OMP_NUM_THREADS", "8", "eight cores for each worker"))
+
+
+def test_one_file_named_twice_is_a_defect_of_the_plan(root: Path) -> None:
+    (root / "link.py").symlink_to(ENGINE)
+    with pytest.raises(Refused, match="twice"):
+        put(root, ReplaceFile(root / ENGINE, b"old\n", b"1"), ReplaceFile(root / "link.py", b"old\n", b"2"))
+
+
+def test_undo_refuses_with_the_difference_that_someone_else_made(root: Path) -> None:
+    put(
+        root,
+        ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
+        ReplaceFile(root / WORKER, b"work\n", b"worked\n"),
+    )
+    (root / ENGINE).write_bytes(b"new\nand theirs\n")
+    with pytest.raises(Refused, match=r"engine.py was changed by someone else since:(.|\n)*\+and theirs"):
+        undo(root / HOME)
+    assert (root / ENGINE).read_bytes() == b"new\nand theirs\n"
+    assert (root / WORKER).read_bytes() == b"worked\n"
+    assert states(root) == ["applied"]
+    assert now(root) == [["changed by someone else", "in place"]]
+    (root / ENGINE).write_bytes(b"new\n")
+    undo(root / HOME)
+    assert (root / ENGINE).read_bytes() == b"old\n"
+
+
+def test_undo_names_the_original_of_a_file_that_is_gone(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    (root / ENGINE).unlink()
+    with pytest.raises(Refused, match=r"engine.py is gone; its original content is .*0.before"):
+        undo(root / HOME)
+
+
+def test_a_file_that_someone_else_put_back_counts_as_undone(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"), NewFile(root / "n", b"n"))
+    (root / ENGINE).write_bytes(b"old\n")
+    (root / "n").unlink()
+    undo(root / HOME)
+    assert states(root) == ["undone"]
+
+
+def test_undo_keeps_a_mode_that_someone_set_since(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    (root / ENGINE).chmod(0o755)
+    undo(root / HOME)
+    assert (root / ENGINE).stat().st_mode & 0o7777 == 0o755
+
+
+def test_undo_keeps_what_others_put_into_a_folder_of_ours(root: Path) -> None:
+    put(root, NewFile(root / "new/ours", b""))
+    (root / "new/theirs").write_bytes(b"")
+    undo(root / HOME)
+    assert [path.name for path in (root / "new").iterdir()] == ["theirs"]
+
+
+def test_undo_in_any_order_leaves_no_folder_of_ours(root: Path) -> None:
+    put(root, NewFile(root / "new/first.py", b""))
+    put(root, NewFile(root / "new/second.py", b""))
+    (root / "new/__pycache__").mkdir()
+    (root / "new/__pycache__/first.cpython-311.pyc").write_bytes(b"")
+    undo(root / HOME, "1")
+    undo(root / HOME, "2")
+    assert not (root / "new").exists()
+
+
+def test_undo_twice_says_so(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    undo(root / HOME)
+    with pytest.raises(Refused, match="there is nothing to undo: all was undone already"):
+        undo(root / HOME)
+    with pytest.raises(Refused, match="0001 was undone already"):
+        undo(root / HOME, "0001")
+
+
+def test_undo_without_a_journal_says_so_and_makes_none(root: Path) -> None:
+    with pytest.raises(Refused, match="nothing to undo"):
+        undo(root / HOME)
+    recover(root / HOME)
+    assert history(root / HOME) == ()
+    assert not (root / HOME).exists()
+
+
+@pytest.mark.parametrize("identifier", ["2", "0009", "x", "", "-1", "٣", "9" * 5000])
+def test_an_unknown_transaction_is_named(root: Path, identifier: str) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    with pytest.raises(Refused, match="there is no transaction"):
+        undo(root / HOME, identifier)
+
+
+def test_interleaved_transactions_are_undone_newest_first(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    put(root, ReplaceFile(root / WORKER, b"work\n", b"worked\n"))
+    put(root, ReplaceFile(root / ENGINE, b"new\n", b"newer\n"))
+    assert now(root) == [["changed again by 0003"], ["in place"], ["in place"]]
+    with pytest.raises(Refused, match=r"0001 cannot be undone before 0003.*undo 0003 first"):
+        undo(root / HOME, "1")
+    undo(root / HOME, "3")
+    undo(root / HOME, "0001")
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert (root / WORKER).read_bytes() == b"worked\n"
+    assert states(root) == ["undone", "applied", "undone"]
+
+
+def test_everything_is_undone_newest_first(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    put(root, ReplaceFile(root / ENGINE, b"new\n", b"newer\n"))
+    put(root, NewFile(root / "n", b""))
+    assert [transaction.id for transaction in undo(root / HOME, everything=True)] == ["0003", "0002", "0001"]
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert undo(root / HOME, everything=True) == []
+
+
+def test_undoing_everything_goes_on_after_a_refusal(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    put(root, ReplaceFile(root / WORKER, b"work\n", b"worked\n"))
+    (root / WORKER).write_bytes(b"theirs\n")
+    with pytest.raises(Refused, match=r"worker.py was changed by someone else(.|\n)*undone: 0001"):
+        undo(root / HOME, everything=True)
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert (root / WORKER).read_bytes() == b"theirs\n"
+
+
+def test_a_repair_can_be_applied_again_after_its_undo(root: Path) -> None:
+    change = ReplaceFile(root / ENGINE, b"old\n", b"new\n")
+    put(root, change)
+    undo(root / HOME)
+    again = put(root, change)
+    assert again is not None
+    assert again.id == "0002"
+    assert states(root) == ["undone", "applied"]
+
+
+def test_a_command_is_run_and_cannot_be_undone(root: Path) -> None:
+    done = put(
+        root, RunCommand((sys.executable, "-c", f"open({str(root / 'made')!r}, 'x')"), "it makes a file")
+    )
+    assert done is not None
+    assert [change.now for change in done.changes] == ["cannot be undone"]
+    assert (root / "made").exists()
+    with pytest.raises(Refused, match=r"0001 ran .*which cannot be undone"):
+        undo(root / HOME)
+    assert undo(root / HOME, everything=True) == []
+
+
+def test_a_commands_output_goes_to_standard_error(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    put(root, RunCommand(("echo", "hello $HOME"), "it speaks"))
+    assert capfd.readouterr() == ("", "hello $HOME\n")
+
+
+def test_a_command_that_fails_takes_the_files_back(root: Path) -> None:
+    with pytest.raises(
+        Refused, match=r"`false` ended with exit code 1.*files were taken back, .*command did was not"
+    ):
+        put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"), RunCommand(("false",), "it fails"))
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert states(root) == ["failed"]
+    with pytest.raises(Refused, match="0001 failed"):
+        undo(root / HOME, "1")
+    with pytest.raises(Refused, match="nothing to undo"):
+        undo(root / HOME)
+
+
+def test_a_command_that_does_not_exist_is_refused_before_anything_happens(root: Path) -> None:
+    with pytest.raises(Refused, match="no-such-program is not a program"):
+        put(root, RunCommand(("no-such-program",), "why"), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    assert not (root / HOME).exists()
+
+
+def test_the_files_around_a_command_are_undone(root: Path) -> None:
+    put(root, RunCommand(("true",), "why"), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    (undone,) = undo(root / HOME)
+    assert [change.now for change in undone.changes] == ["cannot be undone", "gone back"]
+    assert (root / ENGINE).read_bytes() == b"old\n"
+
+
+def test_ctrl_c_takes_everything_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        assert (root / ENGINE).read_bytes() == b"new\n"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"), RunCommand(("true",), "why"))
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert history(root / HOME) == ()
+
+
+def half_way(root: Path) -> None:
+    """The first of two transactions is whole, the second was killed between its two files."""
+    put(root, NewFile(root / "first", b""))
+    put(
+        root,
+        ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
+        ReplaceFile(root / WORKER, b"work\n", b"worked\n"),
+    )
+    (root / WORKER).write_bytes(b"work\n")
+    (root / HOME / "0002-applied").rename(root / HOME / "0002-applying")
+
+
+@pytest.mark.parametrize("identifier", [None, "2"])
+def test_undo_after_a_crash_takes_back_what_was_interrupted_and_nothing_else(
+    root: Path, identifier: str | None
+) -> None:
+    half_way(root)
+    assert states(root) == ["applied", "interrupted"]
+    assert [transaction.id for transaction in undo(root / HOME, identifier)] == ["0002"]
+    assert states(root) == ["applied", "undone"]
+    assert (root / ENGINE).read_bytes() == b"old\n"
+
+
+def test_apply_after_a_crash_starts_from_the_old_files(root: Path) -> None:
+    half_way(root)
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"other\n"))
+    assert states(root) == ["applied", "undone", "applied"]
+    assert (root / ENGINE).read_bytes() == b"other\n"
+
+
+def test_a_file_edited_after_a_crash_is_never_overwritten(root: Path) -> None:
+    half_way(root)
+    (root / ENGINE).write_bytes(b"theirs\n")
+    recover(root / HOME)
+    assert states(root) == ["applied", "interrupted"]
+    with pytest.raises(Refused, match=r"engine\.py was changed by someone else since:"):
+        undo(root / HOME)
+    undo(root / HOME, "1")
+    put(root, ReplaceFile(root / WORKER, b"work\n", b"again\n"))
+    assert (root / ENGINE).read_bytes() == b"theirs\n"
+    assert states(root) == ["undone", "interrupted", "applied"]
+    (root / ENGINE).write_bytes(b"old\n")
+    undo(root / HOME, everything=True)
+    assert states(root) == ["undone", "undone", "undone"]
+
+
+def test_history_writes_nothing(root: Path) -> None:
+    put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
+    before = {path: path.stat().st_ctime_ns for path in root.rglob("*")}
+    (entry,) = history(root / HOME)
+    assert {path: path.stat().st_ctime_ns for path in root.rglob("*")} == before
+    assert entry.time.endswith("Z")
+    assert (entry.folder / "0.before").read_bytes() == b"old\n"
+
+
+def test_stale_bytecode_goes_on_apply_and_on_undo(root: Path) -> None:
+    stale = [
+        root / "__pycache__" / f"engine.{tag}.pyc" for tag in ("cpython-311", "cpython-310.opt-1", "pypy39")
+    ]
+    others = [
+        root / "__pycache__" / name
+        for name in ("engine2.cpython-311.pyc", "engine.pyc.bak", "worker.cpython-311.pyc")
+    ]
+    (root / "__pycache__").mkdir()
+    for step in (
+        lambda: put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n")),
+        lambda: undo(root / HOME),
+    ):
+        for cache in stale + others:
+            cache.write_bytes(b"")
+        step()
+        assert not any(cache.exists() for cache in stale)
+        assert all(cache.exists() for cache in others)
+
+
+def test_bytecode_goes_beside_the_link_and_beside_the_file(root: Path) -> None:
+    for folder in ("link", "real"):
+        (root / folder / "__pycache__").mkdir(parents=True)
+        (root / folder / "__pycache__/a.cpython-311.pyc").write_bytes(b"")
+    (root / "real/a.py").write_bytes(b"old\n")
+    (root / "link/a.py").symlink_to("../real/a.py")
+    put(root, ReplaceFile(root / "link/a.py", b"old\n", b"new\n"))
+    assert not list(root.rglob("*.pyc"))
+
+
+def test_python_runs_the_new_code_although_size_and_second_are_equal(root: Path) -> None:
+    module = root / "answer.py"
+    module.write_bytes(b"print(1)\n")
+    os.utime(module, (4e9, 4e9))
+    change = ReplaceFile(module, b"print(1)\n", b"print(2)\n")
+    ahead = module.stat().st_mtime
+    put(root, change)
+    assert int(module.stat().st_mtime) > ahead
+    undo(root / HOME)
+    assert module.stat().st_mtime == ahead

@@ -1,0 +1,119 @@
+"""What the doctor understands of what the driver says: names, the dead, who was not heard, and a driver that ends."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.cluster import through_ray
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import Parcel
+from verl_doctor.toolkit.cluster.node_program import packed
+from verl_doctor.toolkit.cluster.node_request import CouldNotAsk
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+PARCEL = Parcel(b"content", {"modules": [], "facts": []})
+FACTS = json.dumps({"facts": {"Gpus": packed(Unknown("no GPU"))}})
+
+
+def row(node: str, address: str, host: str = "", *, port: int = 1, died: str = "") -> dict[str, Any]:
+    return {"node": node, "address": address, "port": port, "host": host, "alive": not died, "died": died}
+
+
+def heard(folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 120) -> list[NodeAnswer]:
+    """The answers when the driver says these lines and then ends."""
+    said = "".join(f"\nprintf '%s%s\\n' \"$3\" {shlex.quote(json.dumps(line))}" for line in lines)
+    driver = folder / "python"
+    driver.write_text(f"#!/bin/sh\necho noise{said}\n{end}\n")
+    driver.chmod(driver.stat().st_mode | stat.S_IXUSR)
+    return list(node_answers(Machine(), RayDriver(str(driver), "10.0.0.1:6379"), PARCEL, budget))
+
+
+def test_answers_and_what_is_missing(tmp_path: Path) -> None:
+    rows = [row(str(number), f"10.0.0.{number}", f"n{number}") for number in range(1, 5)]
+    got = heard(
+        tmp_path,
+        {"job": "02000000"},
+        {"nodes": rows},
+        {"node": "1", "answer": FACTS, "clock": [0.5, 0.001], "seconds": 1.5},
+        {"node": "2", "missing": "Ray declared it dead"},
+        {"node": "3", "stage": "hello", "seconds": 9.0},
+        {"node": "4", "stage": "", "seconds": 0.0},
+        {"done": True},
+    )
+    assert [(one.node, one.address, one.missing) for one in got] == [
+        ("n1", "10.0.0.1", ""),
+        ("n2", "10.0.0.2", "Ray declared it dead"),
+        ("n3", "10.0.0.3", "it started no worker in time: its raylet is busy, hangs, or cannot be reached"),
+        ("n4", "10.0.0.4", "it was not asked: the time was up"),
+    ]
+    assert json.loads(got[0].facts["Gpus"]) == {"unknown": "no GPU"}
+    assert json.loads(got[0].facts["ClockOffset"]) == {"is": {"ahead": 0.5, "within": 0.001}}
+
+
+def test_a_name_tells_one_node(tmp_path: Path) -> None:
+    rows = [
+        row("a", "10.0.0.1", "head"),
+        row("b", "10.0.0.2", "box"),
+        row("c", "10.0.0.3", "box"),
+        row("d", "10.0.0.4", "same", port=7),
+        row("e", "10.0.0.4", "same", port=8),
+    ]
+    answers = [{"node": one["node"], "answer": FACTS} for one in rows]
+    got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, *answers, {"done": True})
+    assert [one.node for one in got] == ["head", "10.0.0.2", "10.0.0.3", "10.0.0.4:7", "10.0.0.4:8"]
+
+
+def test_the_dead_count_until_somebody_takes_their_place(tmp_path: Path) -> None:
+    rows = [
+        row("a", "10.0.0.1", "n1"),
+        row("b", "10.0.0.1", "n1", died="Ray declared it dead: it was restarted"),
+        row("c", "10.0.0.2", "n2", died="Ray declared it dead: no heartbeat"),
+        row("d", "10.0.0.2", "n2", died="Ray declared it dead: again no heartbeat"),
+    ]
+    got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, {"done": True})
+    assert [(one.node, one.missing) for one in got] == [
+        ("n2", "Ray declared it dead: again no heartbeat"),
+        ("n1", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        ("echo 'GCS went away' >&2; exit 1", "the driver lost the cluster: GCS went away"),
+        ("kill -9 $$", "the driver lost the cluster: it said nothing"),
+    ],
+)
+def test_a_driver_that_ends_early_keeps_what_was_heard(tmp_path: Path, end: str, why: str) -> None:
+    rows = [row("a", "10.0.0.1", "n1"), row("b", "10.0.0.2", "n2")]
+    got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, end=end)
+    assert [(one.node, one.missing) for one in got] == [("n1", ""), ("n2", why)]
+
+
+def test_a_driver_that_breaks_says_how(tmp_path: Path) -> None:
+    got = heard(tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, {"broke": "KeyError: 'x'"})
+    assert [one.missing for one in got] == ["the driver broke: KeyError: 'x'"]
+
+
+@pytest.mark.slow
+def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(through_ray, "_LEAVING", 0.1)
+    got = heard(
+        tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, end="exec sleep 60", budget=-2.5
+    )
+    assert [one.missing for one in got] == ["the time was up"]
+
+
+def test_nobody_is_let_in(tmp_path: Path) -> None:
+    with pytest.raises(CouldNotAsk, match="Version mismatch"):
+        heard(tmp_path, {"refused": "Version mismatch: 2.9 and 2.60"})
+    with pytest.raises(CouldNotAsk, match="no such module"):
+        heard(tmp_path, end="echo 'no such module' >&2; exit 1")

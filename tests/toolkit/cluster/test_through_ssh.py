@@ -1,0 +1,179 @@
+"""Hosts that are asked by ssh or srun: in their place stands a program that runs the command on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import Parcel, packed
+from verl_doctor.toolkit.cluster.through_ssh import command, host_answers, shown
+from verl_doctor.toolkit.machine import Machine
+
+# What ssh does: the words behind the host are one line for the shell there. `gone` is a host that nobody knows.
+SSH = """#!/bin/sh
+[ "$1 $2 $3 $4" = "-o BatchMode=yes -o ConnectTimeout=10" ] || exit 9
+echo "Welcome to $5" >&2
+case $5 in
+  gone) echo "ssh: Could not resolve hostname gone: Name or service not known" >&2; exit 255;;
+  hangs) exec sleep 600;;
+esac
+echo "motd on stdout"
+exec sh -c "$6"
+"""
+SRUN = """#!/bin/sh
+shift 4
+host=$1; shift
+export SLURMD_NODENAME=${host#--nodelist=}
+exec "$@"
+"""
+PARCEL = Parcel(
+    packed(
+        ["verl_doctor.toolkit.collectors.host.clock", "verl_doctor.toolkit.collectors.launch.environment"]
+    ),
+    {
+        "modules": [
+            "verl_doctor.toolkit.collectors.host.clock",
+            "verl_doctor.toolkit.collectors.launch.environment",
+        ],
+        "facts": ["Clock", "Variables"],
+        "target": {
+            "verl": "",
+            "vllm": "",
+            "model": "",
+            "model_by": "",
+            "libraries": [],
+            "files": [],
+            "words": [],
+            "data": [],
+            "ray_address": "",
+        },
+        "marker": "verl-doctor",
+        "cwd": "/",
+        "given": {},
+    },
+)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (("ssh", SSH), ("srun", SRUN)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def asked(
+    *hosts: str, via: str = "ssh", python: str = sys.executable, budget: float = 120
+) -> dict[str, NodeAnswer]:
+    answers = host_answers(Machine(), hosts, via, python, PARCEL, budget)  # type: ignore[arg-type]
+    return {answer.node: answer for answer in answers}
+
+
+@pytest.mark.usefixtures("programs")
+def test_hosts_answer_and_one_is_gone() -> None:
+    heard = asked("n1", "gone", "n2")
+    assert {name: answer.missing for name, answer in heard.items()} == {
+        "n1": "",
+        "n2": "",
+        "gone": "ssh: Could not resolve hostname HOST: Name or service not known",
+    }
+    assert set(heard["n1"].facts) == {"Clock", "Variables"}
+
+
+@pytest.mark.usefixtures("programs")
+def test_srun_gives_its_variables() -> None:
+    heard = asked("n7", via="srun")
+    assert json.loads(heard["n7"].facts["Variables"])["is"]["values"].get("SLURMD_NODENAME") is None
+    assert heard["n7"].missing == ""
+
+
+@pytest.mark.usefixtures("programs")
+def test_no_such_python_there() -> None:
+    (answer,) = asked("n1", python="/nowhere/bin/python").values()
+    assert "/nowhere/bin/python" in answer.missing
+    assert "not found" in answer.missing
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.slow
+def test_a_host_that_hangs_is_left_and_nothing_stays() -> None:
+    before = {one.pid for one in psutil.process_iter()}
+    heard = asked("hangs", "n1", budget=20)
+    assert heard["hangs"].missing == "it did not answer in time"
+    assert heard["n1"].missing == ""
+    own = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
+    assert own == []
+
+
+def test_there_is_no_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    (answer,) = asked("n1").values()
+    assert answer.missing == "ssh cannot be started: No such file or directory"
+
+
+def test_the_command_that_is_shown_is_the_one_that_is_run() -> None:
+    assert shown("ssh", "/envs/a b/bin/python") == (
+        "ssh -o BatchMode=yes -o ConnectTimeout=10 HOST "
+        """''"'"'/envs/a b/bin/python'"'"' -I -S -c PROGRAM TOKEN'"""
+    )
+    assert command("srun", "n1", "/p", "text", "token")[-7:] == [
+        "--nodelist=n1", "/p", "-I", "-S", "-c", "text", "token",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.slow
+def test_check_judges_the_hosts(here: Doctor, tmp_path: Path) -> None:
+    done = here(
+        "check",
+        "--nodes",
+        "n[1-2],gone",
+        "--python",
+        sys.executable,
+        "--format",
+        "json",
+        "--select",
+        "HOST130",  # their limits: alike, as both are this machine
+        cwd=tmp_path,
+    )
+    report = json.loads(done.stdout)
+    assert "asks 3 nodes: ssh" in done.stderr
+    assert report["nodes"]["answered"] == 2
+    assert report["nodes"]["missing"][0]["nodes"] == "gone"
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--cluster", "--nodes", "n1"), "choose one"),
+        (("--nodes", ""), "names no host"),
+        (("--nodes", ",", "--via", "srun"), "names no host"),
+        (("--nodes", "-oProxyCommand=x"), "'-oProxyCommand=x' is no host name"),
+        (("--nodes", "n[1-x]"), "write it as in node[001-004,007]"),
+        (("--via", "ssh"), "name them with --nodes HOSTS"),
+        (("--budget", "30"), "ask them with --cluster, or --nodes HOSTS"),
+        (("--cluster", "--budget", "0"), "0 is too short; the least is 5s"),
+        (("--cluster", "--budget", "1w"), "'1w' is no time with its unit"),
+        (("--cluster", "--budget", "inf"), "is no time with its unit"),
+        (("--cluster", "--budget", "nan"), "is no time with its unit"),
+        (("--cluster", "--facts", "x.json"), "no node can be asked with it"),
+    ],
+)
+def test_what_means_nothing_is_refused(
+    here: Doctor, tmp_path: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    done = here("check", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr

@@ -1,0 +1,116 @@
+"""`undo` on other nodes: what a node does, who is asked, and what is said."""
+
+from __future__ import annotations
+
+import json
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.change import NewFile
+from verl_doctor.toolkit.changes import apply
+from verl_doctor.toolkit.cluster import node_program, node_reader, undo
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import Parcel, undo_parcel
+from verl_doctor.toolkit.cluster.node_undo import undone
+from verl_doctor.toolkit.cluster.repair import Environments
+from verl_doctor.toolkit.cluster.transport import Way
+from verl_doctor.toolkit.cluster.undo import Others
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Options, Target, journal_homes
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """An environment in which two repairs stand, each of which has made a file."""
+    prefix = tmp_path / "env"
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(prefix)
+    home, _ = journal_homes(Target(prefix / "bin" / "python", "--python"))
+    for name in ("first", "second"):
+        assert apply.apply([NewFile(prefix / name, b"new\n")], home, fix=name, code="HOST950") is not None
+    return prefix
+
+
+@pytest.mark.parametrize(("everything", "left"), [(False, ["first"]), (True, [])])
+def test_a_node_takes_back_what_stands_in_its_environment(
+    environment: Path, monkeypatch: pytest.MonkeyPatch, everything: bool, left: list[str]
+) -> None:
+    python = environment / "bin" / "python"
+    run = open_session(Options(python=python))
+    request = undo_parcel(run, run.look(), everything=everything).request
+    monkeypatch.setattr(sys, "executable", str(python))  # which runs this on the node
+    for more in (True, False):
+        answer = node_program.answered(request, Machine())
+        facts, missing = node_reader.read(json.dumps({"facts": answer}))
+        told = json.loads(facts[node_program.UNDONE])
+        assert (missing, told["refused"]) == ("", [])
+        if more:
+            assert told["lines"][0].startswith("undone 0002: second for HOST950 of ")
+            assert [one for one in ("first", "second") if (environment / one).exists()] == left
+    assert ("there is nothing to undo" in told["lines"]) == everything
+
+
+def test_what_somebody_changed_meanwhile_stays_and_is_said(environment: Path) -> None:
+    (environment / "second").write_text("edited")
+    told = undone(Machine(), Target(environment / "bin" / "python", "--python"), {"everything": False})
+    assert told["lines"] == []
+    assert "second" in told["refused"][0]
+
+
+class Nodes:
+    """Nodes that say what they have undone when they are asked, and which were asked."""
+
+    def __init__(self, *answers: NodeAnswer) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def ask(self, parcel: Parcel, only: list[NodeAnswer], *_: Any) -> Iterator[NodeAnswer]:
+        assert parcel.request["undo"] == {"everything": True}
+        self.asked += [one.node for one in only]
+        yield from self.answers
+
+
+def undone_there(node: str, *lines: str, refused: tuple[str, ...] = ()) -> NodeAnswer:
+    return NodeAnswer(node, facts={"undone": json.dumps({"lines": lines, "refused": refused})})
+
+
+def test_one_node_of_each_other_environment_is_asked(
+    here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, n2, n3, n4, n5 = (NodeAnswer(f"n{number}") for number in range(1, 6))
+    nodes = Nodes(undone_there("n2", "undone 0001: one for X"), NodeAnswer("n4", missing="its disk is full"))
+    found = Environments((n1,), ((n2, n3), (n4,)), frozenset(), (n5,))
+
+    def others(_: object, options: Options, __: object) -> Others:
+        run = open_session(options)
+        return Others(Way("asks", nodes.ask), run, run.look(), found)
+
+    monkeypatch.setattr(undo, "others", others)
+    done = here("undo", "--all", "--cluster", "--python", sys.executable, cwd=tmp_path)
+    assert nodes.asked == ["n2", "n4"]
+    assert done.stdout == "n2: undone 0001: one for X\n"
+    assert "nothing is undone on n5: where its environment lies is not known" in done.stderr
+    assert "whether n4 has undone it is not known: its disk is full" in done.stderr
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--cluster", "7"), "leave ID and --list away"),
+        (("--nodes", "n1", "--list"), "leave ID and --list away"),
+        (("--ray-address", "10.0.0.1:6379"), "says whose nodes --cluster means"),
+    ],
+)
+def test_what_means_nothing_is_refused(
+    here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    done = here("undo", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert why in done.stderr

@@ -1,0 +1,236 @@
+"""Classes of verl that extend classes of vLLM, judged by how vLLM's own code calls them."""
+
+from __future__ import annotations
+
+import pytest
+from support.miniatures.source_trees import compare, write
+
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
+
+ENGINE = """
+    class Core:
+        def __init__(self, executor):
+            self.queue = None
+            if executor.slots > 1:
+                self.queue = []
+            self.model_executor = executor
+            self.step_fn = self.step if self.queue is None else self.step_with_queue
+        def step(self):
+            future = self.model_executor.run(1, wait=True)
+            return future.result()
+        def step_with_queue(self):
+            future = self.model_executor.run(1, wait=True)
+            return future.result()
+"""
+EXECUTOR = """
+    from abc import ABC, abstractmethod
+    class Executor(ABC):
+        slots = 1
+        @abstractmethod
+        def start(self): ...
+        @abstractmethod
+        def rpc(self, method, args=(), wait=False): ...
+        def run(self, what, wait=False):
+            return self.rpc("run", args=(what,), wait=wait)
+        def rare(self):
+            return self.rpc("rare", unseen=1)
+    class Other(Executor):
+        def run(self, what, wait=False):
+            return self.rpc("run", (what,), wait, "more")
+"""
+VLLM = {"core.py": ENGINE, "executor.py": EXECUTOR}
+OWN = """
+    import vllm
+    from vllm.executor import Executor
+    class Ours(Executor):
+        def start(self): ...
+        def rpc(self, {0}):
+            {1}
+"""
+
+
+def extended(found: VllmUses) -> list[ApiUse]:
+    return [use for use in found.uses if use.kind in {"override", "result", "abstract"}]
+
+
+def said(
+    tmp_path, parameters: str, body: str = "return []", files: dict[str, str] | None = None
+) -> list[tuple[str, str, str]]:
+    found = compare(tmp_path, OWN.format(parameters, body), files or VLLM)
+    return [(use.kind, use.name.rpartition(".")[2], use.resolution) for use in extended(found)]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "body"),
+    [
+        ("method, args=(), wait=False", "return wait"),
+        ("method, args=(), *, wait=False, own=1", "return made(wait)"),
+        ("method, args=(), **rest", "return super().rpc(method, args, **rest)"),
+        ("*args, **kwargs", "return self.inner(*args, **kwargs)"),
+    ],
+)
+def test_an_override_that_takes_and_heeds_everything_is_silent(tmp_path, parameters, body):
+    assert said(tmp_path, parameters, body) == []
+
+
+def test_an_override_is_judged_by_the_calls_that_reach_it(tmp_path):
+    """`Other` is a sibling: what it gives its own rpc() is nothing to us. So is an argument that the base does not take."""
+    found = compare(tmp_path, OWN.format("method, args=()", "return []"), VLLM)
+    (use,) = extended(found)
+    assert (use.kind, use.name) == ("override", "vllm.executor.Executor.rpc(wait)")
+    assert use.reason == "Executor.run() gives it wait, which it does not take"
+    assert (use.line, use.when, use.paths, use.breaks) == (6, "", ("async rollout",), True)
+    assert use.read_from.endswith("executor.py:10")
+
+
+def test_a_required_parameter_that_nobody_gives_is_a_misfit(tmp_path):
+    found = compare(tmp_path, OWN.format("method, args, more, wait=False", "return wait"), VLLM)
+    assert [use.reason for use in extended(found)] == [
+        "Executor.run() does not give it more, which it requires"
+    ]
+
+
+@pytest.mark.parametrize("parameters", ["method, args=(), **rest", "method, args=(), wait=False"])
+def test_an_override_that_passes_over_what_makes_a_future_breaks(tmp_path, parameters):
+    found = compare(tmp_path, OWN.format(parameters, "return []"), VLLM)
+    (use,) = extended(found)
+    assert (use.kind, use.name, use.breaks, use.when) == (
+        "result",
+        "vllm.executor.Executor.rpc(wait)",
+        True,
+        "",
+    )
+    assert use.reason.startswith("Core.step() sets wait and calls result() on what it gets")
+
+
+def test_a_queue_that_is_not_there_by_default_leaves_it_open(tmp_path):
+    engine = ENGINE.replace(
+        "self.model_executor.run(1, wait=True)\n            return future.result()\n        def",
+        "1\n        def",
+    )
+    assert said(tmp_path, "method, args=(), **rest", files={**VLLM, "core.py": engine}) == [
+        ("result", "rpc(wait)", "unknown")
+    ]
+
+
+def test_a_method_of_verl_in_between_takes_the_place_of_the_base(tmp_path):
+    text = "return []\n        def run(self, what, wait=False):\n            return made(wait)"
+    assert said(tmp_path, "method, args=(), **rest", text) == []
+
+
+def test_a_method_that_verl_has_for_this_release_only_counts_as_there(tmp_path):
+    text = "return []\n        if vllm.__version__ {}:\n            def run(self, what, wait=False):\n                return made(wait)"
+    assert said(tmp_path / "new", "method, args=(), **rest", text.format("== '0.12.0'")) == []
+    assert said(tmp_path / "old", "method, args=(), **rest", text.format("== '0.13.0'")) != []
+
+
+def test_a_method_that_is_handed_on_is_called_too(tmp_path):
+    engine = "class Core:\n    def step(self):\n        return guarded(self.model_executor.run, 1)"
+    found = compare(tmp_path, OWN.format("method, args=()", "return []"), {**VLLM, "core.py": engine})
+    assert [(use.name, use.when) for use in extended(found)] == [("vllm.executor.Executor.rpc(wait)", "")]
+
+
+def test_a_call_that_nobody_is_seen_to_make_is_told_as_a_condition(tmp_path):
+    found = compare(tmp_path, OWN.format("method, args=()", "return []"), {"executor.py": EXECUTOR})
+    assert [use.when for use in extended(found)] == ["Executor.run() is called"]
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "class Ours(Executor):\n    start, rpc = 1, 2",
+        "class Ours(Executor):\n    try:\n        def start(self): ...\n    except ValueError: ...\n    rpc = None",
+        "class Ours(Executor, abc.ABC): ...\nclass Own(Ours):\n    start = rpc = None",
+        "class Ours(Executor):\n    @abc.abstractmethod\n    def more(self): ...",
+    ],
+)
+def test_what_is_provided_in_another_way_or_never_made_is_not_lacking(tmp_path, server):
+    found = compare(tmp_path, f"import abc\nfrom vllm.executor import Executor\n{server}", VLLM)
+    assert [use.name for use in extended(found) if use.kind == "abstract"] == []
+
+
+def test_abstract_methods_that_a_class_lacks(tmp_path):
+    server = """
+        from vllm.executor import Executor
+        class Ours(Executor):
+            def rpc(self, method, args=(), wait=False):
+                return wait
+    """
+    (use,) = extended(compare(tmp_path, server, VLLM))
+    assert (use.kind, use.name, use.line, use.paths) == (
+        "abstract", "vllm.executor.Executor.start", 3, ("async rollout",),
+    )  # fmt: skip
+
+
+def test_a_class_of_verl_in_between_is_followed(tmp_path):
+    base = "from vllm.executor import Executor\nclass Base(Executor):\n    def start(self): ..."
+    server = """
+        from verl.utils.base import Base
+        import vllm
+        class Ours(Base):
+            def rpc(self, method, args=()):
+                return []
+    """
+    write(tmp_path / "verl", {"utils/base.py": base})
+    found = compare(tmp_path, server, VLLM)
+    ours = [use for use in extended(found) if use.path.endswith("async_server.py")]
+    assert [(use.kind, use.name) for use in ours] == [("override", "vllm.executor.Executor.rpc(wait)")]
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "class Ours:\n    def rpc(self): ...",
+        "from torch import Executor\nclass Ours(Executor):\n    def rpc(self): ...",
+        "from vllm.executor import Executor\nclass Ours(Executor, unknown()):\n    def rpc(self, m, args=(), wait=0):\n        return wait",
+    ],
+)
+def test_other_classes_are_not_judged(tmp_path, server):
+    assert [use for use in extended(compare(tmp_path, server, VLLM)) if use.breaks] == []
+
+
+BASE = """
+    class Config:
+        size: int = 1
+    class Base:
+        config: Config
+        def __init__(self, config, device): ...
+        def rpc(self, method): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("super().__init__(1, 2)", None),
+        ("super().__init__(1)", ("required", "vllm.base.Base.__init__(device)")),
+        ("super().rpc('a', gone=1)", ("keyword", "vllm.base.Base.rpc(gone)")),
+        ("self.rpc('a', 'b')", ("positional", "vllm.base.Base.rpc(2)")),
+        ("self.config.gone", ("attribute", "vllm.base.Config.gone")),
+        ("self.config.size", None),
+        ("self.own(1, 2)", None),
+        ("self.set_elsewhere.gone", None),
+    ],
+)
+def test_what_a_class_of_verl_inherits_is_known(tmp_path, body, expected):
+    server = f"""
+        from vllm.base import Base
+        class Ours(Base):
+            def __init__(self, x):
+                {body}
+            def own(self, a, b): ...
+    """
+    found = compare(tmp_path, server, {"base.py": BASE})
+    assert [(use.kind, use.name) for use in found.uses if use.breaks] == ([expected] if expected else [])
+
+
+def test_super_of_a_class_with_a_parent_in_verl_is_that_parent(tmp_path):
+    server = """
+        from vllm.base import Base
+        class Parent(Base):
+            def __init__(self): ...
+        class Ours(Parent):
+            def __init__(self):
+                super().__init__()
+    """
+    assert [use for use in compare(tmp_path, server, {"base.py": BASE}).uses if use.breaks] == []

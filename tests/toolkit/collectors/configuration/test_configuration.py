@@ -1,0 +1,86 @@
+"""The configuration of the job, from a launch script and a verl tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.configuration.config_value_of_wrong_type import config_value_of_wrong_type
+from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration_collector import configuration
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+TREE = {
+    "trainer/main_sft.py": """\
+@hydra.main(config_path="config", config_name="sft", version_base=None)
+def main(config):
+    if config.trainer.test_freq == "after_each_epoch":
+        print("now and then")
+""",
+    "trainer/config/sft.yaml": "defaults: [engine: fsdp, _self_]\ntrainer: {test_freq: -1, save_freq: -1}\n",
+    "trainer/config/engine/fsdp.yaml": "strategy: fsdp\n",
+    "trainer/config/engine/megatron.yaml": "strategy: megatron\n",
+}
+
+
+def _configuration(folder: Path, *words: str) -> Configuration:
+    for name, text in TREE.items():
+        file = folder / "verl" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    script = folder / "run.sh"
+    script.write_text(f"python3 -m verl.trainer.main_sft {' '.join(words)}\n")
+    machine = Machine()
+    read = launch.collect(
+        Target(python=folder / "python", chosen_by="--python", files=(script,), words=()), machine
+    )
+    trees = VerlTrees(Tree(str(folder / "verl"), "verl", "0.7.0", "--verl"), "verl")
+    found = configuration.collect(read, trees, machine)
+    assert isinstance(found, Configuration)
+    return found
+
+
+def test_a_file_of_a_group_is_no_value_for_its_section(tmp_path: Path) -> None:
+    found = _configuration(tmp_path, "engine=megatron")
+    assert [word.fate for word in found.asked] == ["chosen"]
+    assert found.get("engine.strategy") == "megatron"
+    assert not list(config_value_of_wrong_type.judge(found, Unknown("not asked")))
+
+
+@pytest.mark.parametrize(
+    ("word", "wrong"),
+    [
+        ("trainer.test_freq=after_each_epoch", False),
+        ("trainer.save_freq=after_each_epoch", True),
+        ("trainer.test_freq=then", True),
+    ],
+)
+def test_a_text_that_verl_compares_a_number_with(word: str, wrong: bool, tmp_path: Path) -> None:
+    found = _configuration(tmp_path, word)
+    assert bool(list(config_value_of_wrong_type.judge(found, Unknown("not asked")))) is wrong
+
+
+def test_a_folder_of_configurations_that_is_not_here(tmp_path: Path) -> None:
+    found = _configuration(tmp_path, f"--config-path={tmp_path}/recipe/config", "--config-name=mine")
+    assert found.refused
+    assert found.missing_folder == f"{tmp_path}/recipe/config"
+    assert not _configuration(tmp_path, "--config-name=mine").missing_folder
+
+
+def test_secrets_in_the_users_own_files_are_not_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "trainer: {wandb_key: hunter2, n_token: 4, tags: ['login:hunter2@host'], credentials: {pin: hunter2}}\n"
+        "data: {prompt_key: prompt, my_question_key: question}\nhub: 'https://joe:hunter2@hub'\n"
+    )
+    found = _configuration(tmp_path, f"--config-path={tmp_path}", "--config-name=mine", "trainer.n_token=5")
+    assert not found.refused
+    assert "hunter2" not in repr(found)
+    assert found.get("trainer.n_token") == 5
+    assert found.get("data.prompt_key") == "prompt"
+    assert found.get("data.my_question_key") == "question"
+    assert found.get("trainer.wandb_key") is UNTOLD

@@ -1,0 +1,67 @@
+"""Which packages the job's settings choose, where verl imports them, and whether they are installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.environments import interpreter, site_packages
+
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, chosen_engines
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.target import Target
+
+SGLANG = "actor_rollout_ref.rollout.name=sglang"
+MEGATRON = "actor_rollout_ref.actor.strategy=megatron"
+LIGER = "+actor_rollout_ref.model.use_liger=True"
+
+
+def look(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> ChosenEngines | Unknown:
+    site = site_packages(top)
+    for name in installed:
+        (site / name).mkdir(parents=True, exist_ok=True)
+        (site / name.split("/")[0] / "__init__.py").touch()
+    verl = site / "verl"
+    for name, line in {
+        "workers/rollout/sglang_rollout/server.py": "import os\nimport sglang\n",
+        "workers/megatron_workers.py": "def init():\n    from megatron.core import mpu\n",
+        "workers/engine/fsdp/engine.py": "    from liger_kernel.transformers import x\n",
+    }.items():
+        (verl / name).parent.mkdir(parents=True, exist_ok=True)
+        (verl / name).write_text(line)
+    trees = VerlTrees(Tree(str(verl), "0.9.1", "site-packages", "verl"), "it was named")
+    target = Target(Path("/env/bin/python"), chosen_by="--python")
+    return chosen_engines.collect(*asked(*words), trees, target, interpreter(site))
+
+
+def engines(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> list[tuple[str, bool, str]]:
+    found = look(top, *words, installed=installed)
+    assert isinstance(found, ChosenEngines)
+    return [(one.module, one.installed, one.read_from.rpartition("verl/")[2]) for one in found.engines]
+
+
+def test_what_verl_imports_for_a_setting_is_looked_for(tmp_path: Path) -> None:
+    place = "workers/rollout/sglang_rollout/server.py:2"
+    assert engines(tmp_path, SGLANG) == [("sglang", False, place)]
+    assert engines(tmp_path, SGLANG, installed=("torch", "sglang")) == [("sglang", True, place)]
+    kernel = ("liger_kernel", False, "workers/engine/fsdp/engine.py:1")
+    assert engines(tmp_path / "kernel", LIGER) == [kernel]
+
+
+def test_a_namespace_package_without_the_part_that_is_imported_is_not_the_engine(tmp_path: Path) -> None:
+    place = "workers/megatron_workers.py:2"
+    assert engines(tmp_path / "a", MEGATRON, installed=("torch", "megatron")) == [
+        ("megatron.core", False, place)
+    ]
+    both = ("torch", "megatron/core")
+    assert engines(tmp_path / "b", MEGATRON, installed=both) == [("megatron.core", True, place)]
+
+
+def test_what_this_verl_does_not_import_is_not_judged(tmp_path: Path) -> None:
+    assert engines(tmp_path) == [], "there is no rollout with vLLM in this tree"
+    assert engines(tmp_path, "actor_rollout_ref.rollout.name=trtllm") == []
+
+
+def test_an_environment_without_torch_is_not_the_jobs(tmp_path: Path) -> None:
+    assert isinstance(look(tmp_path, SGLANG, installed=()), Absent)

@@ -1,0 +1,82 @@
+"""Single values of the job: from the command, and behind it from the composed configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import (
+    Given,
+    LaunchValues,
+    given,
+    launch_values,
+    text_of,
+)
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.facts import Absent, Unknown
+
+
+def launched(*words: Word) -> Launch:
+    return Launch((), command=Command("main", words, "run.sh", 1))
+
+
+def overrides(launch: Launch | Unknown) -> LaunchValues:
+    return launch_values(launch, Unknown("not composed"))
+
+
+def read(*words: str) -> dict[str, Any]:
+    found = overrides(launched(*(Word(text, "run.sh", 1) for text in words)))
+    return {key: entry.value for key, entry in found.words.items() if entry.known}
+
+
+def test_keys_lose_their_plus_and_values_their_quotes() -> None:
+    assert read("a.b=1", "+c=x", "++d='y z'", 'e="f"') == {"a.b": 1, "c": "x", "d": "y z", "e": "f"}
+
+
+def test_the_last_one_counts() -> None:
+    assert read("a=1", "a=2") == {"a": 2}
+
+
+def test_other_words_are_passed_over() -> None:
+    assert read("--config-path=x", "~a.b", "main.py", "=3") == {}
+    assert overrides(Absent("no launch script")) == LaunchValues()
+    assert overrides(Launch(())) == LaunchValues()
+
+
+def test_a_value_that_cannot_be_told_is_given_all_the_same() -> None:
+    for word in (Word(None, "run.sh", 1, "a=$UNKNOWN"), Word("a=[1", "run.sh", 1)):
+        found = overrides(launched(word))
+        assert given(found, "a") == Given("a", None, known=False, path="run.sh", line=1)
+        assert text_of(found, "a") == ""
+
+
+def test_null_is_not_given() -> None:
+    found = overrides(launched(Word("a=null", "", 1), Word("b=3", "", 1), Word("c=", "", 1)))
+    assert text_of(found, "c", "a", "b") == "3"
+    assert given(found, "a") is None
+
+
+def test_lists() -> None:
+    found = overrides(launched(Word("a=[/a.parquet, '/b c.parquet']", "", 1), Word("b=/c.parquet", "", 1)))
+    assert (found.words["a"].texts, found.words["b"].texts) == (
+        ("/a.parquet", "/b c.parquet"),
+        ("/c.parquet",),
+    )
+
+
+def test_behind_the_command_stands_the_configuration() -> None:
+    tree = {"a": {"b": [1, 2], "c": "${a.b}", "d": None, "e": "???", "f": "${oc.env:X}"}}
+    composed = Configuration(
+        "main.py", "/verl/config", "trainer", after=tree, origins={"a.b": "trainer.yaml"}
+    )
+    found = launch_values(launched(Word("a.d=word", "run.sh", 7)), composed)
+    assert found.get("a.b") == Given("a.b", [1, 2], path="/verl/config/trainer.yaml")
+    assert (text_of(found, "a.d"), found.get("a.e"), found.get("a.x")) == ("word", None, None)
+    untold = given(found, "a.f")
+    assert untold is not None
+    assert not untold.known
+
+
+def test_a_configuration_that_hydra_refuses_holds_nothing() -> None:
+    refused = Configuration("main.py", "/verl/config", "trainer", refused="no such file")
+    assert launch_values(launched(), refused).get("a") is None

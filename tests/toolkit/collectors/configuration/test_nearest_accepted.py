@@ -1,0 +1,57 @@
+"""The nearest value that verl's validating code accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
+from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_nearest
+from verl_doctor.toolkit.collectors.configuration.validation import Raised
+from verl_doctor.toolkit.collectors.launch.launch import Word
+
+TREE = {"a": {"mode": "mean", "rank": 8, "mini": 4, "micro_size_per_gpu": None, "padded": True}}
+SOURCE = """\
+def check(self):
+    modes = ["token-mean", "seq-mean"]
+    if self.mode not in modes:
+        raise ValueError("no such mode")
+"""
+
+
+def nearest(
+    folder: Path, word: str, keys: tuple[str, ...], holds: Callable[[Configuration], bool], text: str = ""
+) -> tuple[str, str]:
+    source = folder / "check.py"
+    source.write_text(SOURCE)
+    there = with_overrides(
+        Configuration("main_ppo.py", "/c", "ppo_trainer", before=TREE), [Word(word, "run.sh", 1)]
+    )
+    raised = Raised("ValueError", text, f"{source}:4", "", keys, "validation")
+    found = with_nearest(raised, there, lambda changed: None if holds(changed) else raised)
+    return found.nearest_key, found.nearest
+
+
+@pytest.mark.parametrize(
+    ("word", "keys", "holds", "text", "expected"),
+    [
+        ("a.mode=token_mean", ("a.mode",), lambda c: "-" in c.get("a.mode"), "", ("a.mode", "token-mean")),
+        ("a.rank=1024", ("a.rank",), lambda c: c.get("a.rank") <= 512, "at most 512, not 1024", ("a.rank", "512")),
+        ("a.rank=3", ("a.mini", "a.rank"), lambda c: c.get("a.mini") % c.get("a.rank") == 0, "", ("a.rank", "2")),
+        ("a.padded=True", ("a.padded",), lambda c: c.get("a.padded") is False, "", ("a.padded", "False")),
+        ("a.rank=4", ("a.rank", "a.micro_size_per_gpu"), lambda c: c.get("a.micro_size_per_gpu") == 1, "", ("a.micro_size_per_gpu", "1")),
+        ("a.rank=0", ("a.rank", "a.mini"), lambda c: c.get("a.rank") >= c.get("a.mini"), "", ("a.rank", "4")),
+        ("a.rank=4", ("a.rank",), lambda c: False, "", ("", "")),
+    ],
+)  # fmt: skip
+def test_the_first_value_that_is_accepted(
+    tmp_path: Path,
+    word: str,
+    keys: tuple[str, ...],
+    holds: Callable[[Configuration], bool],
+    text: str,
+    expected: tuple[str, str],
+) -> None:
+    assert nearest(tmp_path, word, keys, holds, text) == expected

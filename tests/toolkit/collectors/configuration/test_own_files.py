@@ -1,0 +1,46 @@
+"""The user's own files that a job names: which of them are missing or unusable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.toolkit.collectors.configuration.own_files import OwnFiles, own_files
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.machine import Machine
+
+JOB = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2))
+MINE = "class Mine(Base):\n    pass\n\n\nclass Bare:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "troubles"),
+    [
+        (["+data.custom_cls.path=mine.py", "+data.custom_cls.name=Mine"], []),
+        (["+data.custom_cls.path=mine.py", "+data.custom_cls.name=Other"], ["no such name"]),
+        (["+data.custom_cls.path=mine.py", "+data.custom_cls.name=Bare"], ["no data set"]),
+        (["+data.custom_cls.path=broken.py", "+data.custom_cls.name=Mine"], ["no Python"]),
+        (["+data.custom_cls.path=gone.py", "+data.custom_cls.name=Mine"], ["missing"]),
+        (["+custom_reward_function.path=broken.py"], ["no Python"]),
+        (["+custom_reward_function.path=gone.py"], []),
+        (["+actor_rollout_ref.rollout.multi_turn.tool_config_path=gone.yaml"], ["missing"]),
+        (["+actor_rollout_ref.rollout.multi_turn.tool_config_path=null"], []),
+        (["+trainer.resume_mode=resume_path", "+trainer.resume_from_path=/gone"], ["missing"]),
+        (["+trainer.resume_mode=auto", "+trainer.resume_from_path=/gone"], []),
+        (["+trainer.resume_mode=resume_path", "+trainer.resume_from_path=hdfs://x/gone"], []),
+    ],
+)
+def test_what_is_wrong_with_files(tmp_path: Path, words: list[str], troubles: list[str]) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    interpreter = Interpreter(
+        executable="/env/bin/python", version="3.10.0", implementation="CPython", cache_tag="cpython-310",
+        environment="venv", prefix="/env", sys_path=(), site_packages=(),
+        system="Linux", machine="x86_64", glibc="2.35", verl="", vllm="",
+    )  # fmt: skip
+    found = own_files.collect(asked(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
+    assert isinstance(found, OwnFiles)
+    assert [one.trouble for one in found.files] == troubles

@@ -1,0 +1,105 @@
+"""Which names a verl tree has for what a setting chooses, by small trees and by released ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.toolkit.collectors.configuration.registries import (
+    AGENT_LOOP,
+    ESTIMATOR,
+    LOGGER,
+    MODE,
+    ROLLOUT,
+    VerlRegistries,
+)
+from verl_doctor.toolkit.collectors.configuration.registry_reader import read_registries
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+UNSEEN = Unknown("not looked at")
+ALGORITHMS = "trainer/ppo/core_algos.py"
+ENUMERATION = """
+class Estimator(str, Enum):
+    GAE = "gae"
+    GRPO = "grpo"
+
+@register_adv_est(Estimator.GAE)
+def gae(): ...
+
+@register_adv_est("mine")
+def mine(): ...
+"""
+
+
+def look(folder: Path, *words: str, environ: dict[str, str] | None = None) -> VerlRegistries:
+    machine = Machine(environ=environ or {}, cwd=folder)
+    return read_registries(asked(*words)[0], str(folder), machine, UNSEEN, UNSEEN)
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_an_enumeration_and_a_text(tmp_path: Path) -> None:
+    write(tmp_path, ALGORITHMS, ENUMERATION)
+    registry = look(tmp_path).registries[ESTIMATOR]
+    assert registry.names == ("gae", "grpo", "mine")
+    assert registry.read_from == f"{tmp_path / ALGORITHMS}:6"
+
+
+def test_a_name_that_is_computed_closes_no_registry(tmp_path: Path) -> None:
+    write(tmp_path, ALGORITHMS, ENUMERATION + "@register_adv_est(NAME)\ndef other(): ...\n")
+    assert ESTIMATOR not in look(tmp_path).registries
+
+
+def test_an_empty_tree(tmp_path: Path) -> None:
+    assert look(tmp_path) == VerlRegistries()
+
+
+def test_what_may_register_more(tmp_path: Path) -> None:
+    library = "actor_rollout_ref.model.external_lib"
+    assert look(tmp_path, f"+{library}=mine").extended_by == library
+    assert (
+        look(tmp_path, environ={"VERL_USE_EXTERNAL_MODULES": "mine"}).extended_by
+        == "VERL_USE_EXTERNAL_MODULES"
+    )
+    reward = "custom_reward_function.path"
+    write(tmp_path, "plain.py", "def compute_score(): ...\n")
+    write(tmp_path, "more.py", "@register_adv_est('mine')\ndef mine(): ...\n")
+    assert look(tmp_path, f"+{reward}=plain.py").extended_by == ""
+    assert look(tmp_path, f"+{reward}=more.py").extended_by == reward
+    assert look(tmp_path, f"+{reward}=gone.py").extended_by == reward
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("release", "rollouts", "modes", "loops"),
+    [
+        ("0.4.1", {"hf", "vllm", "sglang", "sglang_async"}, None, None),
+        ("0.6.1", {"vllm", "sglang"}, ("sync", "async"), {"single_turn_agent", "tool_agent"}),
+        ("0.9.1", {"vllm", "sglang", "trtllm"}, ("async",), {"single_turn_agent", "tool_agent"}),
+    ],
+)
+def test_released_trees(
+    release: str,
+    rollouts: set[str],
+    modes: tuple[str, ...] | None,
+    loops: set[str] | None,
+    wheel_tree: Callable[[str, str], Path],
+) -> None:
+    tree = wheel_tree("verl", release) / "verl"
+    more = (f"+{MODE}=async", f"+{AGENT_LOOP}=x")
+    machine = Machine(environ={}, cwd=tree)
+    before = asked(*more)[0].after  # with the keys that the miniature lacks
+    found = read_registries(asked(tree=before)[0], str(tree), machine, UNSEEN, UNSEEN).registries
+    assert set(found[ROLLOUT].names) == rollouts
+    assert (found[MODE].names if MODE in found else None) == modes
+    assert (set(found[AGENT_LOOP].names) if AGENT_LOOP in found else None) == loops
+    assert {"gae", "grpo", "rloo", "remax"} <= set(found[ESTIMATOR].names)
+    assert {"console", "wandb", "tensorboard"} <= set(found[LOGGER].names)

@@ -1,0 +1,92 @@
+"""Where the value comes from that the job's workers see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.connections.network_variables import (
+    GLOO,
+    Given,
+    NetworkVariables,
+    network_variables,
+)
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Setting
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    WITHHELD,
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+
+SHELL = Variables({GLOO: "eth0"})
+SCRIPT = Launch((("run.sh", "shell script"),), settings=(Setting(GLOO, "eth1", "run.sh", 3),))
+NONE = Absent("none was named")
+NOTHING = Machine(environ={}, root=Path("/nowhere"))
+
+
+def workers(value: Value, path: str = "", line: int = 0) -> EffectiveEnvironment:
+    return EffectiveEnvironment(
+        (Effective(GLOO, Value("eth0"), (value,), (value,), "the raylet", path, line),)
+    )
+
+
+def seen(
+    variables: Variables = SHELL,
+    launch: Launch | Unknown = SCRIPT,
+    environment: EffectiveEnvironment | Unknown = NONE,
+    machine: Machine = NOTHING,
+) -> tuple[Given, ...]:
+    found = network_variables.collect(variables, launch, environment, machine)
+    assert isinstance(found, NetworkVariables)
+    return found.given
+
+
+def test_without_the_effective_environment_every_place_counts() -> None:
+    both = (Given(GLOO, "eth1", "run.sh", "run.sh", 3), Given(GLOO, "eth0"))
+    assert seen() == both
+    assert seen(environment=workers(Value(untold=WITHHELD))) == both
+
+
+def test_what_a_file_takes_away_and_what_was_typed() -> None:
+    gone = Launch((), settings=(Setting(GLOO, None, "run.sh", 3, removed=True),))
+    typed = Launch((), settings=(Setting(GLOO, "eth1", COMMAND_LINE, 1),))
+    assert seen(launch=gone) == ()
+    assert seen(Variables(), typed) == (Given(GLOO, "eth1", COMMAND_LINE),)
+
+
+def test_what_the_raylet_does_not_have_no_worker_has() -> None:
+    assert seen(environment=workers(Value())) == ()
+    assert seen(environment=EffectiveEnvironment()) == ()
+
+
+def test_the_line_that_sets_what_workers_see() -> None:
+    assert seen(environment=workers(Value("eth1"))) == (Given(GLOO, "eth1", "run.sh", "run.sh", 3),)
+
+
+def test_a_value_that_only_the_raylet_has() -> None:
+    assert seen(environment=workers(Value("ib0"))) == (Given(GLOO, "ib0", "the raylet"),)
+    found = seen(launch=NONE, environment=workers(Value("ib0"), "env.yaml", 2))
+    assert found == (Given(GLOO, "ib0", "env.yaml", "env.yaml", 2),)
+
+
+def test_nccl_s_own_files_stand_behind_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nccl.conf").write_text(
+        "# the fabric\nNCCL_SOCKET_IFNAME==bond0\nNCCL_IB_HCA=mlx5\nNCCL_IB_GID_INDEX = 3\nNCCL_DEBUG=WARN\n"
+    )
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/.nccl.conf").write_text("NCCL_IB_HCA=mlx5_0\n")
+    machine = Machine(environ={"HOME": "/home"}, root=tmp_path)
+    shell = Variables({"NCCL_IB_DISABLE": "1"})
+    assert seen(shell, NONE, machine=machine) == (
+        Given("NCCL_SOCKET_IFNAME", "=bond0", "/etc/nccl.conf", "/etc/nccl.conf", 2),
+        Given("NCCL_IB_HCA", "mlx5_0", "/home/.nccl.conf", "/home/.nccl.conf", 1),
+        Given("NCCL_IB_DISABLE", "1"),
+    )
+    (found,) = seen(Variables({"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "mlx5"}), NONE, machine=machine)[
+        :1
+    ]
+    assert found == Given("NCCL_SOCKET_IFNAME", "eth0")

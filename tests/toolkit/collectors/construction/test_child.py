@@ -1,0 +1,222 @@
+"""The construction's child: what breaks, hangs, crashes or reaches out, in a miniature of verl."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+import pytest
+from support.miniatures.buildable_verl import REWARD, write
+
+from verl_doctor.toolkit.collectors.construction.child import constructed
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+VALIDATION = "site-packages/verl/utils/config.py"
+VALIDATE = "import os, signal, time\ndef validate_config(config, use_reference_policy, use_critic):\n    {}\n"
+
+
+def run(folder: Path, *words: str, most: float = 20.0) -> Construction:
+    request = {
+        "folder": str(folder / "job"),
+        "tree": str(folder / "site-packages"),
+        "module": "verl.trainer.main_ppo",
+        "config_folder": str(folder / "site-packages" / "config"),
+        "config_name": "ppo_trainer",
+        "overrides": list(words),
+        "environ": {},
+        "most": most,
+    }
+    found = constructed(Machine(), sys.executable, request, 60.0)
+    assert isinstance(found, Construction), found
+    return found
+
+
+def ended(construction: Construction) -> dict[str, str]:
+    return {one.stage: one.ended for one in construction.stages}
+
+
+def with_validation(folder: Path, body: str, most: float = 20.0) -> Construction:
+    write(folder, {VALIDATION: VALIDATE.format(body)})
+    return run(folder, most=most)
+
+
+def test_a_sound_job_has_no_bad_stage(tmp_path: Path) -> None:
+    write(tmp_path, {})
+    found = run(tmp_path)
+    states = ended(found)
+    for stage in ("composition", "import", "resolution", "validation", "model", "reward manager"):
+        assert states[stage] == "ok"
+    assert list(found.bad(*states)) == []
+    assert found.own_code == (str(tmp_path / "job" / "reward.py"),)
+
+
+def test_a_part_that_the_release_has_not_is_not_judged_and_says_so(tmp_path: Path) -> None:
+    write(tmp_path, {})
+    classes = run(tmp_path).get("configuration classes")
+    assert classes is not None
+    assert (classes.ended, classes.text) == ("not there", "this release has no classes of configuration")
+
+
+def test_what_is_raised_comes_with_its_line_and_what_needs_it_is_not_reached(tmp_path: Path) -> None:
+    found = with_validation(tmp_path, "raise ValueError('train_batch_size is 3')")
+    (fault,) = found.bad("validation")
+    assert (fault.kind, fault.text) == ("ValueError", "train_batch_size is 3")
+    assert str(fault.frame("verl")) == f"{tmp_path}/site-packages/verl/utils/config.py:3"
+    assert ended(found)["roles"] == "not reached"
+    assert ended(found)["model"] == "ok"
+
+
+def test_a_bare_assertion_is_told_by_its_line(tmp_path: Path) -> None:
+    (fault,) = with_validation(tmp_path, "assert config.trainer.logger == 3").bad("validation")
+    assert fault.text == "assert config.trainer.logger == 3"
+
+
+def test_a_module_that_is_missing_inside_verl_is_no_part_that_a_release_has_not(tmp_path: Path) -> None:
+    write(tmp_path, {VALIDATION: "import nowhere_installed\n"})
+    (fault,) = run(tmp_path).bad("validation")
+    assert fault.text == "No module named 'nowhere_installed'"
+
+
+def test_a_stage_that_hangs_is_ended_and_the_others_run(tmp_path: Path) -> None:
+    found = with_validation(tmp_path, "time.sleep(1000)", most=0.5)
+    assert ended(found)["validation"] == "hangs"
+    assert ended(found)["reward manager"] == "ok"
+
+
+@pytest.mark.slow
+def test_a_stage_that_hears_no_signal_is_ended_with_its_process_and_the_others_run(tmp_path: Path) -> None:
+    deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); time.sleep(1000)"
+    found = with_validation(tmp_path, deaf, most=0.5)
+    assert ended(found)["validation"] == "hangs"
+    assert ended(found)["reward manager"] == "ok"
+
+
+@pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(7)"])
+def test_a_stage_that_ends_the_process_is_told_and_the_others_run(way: str, tmp_path: Path) -> None:
+    found = with_validation(tmp_path, way)
+    assert ended(found)["validation"] == "crashes"
+    assert ended(found)["reward manager"] == "ok"
+    assert [one.stage for one in found.bad(*ended(found))] == ["validation"]
+
+
+def test_code_that_calls_for_the_end_breaks_its_stage(tmp_path: Path) -> None:
+    (fault,) = with_validation(tmp_path, "raise SystemExit('no')").bad("validation")
+    assert (fault.kind, fault.text) == ("SystemExit", "no")
+
+
+def reward(folder: Path, text: str) -> tuple[str, str]:
+    write(folder, {"job/reward.py": text})
+    stage = run(folder, most=5).get("reward manager")
+    assert stage is not None
+    return stage.ended, stage.text
+
+
+def test_the_users_line_is_told(tmp_path: Path) -> None:
+    write(tmp_path, {"job/reward.py": "x = 1\ny = x['answer']\n"})
+    (fault,) = run(tmp_path).bad("reward manager")
+    assert str(fault.frame("user")) == f"{tmp_path}/job/reward.py:2"
+    assert fault.users
+
+
+def test_no_file_is_written_outside_and_the_stage_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("as it was")
+    for text in (
+        f"open('{tmp_path}/new', 'w')",
+        f"open('{tmp_path}/kept', 'a')",
+        f"import os; os.remove('{tmp_path}/kept')",
+    ):
+        state, why = reward(tmp_path, text)
+        assert (state, why.startswith("it writes ")) == ("not judged", True)
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "kept").read_text() == "as it was"
+
+
+def test_an_error_of_its_own_behind_what_was_refused_is_not_judged_either(tmp_path: Path) -> None:
+    text = f"try: open('{tmp_path}/new', 'w')\nexcept OSError: raise ValueError('my log')\n"
+    assert reward(tmp_path, text)[0] == "not judged"
+
+
+def _has_landlock() -> bool:
+    return sys.platform == "linux" and ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 1
+
+
+@pytest.mark.skipif(not _has_landlock(), reason="this kernel has no Landlock")
+def test_other_programs_write_nothing_either(tmp_path: Path) -> None:
+    state, _ = reward(tmp_path, f"import os\nos.system('echo x > {tmp_path}/new')\n")
+    assert state == "ok"
+    assert not (tmp_path / "new").exists()
+
+
+def test_its_own_temporary_files_may_be_written(tmp_path: Path) -> None:
+    assert reward(tmp_path, "import tempfile\ntempfile.TemporaryFile().write(b'x')\n") == ("ok", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import socket; socket.create_connection(('198.51.100.7', 80), 2)",
+        "import socket; socket.getaddrinfo('rewards.example', 80)",
+        "import urllib.request; urllib.request.urlopen('http://198.51.100.7/')",
+    ],
+)
+def test_nothing_is_reached_over_the_network_and_the_stage_is_not_judged(line: str, tmp_path: Path) -> None:
+    state, why = reward(tmp_path, line)
+    assert state == "not judged"
+    assert "which is not done here" in why
+
+
+def test_no_ray_is_started(tmp_path: Path) -> None:
+    state, why = reward(tmp_path, "import ray\nray.init()\n")
+    assert (state, "starts no Ray" in why) == ("not judged", True)
+
+
+def test_the_jobs_folder_comes_first_as_with_python_m(tmp_path: Path) -> None:
+    write(tmp_path, {"job/ray/__init__.py": "raise ImportError('shadowed')\n"})
+    (fault,) = run(tmp_path).bad("import")
+    assert fault.text == "shadowed"
+    assert str(fault.frame("user")) == f"{tmp_path}/job/ray/__init__.py:1"
+
+
+def test_an_override_reaches_the_job(tmp_path: Path) -> None:
+    write(tmp_path, {"job/mine.py": REWARD})
+    found = run(tmp_path, "custom_reward_function.path=mine.py")
+    assert found.own_code == (str(tmp_path / "job" / "mine.py"),)
+
+
+def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
+    found = constructed(Machine(), str(tmp_path / "python"), {}, 5.0)
+    assert isinstance(found, Unknown)
+    assert "cannot be started" in found.reason
+
+
+def test_a_folder_that_a_library_makes_at_home_is_made_in_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "somebody"
+    home.mkdir()
+    (home / "models").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    made = "os.mkdir(os.path.expanduser('~/.kernels')); raise ValueError(os.listdir(os.path.expanduser('~/models')), os.path.expanduser('~/x'))"
+    found = with_validation(tmp_path, made).get("validation")
+    assert found is not None
+    assert (found.ended, found.text) == ("breaks", f"([], '{home}/x')")
+    assert [path.name for path in home.iterdir()] == ["models"]
+    written = "open(os.path.expanduser('~/models/x'), 'w')"
+    refused = with_validation(tmp_path, written).get("validation")
+    assert refused is not None
+    assert refused.ended == "not judged"
+    assert list((home / "models").iterdir()) == []
+
+
+def test_what_an_installer_put_on_the_path_is_no_code_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    (target / "thing-1.0.dist-info").mkdir(parents=True)
+    (target / "thing.py").write_text("x = 1\n")
+    monkeypatch.setenv("PYTHONPATH", str(target))
+    write(tmp_path, {VALIDATION: VALIDATE.format("import thing")})
+    assert run(tmp_path).own_code == (str(tmp_path / "job" / "reward.py"),)

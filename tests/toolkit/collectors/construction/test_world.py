@@ -1,0 +1,63 @@
+"""The arithmetic of one rank."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from verl_doctor.toolkit.collectors.construction.world import Engine, Share, World, read
+
+ACTOR = Share("actor", "fsdp2", 8, 31, 100, 100, 200, 100, 30)
+OFFLOADED = dataclasses.replace(ACTOR, weights_away="between", states_away="between")
+AWAY = dataclasses.replace(ACTOR, weights_away="always", states_away="always")
+REFERENCE = Share("reference", "fsdp2", 8, 31, 100, gathered=30, weights_away="always", states_away="always")
+ENGINE = Engine("vllm", 2, 1, 400, 3, 10, 0.5, apart=False, sleeps=True)
+
+
+@pytest.mark.parametrize(
+    ("share", "working", "resident", "at_start", "in_host_memory"),
+    [
+        (ACTOR, 500, 300, 100, 0),
+        (OFFLOADED, 500, 0, 0, 300),
+        (AWAY, 30, 0, 0, 400),
+        (REFERENCE, 30, 0, 0, 100),
+        (dataclasses.replace(ACTOR, states=None), 300, 100, 100, 0),
+        (dataclasses.replace(ACTOR, gradients=0, temporary=0, states=0), 130, 100, 100, 0),
+    ],
+)
+def test_what_is_on_the_gpu_and_when(
+    share: Share, working: int, resident: int, at_start: int, in_host_memory: int
+) -> None:
+    found = (share.working, share.resident, share.at_start, share.in_host_memory)
+    assert found == (working, resident, at_start, in_host_memory)
+
+
+def test_others_stay_while_one_works() -> None:
+    critic = dataclasses.replace(ACTOR, name="critic")
+    world = World(8, 1, "", (), (ACTOR, critic, REFERENCE), ENGINE)
+    assert (world.resident, world.at_start) == (600, 200)
+    assert [world.working(share) for share in world.shares] == [800, 800, 630]
+
+
+@pytest.mark.parametrize(("change", "least"), [({}, 430), ({"token": None}, 400), ({"weights": None}, None)])
+def test_an_engine_needs_its_weights_and_room_for_one_sequence(
+    change: dict[str, None], least: int | None
+) -> None:
+    assert dataclasses.replace(ENGINE, **change).least == least  # type: ignore[arg-type]
+
+
+def test_what_the_child_told_is_read() -> None:
+    told = {
+        "size": 8,
+        "nodes": 1,
+        "how": "verl",
+        "meshes": [{"name": "actor", "dimensions": {"ddp": 2, "fsdp": 4}}],
+        "shares": [dataclasses.asdict(ACTOR)],
+        "engine": dataclasses.asdict(ENGINE),
+    }
+    world = read(told)
+    assert world is not None
+    assert [str(mesh) for mesh in world.meshes] == ["actor ddp 2 x fsdp 4"]
+    assert (world.shares, world.engine) == ((ACTOR,), ENGINE)
+    assert read(None) is None

@@ -1,0 +1,18 @@
+"""The clock, as this kernel tells of it."""
+
+from __future__ import annotations
+
+import time
+
+from verl_doctor.toolkit.collectors.host.clock import Clock, clock
+from verl_doctor.toolkit.facts import Unknown
+
+
+def test_the_kernel_answers_or_the_reason_is_said() -> None:
+    found = clock.collect()
+    if isinstance(found, Unknown):
+        assert "clock" in found.reason
+    else:
+        assert isinstance(found, Clock)
+        assert abs(found.now - time.time()) < 60
+        assert found.error >= 0

@@ -1,0 +1,73 @@
+"""The operating system and the processor, from the kernel's own lists."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.host.system import Processors, System, system
+from verl_doctor.toolkit.machine import Answer, Machine
+
+X86 = """processor	: {0}
+vendor_id	: GenuineIntel
+model name	: INTEL(R) XEON(R) PLATINUM 8558
+physical id	: {1}
+core id		: {2}
+flags		: fpu vme
+"""
+ARM = "processor\t: {0}\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\n"
+
+
+def seen(folder: Path, **files: str) -> System:
+    for name, text in files.items():
+        path = folder / {"cpuinfo": "proc/cpuinfo", "release": "etc/os-release"}[name]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    answer = system.collect(Machine(root=folder))
+    assert isinstance(answer, System)
+    return answer
+
+
+def test_two_sockets_with_two_threads_a_core(tmp_path: Path) -> None:
+    threads = [(number, number % 2, number // 4) for number in range(8)]
+    told = seen(tmp_path, cpuinfo="\n".join(X86.format(*one) for one in threads))
+    assert told.processors == Processors("INTEL(R) XEON(R) PLATINUM 8558", "GenuineIntel", 8, 4, 2)
+
+
+def test_a_kernel_that_names_no_cores(tmp_path: Path) -> None:
+    told = seen(tmp_path, cpuinfo="\n".join(ARM.format(number) for number in range(4)))
+    assert told.processors == Processors("", "0x41", 4)
+
+
+def test_a_system_without_proc(tmp_path: Path) -> None:
+    assert seen(tmp_path).processors == Processors(threads=os.cpu_count() or 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ['PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n', "ID=x\nPRETTY_NAME='Debian GNU/Linux 12 (bookworm)'"],
+)
+def test_the_distribution(tmp_path: Path, said: str) -> None:
+    told = seen(tmp_path, release=said)
+    assert told.distribution == "Debian GNU/Linux 12 (bookworm)"
+    assert (told.name, told.release) == (platform.system(), platform.release())
+
+
+def test_what_lscpu_says_is_kept_as_it_is(tmp_path: Path) -> None:
+    def runner(argv: Sequence[str], environ: Mapping[str, str], limit: float) -> Answer:
+        assert (tuple(argv), environ["LC_ALL"]) == (("lscpu",), "C")
+        return Answer(0, "Architecture: x86_64\nCPU(s): 2\n", "", 0.0)
+
+    answer = system.collect(Machine(root=tmp_path, runner=runner))
+    assert answer.lscpu == ("Architecture: x86_64", "CPU(s): 2")
+
+
+def test_a_system_without_lscpu(tmp_path: Path) -> None:
+    def runner(*_: object) -> Answer:
+        raise FileNotFoundError("lscpu")
+
+    assert system.collect(Machine(root=tmp_path, runner=runner)).lscpu == ()

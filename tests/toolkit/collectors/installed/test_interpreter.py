@@ -1,0 +1,133 @@
+"""Asking interpreters that are noisy, old, broken, or broken by what is loaded into them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.installed.interpreter import SOUND_WHEN_ISOLATED, Interpreter, interpreter
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+
+def ask(python: str | Path, **environ: str) -> Interpreter | Unknown:
+    machine = Machine(environ={"PATH": os.environ["PATH"], **environ})
+    return interpreter.collect(machine, Target(Path(python), "--python"))  # type: ignore[no-any-return]
+
+
+def reason(python: str | Path, **environ: str) -> str:
+    said = ask(python, **environ)
+    assert isinstance(said, Unknown)
+    return said.reason
+
+
+def with_sitecustomize(folder: Path, text: str) -> str:
+    (folder / "sitecustomize.py").write_text(text)
+    return str(folder)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "print('hello')",
+        "print('{}'); import atexit; atexit.register(print, '{\"version\": 1}')",
+        "import sys; sys.stdout.write('no end of line')",
+        "import atexit, sys; atexit.register(sys.stdout.write, 'no end of line')",
+        "import atexit, os; atexit.register(os._exit, 3)",
+    ],
+)
+def test_noise_around_the_answer_does_not_matter(tmp_path: Path, noise: str) -> None:
+    said = ask(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, noise))
+    assert isinstance(said, Interpreter)
+    assert said.executable == sys.executable
+
+
+def test_a_secret_on_the_path_is_not_told(tmp_path: Path) -> None:
+    said = ask(sys.executable, PYTHONPATH=f"{tmp_path}:/x?token=hunter2")
+    assert isinstance(said, Interpreter)
+    assert str(tmp_path) in said.sys_path
+    assert "hunter2" not in repr(said)
+
+
+@pytest.mark.parametrize(
+    ("breaking", "failure"),
+    [
+        ("import os; os._exit(3)", "ended with exit code 3 and said nothing"),
+        ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+        ("raise SystemExit('no licence')", "no licence"),
+    ],
+)
+def test_what_only_fails_with_the_users_things_is_not_the_interpreters_fault(
+    tmp_path: Path, breaking: str, failure: str
+) -> None:
+    said = reason(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, breaking))
+    assert failure in said.partition(" when it is started")[0]
+    assert SOUND_WHEN_ISOLATED in said
+    assert said.endswith("(set here: PYTHONPATH)")
+
+
+def test_a_wrong_home_is_named() -> None:
+    said = reason(sys.executable, PYTHONHOME="/nowhere")
+    assert SOUND_WHEN_ISOLATED in said
+    assert "PYTHONHOME" in said
+
+
+def test_what_fails_either_way_says_so_once(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", "echo broken >&2; exit 1")
+    assert reason(python) == f"{python} failed: broken; isolated (-I -S) it fails as well"
+
+
+def test_a_program_that_repeats_its_arguments_is_no_interpreter(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", 'echo "$@"')
+    assert "is no Python interpreter" in reason(python)
+
+
+def test_a_python_that_only_knows_its_version_is_too_old(tmp_path: Path) -> None:
+    python = script(tmp_path / "python", """printf '\\n%s{"too_old": "2.7.18"}\\n' "$3" """)
+    assert "is Python 2.7.18, which is too old" in reason(python)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.7", "3.8"])
+def test_an_old_interpreter_says_its_version(version: str) -> None:
+    home = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    found = sorted((home / "versions").glob(f"{version}.*/bin/python"))
+    found += [Path(f"/usr/bin/python{version}")]
+    if not found[0].exists():
+        pytest.skip(f"no Python {version} here")
+    said = ask(found[0])
+    if version == "2.7":
+        assert isinstance(said, Unknown)
+        assert "is Python 2.7." in said.reason
+    else:
+        assert isinstance(said, Interpreter)
+        assert said.version.startswith(version)
+
+
+def test_a_package_in_the_users_own_folder_is_found(tmp_path: Path) -> None:
+    base = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    if not base.exists():
+        pytest.skip("no interpreter outside of a virtual environment")
+    folder = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    package = tmp_path / ".local" / "lib" / folder / "site-packages" / "verl"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    said = ask(base, HOME=str(tmp_path))
+    assert isinstance(said, Interpreter)
+    assert said.verl == str(package)
+
+
+def test_whether_the_current_folder_is_left_out_is_asked() -> None:
+    for value, expected in (("1", sys.version_info >= (3, 11)), ("", False)):
+        said = ask(sys.executable, PYTHONSAFEPATH=value)
+        assert isinstance(said, Interpreter)
+        assert said.safe_path is expected

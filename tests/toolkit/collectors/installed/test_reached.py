@@ -1,0 +1,66 @@
+"""Which modules a program imports, read from text, and whether the module that is started is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule, program_module
+from verl_doctor.toolkit.collectors.installed.reached import reached
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.facts import Absent
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_imports_are_followed_through_packages_and_requirements(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "verl/__init__.py": "",
+            "verl/trainer/__init__.py": "import json, random as r\n",
+            "verl/trainer/main.py": "from ..utils import (\n    far\n)\nfrom lib import thing\ndef f():\n    import late\n",
+            "verl/utils/__init__.py": "from .near import *\n",
+            "verl/utils/near.py": "import queue\n",
+            "lib/__init__.py": "",
+            "lib-1.0.dist-info/METADATA": "Name: lib\nRequires-Dist: fast-tokens>=1\nRequires-Dist: extra-thing; extra == 'x'\n",
+        },
+    )
+    names = ["json", "random", "queue", "lib", "late", "fast_tokens", "extra_thing", "test"]
+    assert reached(names, "verl.trainer.main", [str(tmp_path)]) == {
+        "json",
+        "random",
+        "queue",
+        "lib",
+        "fast_tokens",
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [
+        ("verl.trainer.main_ppo", False),
+        ("verl.trainer.ppo_main", True),
+        ("verl.tools", False),
+        ("verl.trainer", True),
+    ],
+)
+def test_a_module_is_a_file_or_a_package_that_can_be_started(
+    tmp_path: Path, module: str, missing: bool
+) -> None:
+    files = {"__init__.py": "", "trainer/__init__.py": "", "trainer/main_ppo.py": "if __name__ == '__main__':\n    pass\n", "tools/__main__.py": ""}  # fmt: skip
+    write(tmp_path / "verl", files)
+    trees = VerlTrees(Tree(str(tmp_path / "verl"), "verl", "0.9.1", "site-packages"), "")
+    launch = Launch((), command=Command(module, (), "run.sh", 2))
+    found = program_module.collect(launch, trees)
+    assert isinstance(found, ProgramModule)
+    assert found.missing is missing
+    assert found.programs == (("verl.trainer.main_ppo",) if missing else ())
+    other = Launch((), command=Command("mine.py", (), "run.sh", 2))
+    assert isinstance(program_module.collect(other, trees), Absent)

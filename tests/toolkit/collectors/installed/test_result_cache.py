@@ -1,0 +1,123 @@
+"""Remembered answers: valid for exactly the files they came from, and never worse than none."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from verl_doctor.toolkit.collectors.installed.result_cache import keep, remembered
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    parts: tuple[Part, ...]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "a.py").write_text("x = 1\n")
+    return folder
+
+
+def ask(sources: Path, said: str = "first") -> str:
+    answer = remembered(Answer, "about", [sources], lambda: Answer((Part(said, (1, 2)),)))
+    assert answer.parts[0].lines == (1, 2)
+    return answer.parts[0].name
+
+
+def kept() -> list[Path]:
+    return sorted((platformdirs.user_cache_path("verl-doctor") / "Answer").glob("*.json"))
+
+
+def cache() -> Path:
+    (file,) = kept()
+    return file
+
+
+def test_the_same_files_give_the_same_answer_without_computing_it(sources: Path) -> None:
+    assert ask(sources) == "first"
+    assert ask(sources, "second") == "first"
+
+
+def test_a_changed_file_is_noticed_even_with_its_old_time(sources: Path) -> None:
+    ask(sources)
+    file = sources / "a.py"
+    before = file.stat()
+    replacement = sources / "new"
+    replacement.write_text("x = 2\n")
+    os.utime(replacement, ns=(before.st_atime_ns, before.st_mtime_ns))
+    replacement.replace(file)
+    assert ask(sources, "second") == "second"
+
+
+def test_a_file_may_be_named_itself_and_need_not_be_there(sources: Path) -> None:
+    file = sources / "b.txt"
+    assert ask(file) == "first"
+    assert ask(file, "second") == "first"
+    file.write_text("x")
+    assert ask(file, "written") == "written"
+    file.write_text("xy")
+    assert ask(file, "edited") == "edited"
+
+
+def test_a_new_a_renamed_and_a_removed_file_are_noticed(sources: Path) -> None:
+    ask(sources)
+    (sources / "b.py").write_text("")
+    assert ask(sources, "new") == "new"
+    (sources / "b.py").rename(sources / "c.py")
+    assert ask(sources, "renamed") == "renamed"
+    (sources / "c.py").unlink()
+    assert ask(sources, "gone") == "first"
+
+
+def test_an_edit_behind_a_link_is_noticed_and_links_in_a_circle_end(sources: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "b.py").write_text("x = 1\n")
+    (sources / "linked").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(sources)
+    (sources / "itself").symlink_to(sources)
+    assert ask(sources) == "first"
+    assert ask(sources, "second") == "first"
+    (elsewhere / "b.py").write_text("x = 22\n")
+    assert ask(sources, "third") == "third"
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"{", b"[3]", b'{"key": 3}', b"\xff" * 100, b"[" * 100_000])
+def test_a_damaged_cache_is_as_good_as_none(sources: Path, nonsense: bytes) -> None:
+    ask(sources)
+    cache().write_bytes(nonsense)
+    assert ask(sources, "second") == "second"
+    assert ask(sources, "third") == "second"
+
+
+def test_a_remembered_answer_of_another_shape_is_computed_anew(sources: Path) -> None:
+    ask(sources)
+    cache().write_text(cache().read_text().replace('"lines"', '"rows"'))
+    assert ask(sources, "second") == "second"
+
+
+def test_a_cache_that_cannot_be_written_is_no_harm(sources: Path) -> None:
+    home = platformdirs.user_cache_path("verl-doctor")
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.write_text("a file where the folder should be")
+    assert ask(sources) == "first"
+
+
+def test_the_answers_that_were_kept_first_make_room(sources: Path) -> None:
+    for number in range(5):
+        keep(Answer((Part("", (number,)),)), f"{number}", most=3)
+        os.utime(platformdirs.user_cache_path("verl-doctor") / "Answer" / f"{number}.json", (number, number))
+    assert [file.stem for file in kept()] == ["2", "3", "4"]

@@ -1,0 +1,76 @@
+"""What of the current folder hides an installed package, and what does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.shadows import Shadow, Shadows, shadows
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+JOB = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2))
+
+
+def interpreter(site: Path) -> Interpreter:
+    return Interpreter(
+        executable="/env/bin/python", version="3.12.0", implementation="CPython", cache_tag="cpython-312",
+        environment="venv", prefix="/env", sys_path=(str(site),), site_packages=(str(site),),
+        system="Linux", machine="x86_64", glibc="2.35", verl="", vllm="",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job's folder, and beside it a place with an installed `datasets`."""
+    package = tmp_path / "site" / "datasets"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "arrow_dataset.py", "load.py", "splits.py"):
+        (package / name).write_text("")
+    (tmp_path / "job").mkdir()
+    return tmp_path / "job"
+
+
+def look(job: Path, launch: Launch = JOB) -> Shadows | Unknown:
+    machine = Machine(environ={}, cwd=job)
+    found = shadows.collect(machine, launch, interpreter(job.parent / "site"))
+    assert isinstance(found, (Shadows, Unknown))
+    return found
+
+
+def modules(found: Shadows | Unknown) -> tuple[Shadow, ...]:
+    assert isinstance(found, Shadows)
+    return found.modules
+
+
+def test_a_folder_and_a_file(job: Path) -> None:
+    hidden = str(job.parent / "site" / "datasets")
+    (job / "datasets").mkdir()
+    assert modules(look(job)) == ()  # no __init__.py
+    (job / "datasets" / "__init__.py").write_text("")
+    assert modules(look(job)) == (Shadow("datasets", str(job / "datasets"), hidden),)
+    (job / "datasets" / "__init__.py").unlink()
+    (job / "datasets.py").write_text("")
+    assert modules(look(job)) == (Shadow("datasets", str(job / "datasets.py"), hidden),)
+
+
+def test_a_copy_of_the_package(job: Path) -> None:
+    (job / "datasets").mkdir()
+    for name in ("__init__.py", "arrow_dataset.py", "load.py"):
+        (job / "datasets" / name).write_text("")
+    assert modules(look(job)) == ()
+
+
+def test_what_is_not_installed_hides_nothing(job: Path) -> None:
+    (job / "torch.py").write_text("")
+    assert modules(look(job)) == ()
+
+
+def test_a_folder_that_cannot_be_told(job: Path) -> None:
+    assert isinstance(look(job, replace(JOB, submitted=True)), Unknown)
+    assert isinstance(look(job, Launch((), command=Command("train.py", (), "run.sh", 2))), Unknown)
+    assert isinstance(look(job, Launch(())), Unknown)

@@ -1,0 +1,173 @@
+"""The toolkit that a kernel would be compiled with, on machines that are folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.flashinfer_examples import H200
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit, cuda_toolkit
+from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Answer, Machine
+
+SAID = {
+    "--version": {
+        "nvcc": "Cuda compilation tools, release 13.0, V13.0.88\n",
+        "gcc": "gcc (Ubuntu 13.3.0-6ubuntu2~24.04.1) 13.3.0\nCopyright (C) 2023\n",
+        "red-hat-gcc": "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)\n",
+        "clang": "Debian clang version 14.0.6 (x)\n",
+    },
+    "--list-gpu-arch": {"nvcc": "compute_75\ncompute_90\ncompute_120\n"},
+}
+HEADER = "#if __GNUC__ > 15\n\n#error -- unsupported GNU version!\n"
+NO_FLASHINFER = Absent("FlashInfer is not installed in this environment")
+GPU = Resources((Gpu("NVIDIA H200", 143_771, "9.0"),), 16.0, 1)
+PATH = "/usr/bin:/usr/local/cuda/bin"
+
+
+def program(root: Path, path: str) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("")
+    file.chmod(0o755)
+
+
+def toolkit(root: Path, home: str = "/usr/local/cuda") -> None:
+    program(root, f"{home}/bin/nvcc")
+    for name, text in {
+        "include/crt/host_config.h": HEADER,
+        "lib64/libcudart.so": "",
+        "lib64/stubs/libcuda.so": "",
+    }.items():
+        file = root / home.lstrip("/") / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    toolkit(tmp_path)
+    for name in ("gcc", "c++", "red-hat-gcc", "clang", "ninja"):
+        program(tmp_path, f"/usr/bin/{name}")
+    return tmp_path
+
+
+def look(root: Path, flashinfer: FlashInfer | Unknown = NO_FLASHINFER, **variables: str) -> CudaToolkit:
+    def answer(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Answer:
+        return Answer(0, SAID[argv[1]].get(Path(argv[0]).name, ""), "", 0.0)
+
+    found = cuda_toolkit.collect(
+        Machine(environ={}, runner=answer, root=root),
+        JobVariables({"PATH": PATH, **variables}),
+        GPU,
+        flashinfer,
+    )
+    assert isinstance(found, CudaToolkit)
+    return found
+
+
+def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
+    found = look(root)
+    assert (found.home, found.told_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
+    assert found.targets == ("7.5", "9.0", "12.0")
+    assert (found.unlinkable, found.ninja, found.compiler) == ((), "/usr/bin/ninja", "/usr/bin/gcc")
+    assert (found.gcc, found.newest_gcc, found.cxx) == (13, 15, "/usr/bin/c++")
+
+
+def test_a_variable_is_taken_right_or_wrong(root: Path) -> None:
+    toolkit(root, "/other")
+    assert look(root, CUDA_PATH="/other").home == "/other"
+    assert look(root, CUDA_HOME="/gone", CUDA_PATH="/other").nvcc == ""
+    assert look(root, CUDA_HOME="", CUDA_PATH="/other").told_by == "CUDA_PATH"
+
+
+@pytest.mark.parametrize("value", [":/usr/local/cuda", "/gone:/usr/local/cuda", "/usr/local/cuda:"])
+def test_a_list_names_no_toolkit_and_holds_the_one_to_name(root: Path, value: str) -> None:
+    found = look(root, CUDA_HOME=value, PATH="/usr/bin")
+    assert (found.nvcc, found.candidate) == ("", "/usr/local/cuda")
+
+
+def test_a_link_on_path_leads_to_half_a_toolkit(root: Path) -> None:
+    (root / "usr/local/bin").mkdir(parents=True)
+    (root / "usr/local/bin/nvcc").symlink_to(root / "usr/local/cuda/bin/nvcc")
+    found = look(root, PATH="/usr/local/bin:/usr/bin")
+    assert (found.home, found.unlinkable) == ("/usr/local", ("libcudart.so", "libcuda.so"))
+    assert found.candidate == "/usr/local/cuda"
+
+
+@pytest.mark.parametrize("folder", ["/usr/lib/x86_64-linux-gnu", "/else/lib"])
+def test_the_linker_may_find_the_libraries_elsewhere(root: Path, folder: str) -> None:
+    program(root, "/usr/bin/nvcc")
+    assert look(root, PATH="/usr/bin").unlinkable == ("libcudart.so", "libcuda.so")
+    program(root, f"{folder}/libcudart.so")
+    assert look(root, PATH="/usr/bin", LIBRARY_PATH="/else/lib").unlinkable == ("libcuda.so",)
+
+
+def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -> None:
+    assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").told_by) == ("/usr/local/cuda", "")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert look(empty) == CudaToolkit("", "", unlinkable=("libcudart.so", "libcuda.so"))
+
+
+@pytest.mark.parametrize(
+    ("value", "compiler", "gcc"),
+    [
+        ("red-hat-gcc", "/usr/bin/red-hat-gcc", 11),
+        ("/usr/bin/gcc -m64", "/usr/bin/gcc", 13),
+        ("clang", "/usr/bin/clang", 0),
+        ("/gone/gcc", "", 0),
+    ],
+)
+def test_cc_names_the_compiler_under_nvcc(root: Path, value: str, compiler: str, gcc: int) -> None:
+    found = look(root, CC=value)
+    assert (found.compiler, found.compiler_told_by, found.gcc) == (compiler, "CC", gcc)
+
+
+def test_cxx_names_the_one_that_links(root: Path) -> None:
+    found = look(root, CXX="/gone/g++")
+    assert (found.cxx, found.cxx_told_by) == ("", "CXX")
+
+
+def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
+    (root / "usr/local/cuda/bin/nvcc").chmod(0o644)
+    assert (look(root).nvcc, look(root).on_path) == ("", "")
+
+
+def test_without_gpus_nothing_is_compiled_and_what_is_not_told_stays_open() -> None:
+    here, none = Machine(environ={}), Resources((), 1.0, 1)
+    untold = JobVariables(untold=("CUDA_HOME",))
+    assert isinstance(cuda_toolkit.collect(here, JobVariables(), none, NO_FLASHINFER), Absent)
+    assert type(cuda_toolkit.collect(here, untold, GPU, NO_FLASHINFER)) is Unknown
+
+
+def test_headers_that_a_toolkit_for_nvcc_alone_does_not_have(root: Path) -> None:
+    wants = H200(headers=("cuda_runtime.h", "curand.h"))
+    assert look(root, wants).lacks == ()  # the folder of a wrapper says nothing
+    program(root, "/usr/local/cuda/include/cuda_runtime.h")
+    assert look(root, wants).lacks == ("curand.h",)
+    assert look(root, wants, FLASHINFER_EXTRA_CUDAFLAGS="-I/else").lacks == ()
+    program(root, "/else/curand.h")
+    assert look(root, wants, CPATH="/else").lacks == ()
+
+
+def test_a_folder_on_path_that_may_not_be_entered_is_passed_over(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another user's is, after `su`: pathlib raises there before Python 3.14."""
+    asked = os.stat
+
+    def stat(path: os.PathLike[str] | str, **options: bool) -> os.stat_result:
+        if "/closed/" in os.fspath(path):
+            raise PermissionError(13, "Permission denied", path)
+        return asked(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    found = look(root, PATH=f"/closed/bin:{PATH}", CUDA_HOME="/closed/cuda")
+    assert (found.on_path, found.nvcc) == ("/usr/local/cuda/bin/nvcc", "")

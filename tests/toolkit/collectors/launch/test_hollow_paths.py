@@ -1,0 +1,64 @@
+"""Paths that begin with a variable which nobody sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPaths, hollow_paths
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+JOB = "python3 -m verl.trainer.main_ppo"
+KEY = "data.train_files"
+
+
+def hollow(folder: Path, script: str, **environ: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    path = folder / "run.sh"
+    path.write_text(script)
+    target = Target(Path("/env/bin/python"), "--python", files=(path,))
+    read = launch.collect(target, Machine(environ={"HOME": "/home/u", **environ}, cwd=folder))
+    assert isinstance(read, Launch)
+    found = hollow_paths.collect(read)
+    assert isinstance(found, HollowPaths)
+    return [(one.key, one.path, one.names) for one in found.paths]
+
+
+@pytest.mark.parametrize(
+    ("script", "path", "names"),
+    [
+        (f"{JOB} {KEY}=$DATA/no/train.parquet", "/no/train.parquet", ("DATA",)),
+        (f"{JOB} '++trainer.x=1' {KEY}=\"${{DATA}}/no/train.parquet\"", "/no/train.parquet", ("DATA",)),
+        (f"TRAIN=$DATA/no/train.parquet\n{JOB} {KEY}=$TRAIN", "/no/train.parquet", ("TRAIN",)),
+        (f"{JOB} {KEY}=[$A/no/1.parquet,$B/no/2.parquet]", "/no/1.parquet", ("A", "B")),
+    ],
+)
+def test_a_path_without_its_beginning_leads_nowhere(
+    tmp_path: Path, script: str, path: str, names: tuple[str, ...]
+) -> None:
+    assert hollow(tmp_path, script) == [(KEY, path, names)]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"DATA=/data\n{JOB} {KEY}=$DATA/no/train.parquet",
+        f"{JOB} {KEY}=${{DATA:-/data}}/train.parquet",
+        f"{JOB} {KEY}=$SLURM_TMPDIR/no/train.parquet",  # a scheduler sets it
+        f"{JOB} {KEY}=$DATA/",  # the root is there
+        f"{JOB} trainer.default_local_dir=$DATA/ckpt",  # is made
+        f"{JOB} {KEY}=data/$DATA/train.parquet",
+        f"source settings.sh\n{JOB} {KEY}=$DATA/no/train.parquet",  # cannot be followed
+        f"read DATA\n{JOB} {KEY}=$DATA/no/train.parquet",
+        f"if [ -f x ]; then DATA=/data; fi\n{JOB} {KEY}=$DATA/no/train.parquet",
+    ],
+)
+def test_what_may_have_a_value_is_passed_over(tmp_path: Path, script: str) -> None:
+    assert hollow(tmp_path, script) == []
+
+
+def test_the_shell_may_have_it(tmp_path: Path) -> None:
+    assert hollow(tmp_path, f"{JOB} {KEY}=$DATA/no/train.parquet", DATA="/data") == []

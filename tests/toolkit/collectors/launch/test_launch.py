@@ -1,0 +1,495 @@
+"""What is read of launch scripts, without running them. Where bash is there, it is the oracle."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.collectors.launch.reader import Reader
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+ENVIRON = {"HOME": "/home/u", "PATH": os.environ.get("PATH", ""), "OUTSIDE": "o"}
+
+
+def read(folder: Path, script: str | bytes, *words: str, name: str = "run.sh") -> Launch:
+    path = folder / name
+    path.write_bytes(script.encode() if isinstance(script, str) else script)
+    target = Target(Path("/env/bin/python"), "--python", files=(path,), words=words)
+    found = launch.collect(target, Machine(environ=ENVIRON, cwd=folder))
+    assert isinstance(found, Launch)
+    return found
+
+
+def words_of(found: Launch) -> list[str | None]:
+    assert found.command
+    return [word.text for word in found.command.words]
+
+
+def given(found: Launch) -> dict[str, str | None]:
+    return {setting.name: setting.value for setting in found.settings}
+
+
+# Scripts of which everything is known. Each ends in one call of python3.
+KNOWN = {
+    "plain": "python3 -m verl.trainer.main_ppo a.b=1 c.d='x y'",
+    "continued lines": "python3 -m verl.trainer.main_ppo \\\n  a=1 \\\n  b=2",
+    "a backslash at the end of the script": "python3 -m verl.trainer.main_ppo a=1 \\",
+    "a backslash in the last word": "python3 -m verl.trainer.main_ppo a=1 b=2\\",
+    "a comment ends the command": "python3 -m verl.trainer.main_ppo a=1 \\\n  # b=2 \\\n",
+    "variables": 'n=8\np=$HOME/data\npython3 -m verl.trainer.main_ppo a=$n "b=${p}/x" c=\'$n\' d="$n"e',
+    "defaults": "X=\npython3 -m verl.trainer.main_ppo a=${A:-1} b=${OUTSIDE:-2} c=${X:-3} d=${X-4} e=${OUTSIDE:+5} f=${C:=6} g=$C",
+    "arithmetic": "a=$((1024 * 4))\nb=3\npython3 -m verl.trainer.main_ppo x=$((a / b % 100 + -2)) y=$(( (1<<4) | 3 )) z=$((2**10))",
+    "arrays": 'A=(a=1 "b=x y")\nA+=(c=3)\npython3 -m verl.trainer.main_ppo "${A[@]}" ${A[0]} n=${#A[@]} "${A[@]:1:1}" "s=${A[*]}"',
+    "empty arrays": 'A=()\npython3 -m verl.trainer.main_ppo x "${A[@]}" y',
+    "array lines with comments": 'A=(\n  a=1  # first\n  # b=2\n  c=3\n)\npython3 -m verl.trainer.main_ppo "${A[@]}"',
+    "splitting": 'O="a=1  b=2 "\npython3 -m verl.trainer.main_ppo $O "$O" x$O"y"',
+    "quotes in words": "python3 -m verl.trainer.main_ppo a=['console','wandb'] b=\\\"x\\\" 'c={\"k\": 1}' d=\"it's\" e=$'t\\tx'",
+    "braces": "python3 -m verl.trainer.main_ppo a={b,c} {1..3} x{y}z '+k={a: 1, b: 2}' {p,q{r,s}}t",
+    "lists": "python3 -m verl.trainer.main_ppo \"files=['/a/b','/c/d']\" 'x=[1,2]'",
+    "the script's arguments": 'python3 -m verl.trainer.main_ppo "$@" n=$#',
+    "shifted arguments": 'N=$1\nshift\npython3 -m verl.trainer.main_ppo n=$N "$@" ${9:-none}',
+    "trimming": "M=/m/Qwen2-7B.tar.gz\npython3 -m verl.trainer.main_ppo a=${M##*/} b=${M%.*} c=${M%%.*} d=${M#/m/} e=${M//e/E} f=${M/Q/q} g=${M:3:4}",
+    "case": "M=aB\npython3 -m verl.trainer.main_ppo ${M^^} ${M,,} ${M^} ${#M}",
+    "pipes and redirections": "python3 -m verl.trainer.main_ppo a=1 2>&1 >/dev/null | cat",
+    "in the background": "nohup python3 -m verl.trainer.main_ppo a=1 > log.txt 2>&1 &\nwait",
+    "a function": 'run() { local n=$1; shift; python3 -m verl.trainer.main_ppo n=$n "$@"; }\nrun 4 a=1',
+    "a subshell": "n=1\n(n=2)\npython3 -m verl.trainer.main_ppo n=$n",
+    "a here-document": "cat > /dev/null <<'EOF'\npython3 -m verl.trainer.main_ppo no=1 `\nEOF\npython3 -m verl.trainer.main_ppo a=1",
+    "a here-document with tabs": "cat > /dev/null <<-X\n\tit's\n\tX\npython3 -m verl.trainer.main_ppo a=1",
+    "a here-string": "cat <<< 'x' >/dev/null\npython3 -m verl.trainer.main_ppo a=1",
+    "bash -c": "export N=3\nM=4\nbash -c 'python3 -m verl.trainer.main_ppo n=$N m=${M:-none} $0 $1' zero one",
+    "env": "env -u B A=1 python3 -m verl.trainer.main_ppo a=1",
+    "exec": "exec python3 -u -m verl.trainer.main_ppo a=1",
+    "a loop with one word": "for n in 4; do\n  python3 -m verl.trainer.main_ppo n=$n\ndone",
+    "set --": 'set -- x y\npython3 -m verl.trainer.main_ppo "$@"',
+    "unset": "OUTSIDE=1\nunset OUTSIDE\npython3 -m verl.trainer.main_ppo a=${OUTSIDE:-gone}",
+    "appended text": "a=1\na+=2\npython3 -m verl.trainer.main_ppo a=$a",
+    "a tilde": "python3 -m verl.trainer.main_ppo ~/x a=~/x a.b=~/x '~/x'",
+    "paths of the script": 'D=$(cd "$(dirname "$0")" && pwd)\nB=`basename /x/y.z .z`\npython3 -m verl.trainer.main_ppo d=$D b=$B',
+    "agreeing branches": 'if [ -n "$OUTSIDE" ]; then n=1; else n=1; fi\npython3 -m verl.trainer.main_ppo n=$n',
+    "decided conditions": "A=2\nif [ $A -gt 3 ]; then n=1; elif [[ $A == [0-9] || $OUTSIDE == o* ]]; then n=2; else n=3; fi\n"
+    "if (( A > 1 )); then m=1; fi\n[ $A = 2 ] && k=1 || k=2\npython3 -m verl.trainer.main_ppo n=$n m=$m k=$k",
+    "decided cases": "case $OUTSIDE in\n x|y) n=1;;\n o*) n=2;;\n *) n=3;;\nesac\npython3 -m verl.trainer.main_ppo n=$n",
+    "a program in an array": 'L=(python3 -u)\nif [ "${NO_SUCH:-1}" != 0 ]; then L=(env A=1 python3); fi\n'
+    '"${L[@]}" -m verl.trainer.main_ppo a=1',
+    "exit in a branch": 'n=1\nif [ "$(uname)" = Nowhere ]; then n=2; exit 1; fi\npython3 -m verl.trainer.main_ppo n=$n',
+    "return in a function": "f() { n=1; return; n=2; }\nf\npython3 -m verl.trainer.main_ppo n=$n",
+    "nested defaults": 'python3 -m verl.trainer.main_ppo a="${A:-${B:-"x y"}}" b=${A:-${OUTSIDE}/z}',
+    "CRLF is not ours": "python3 -m verl.trainer.main_ppo a=1",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_words_are_those_that_bash_passes(name: str, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    log = tmp_path / "argv"
+    fake = programs / "python3"
+    fake.write_text(f'#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done > {log}\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    found = read(tmp_path, KNOWN[name], "first=1", "two words")
+    environ = {**ENVIRON, "PATH": f"{programs}:{ENVIRON['PATH']}"}
+    argv = ["bash", str(tmp_path / "run.sh"), "first=1", "two words"]
+    subprocess.run(argv, env=environ, cwd=tmp_path, check=True, timeout=120)
+    passed = log.read_text().split("\0")[:-1]
+    assert words_of(found) == passed[passed.index("-m") + 2 :]
+    assert not found.unread
+
+
+def test_no_script_is_no_fault() -> None:
+    assert isinstance(launch.collect(Target(Path("/env/bin/python"), "--python"), Machine()), Absent)
+
+
+def test_a_binary_file_is_no_script(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_bytes(b"\x7fELF\0\0")
+    found = launch.collect(Target(Path("/env/bin/python"), "--python", files=(path,)), Machine())
+    assert isinstance(found, Unknown)
+    assert "no text file" in found.reason
+
+
+def test_exports_reach_the_job_and_other_variables_do_not(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        "export A=1 B\nC=2\nD=3 python3 -m verl.trainer.main_ppo a=1\nexport LATE=1\n",
+    )
+    assert given(found) == {"A": "1", "D": "3"}
+    assert found.settings[0] == Setting("A", "1", str(tmp_path / "run.sh"), 1)
+
+
+def test_a_setting_under_a_condition_is_conditional(tmp_path: Path) -> None:
+    found = read(tmp_path, 'if [ "$X" = 1 ]; then\n  export A=1\nfi\npython3 -m verl.trainer.main_ppo a=$A\n')
+    assert [(setting.name, setting.conditional) for setting in found.settings] == [("A", True)]
+    assert words_of(found) == [None]
+
+
+def test_elements_of_an_array_under_a_condition_are_conditional(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        'A=(a=1 b=2)\nif [ -n "$X" ]; then A+=(c=3); fi\npython3 -m verl.trainer.main_ppo "${A[@]}" d=4\n',
+    )
+    assert found.command
+    assert [(word.text, word.conditional) for word in found.command.words] == [
+        ("a=1", False), ("b=2", False), ("c=3", True), ("d=4", False),
+    ]  # fmt: skip
+
+
+def test_what_is_not_set_here_is_not_known(tmp_path: Path) -> None:
+    assert words_of(read(tmp_path, "python3 -m verl.trainer.main_ppo a=$NOBODY b=$(date)")) == [None, None]
+
+
+def test_what_smells_of_a_secret_is_not_kept(tmp_path: Path) -> None:
+    token = "hf_" + "a" * 34
+    found = read(
+        tmp_path,
+        f"export HF_TOKEN={token}\nX={token}\n"
+        f"python3 -m verl.trainer.main_ppo a=$X +b.api_key=abc --token {token} data.prompt_key=prompt c=hf:{token}",
+    )
+    assert token not in repr(found)
+    assert "abc" not in repr(found)
+    assert "data.prompt_key=prompt" in words_of(found)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "+trainer.wandb_key=hunter2",
+        "+trainer.db_pwd=hunter2",
+        "+a.auth=hunter2",
+        "+a.hf_pat=hunter2",
+        "+a.signing_key=hunter2",
+        "+a.jwt=hunter2",
+        "+a.cookie=hunter2",
+        "+a.passphrase=hunter2",
+        "+a.tokens=hunter2",
+        "+a.secrets.tracker=hunter2",
+        "+data.api_key=hunter",
+        "+a.b={hf_token:hunter2,n:1}",
+        "--api-key hunter2",
+        "--api_key hunter2",
+        "--hf-token=hunter2",
+        "--header 'Authorization: Token hunter2'",
+    ],
+)
+def test_no_form_of_a_secret_is_kept(word: str, tmp_path: Path) -> None:
+    found = read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word} c.d=2\n")
+    assert "hunter" not in repr(found)
+    assert {"a.b=1", "c.d=2"} <= set(words_of(found))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "data.prompt_key=prompt",
+        "+data.my_question_key=question",
+        "data.reward_fn_key=data_source",
+        "data.image_key=images",
+        "data.tokenizer=/models/tokenizer",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24576",
+        "actor_rollout_ref.rollout.max_num_batched_tokens=8192",
+        "actor_rollout_ref.actor.loss_agg_mode=token-mean",
+        "algorithm.rollout_token_veto_threshold=1e-4",
+        "actor_rollout_ref.rollout.continuous_token.enable=True",
+        "global_profiler.profile_token_start=null",
+        "+a.n_token=8",
+        "--tokenizer=/models/tokenizer",
+    ],
+)
+def test_what_only_sounds_like_a_secret_is_kept(word: str, tmp_path: Path) -> None:
+    assert words_of(read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word}\n")) == ["a.b=1", word]
+
+
+def test_a_sourced_file_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_text("export A=1\nn=7\n")
+    found = read(
+        tmp_path, "source $(dirname $0)/env.sh\n. ./missing.sh\npython3 -m verl.trainer.main_ppo n=$n"
+    )
+    assert given(found) == {"A": "1"}
+    assert words_of(found) == ["n=7"]
+    assert found.unread == (
+        f"{tmp_path / 'run.sh'}:2: ./missing.sh is sourced, and there is no such file to read",
+    )
+
+
+def test_a_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
+    (tmp_path / "env.yaml").write_text("env_vars:\n  A: '1'\n  B: 2\n")
+    found = read(
+        tmp_path,
+        'ray job submit --no-wait --address x --runtime-env=env.yaml --runtime-env-json=\'{"env_vars": {"C": "3"}}\' \\\n'
+        "  -- python3 -m verl.trainer.main_ppo a=1 +ray_kwargs.ray_init.runtime_env.env_vars.D=4",
+    )
+    assert given(found) == {"A": "1", "B": "2", "C": "3", "D": "4"}
+    assert all(setting.reaches_workers for setting in found.settings)
+    assert words_of(found)[0] == "a=1"
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [
+        ("torchrun --standalone --nnodes=1 --nproc_per_node 8 -m verl.trainer.sft_trainer a=1", "verl.trainer.sft_trainer"),
+        ("accelerate launch --num_processes 8 verl/trainer/main_ppo.py a=1", "verl/trainer/main_ppo.py"),
+        ("python -m torch.distributed.run --nproc-per-node=8 -m verl.trainer.sft_trainer a=1", "verl.trainer.sft_trainer"),
+        ("srun -N 1 --gres gpu:8 --overlap bash -lc 'cd /x && python -m verl.trainer.main_ppo a=1'", "verl.trainer.main_ppo"),
+        ("CUDA_VISIBLE_DEVICES=0 uv run --with x python3.11 -m recipe.dapo.main_dapo a=1", "recipe.dapo.main_dapo"),
+        ("sudo -E timeout 3h python3 scripts/train_agent.py a=1", "scripts/train_agent.py"),
+        ("docker run --rm --gpus all -v /a:/b --env A=1 image:1 python3 -m verl.trainer.main_ppo a=1", "verl.trainer.main_ppo"),
+        ("docker exec verl bash -lc 'cd /x && python -m verl.trainer.main_ppo a=1'", "verl.trainer.main_ppo"),
+        ("srun apptainer exec --nv image.sif torchrun -m verl.trainer.sft_trainer a=1", "verl.trainer.sft_trainer"),
+    ],
+)  # fmt: skip
+def test_the_program_behind_its_wrappers(line: str, module: str, tmp_path: Path) -> None:
+    found = read(tmp_path, line)
+    assert found.command
+    assert found.command.module == module
+    assert words_of(found) == ["a=1"]
+
+
+def test_preparing_data_is_not_training(tmp_path: Path) -> None:
+    script = "python3 examples/data_preprocess/gsm8k.py --local_dir=x\npython3 -m verl.trainer.main_ppo a=1\n"
+    found = read(tmp_path, script)
+    assert found.command
+    assert found.command.module == "verl.trainer.main_ppo"
+    assert not found.others
+    assert read(tmp_path, "python3 prepare.py --local_dir=x\n").command is None
+
+
+def test_a_dockerfile(tmp_path: Path) -> None:
+    text = 'FROM x\nARG V=1\nENV A=1 \\\n  # why\n  B="x y" C=$V\nENV OLD style value\nRUN export D=1\nRUN <<E\nENV F=1\nE\n'
+    found = read(tmp_path, text, name="Dockerfile")
+    assert given(found) == {"A": "1", "B": "x y", "C": None, "OLD": "style value"}
+    assert found.settings[-1].line == 6
+
+
+def test_a_runtime_env_file(tmp_path: Path) -> None:
+    found = read(tmp_path, "working_dir: ./\nenv_vars:\n  A: 1\n  B:\n", name="runtime_env.yaml")
+    assert found.settings == (
+        Setting("A", "1", str(tmp_path / "runtime_env.yaml"), 3, reaches_workers=True),
+        Setting("B", None, str(tmp_path / "runtime_env.yaml"), 4, reaches_workers=True),
+    )
+    assert read(tmp_path, "a: [", name="runtime_env.yaml").unread
+
+
+def test_a_command_line(tmp_path: Path) -> None:
+    target = Target(
+        Path("/env/bin/python"), "--python", words=("A=1", "python3", "-m", "verl.trainer.main_ppo", "a=$x")
+    )
+    found = launch.collect(target, Machine(environ=ENVIRON, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert words_of(found) == ["a=$x"]
+    assert given(found) == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    "script", ["if true; then", "a='x", "for", "case x in", "${", "$(", "<<", "((", "}", "x=(", "\\"]
+)
+def test_a_broken_script_is_said_to_be_one(script: str, tmp_path: Path) -> None:
+    found = read(tmp_path, f"export A=1\n{script}\n")
+    assert given(found) == {"A": "1"}
+    if script != "\\":
+        assert found.unread
+        assert ":2: " in found.unread[0] or ":3: " in found.unread[0]
+
+
+@hypothesis.given(st.text(alphabet="ab=1$(){}[]\"'`\\;&|<>#!*?~ \n\t-+:@%/,if then fi do done", max_size=60))
+def test_any_text_is_read_without_a_fault(text: str) -> None:
+    reader = Reader(lambda _: None, ENVIRON, "/")
+    reader.script(text, "/run.sh", ())
+    reader.dockerfile(text, "/Dockerfile")
+    reader.runtime_env(text, "/env.yaml")
+
+
+@pytest.mark.slow
+def test_deep_and_long_scripts_end(tmp_path: Path) -> None:
+    for text in (
+        "$(" * 3000,
+        "(" * 3000,
+        "if " * 3000,
+        "{a,b}" * 40,
+        "f() { f; f; }; f\n",
+        "x=$x$x\n" * 5000,
+        "a='\n" * 3000,
+    ):
+        read(tmp_path, f"{text}\nexport A=1\n")
+
+
+def test_overrides_behind_a_commented_line_are_lost(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, "python3 -m verl.trainer.main_ppo \\\n  a.b=1 \\\n  # c.d=2 \\\n  e.f=3 \\\n  g.h=4\n"
+    )
+    assert words_of(found) == ["a.b=1"]
+    assert [(word.text, word.line) for word in found.lost] == [("e.f=3", 4), ("g.h=4", 5)]
+
+
+def test_windows_line_ends_are_read_as_meant_and_said(tmp_path: Path) -> None:
+    found = read(tmp_path, b"python3 -m verl.trainer.main_ppo \\\r\n  a.b=1\r\n")
+    assert words_of(found) == ["a.b=1"]
+    assert found.carriage_returns == (str(tmp_path / "run.sh"),)
+
+
+def test_a_script_that_calls_another(tmp_path: Path) -> None:
+    (tmp_path / "inner.sh").write_text("python3 -m verl.trainer.main_ppo a=$1 b=${B:-none} c=${C:-none}\n")
+    found = read(tmp_path, "export B=2\nC=3\nsbatch -N 2 --gres=gpu:8 inner.sh one\n")
+    assert words_of(found) == ["a=one", "b=2", "c=none"]
+    assert given(found) == {"B": "2"}
+
+
+def test_what_is_made_of_a_secret_is_not_kept(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        "MY_API_KEY=harmless-looking\nmax_token=8\n"
+        "python3 -m verl.trainer.main_ppo a=$MY_API_KEY b=x${MY_API_KEY}y c=${MY_API_KEY:-d} n=$max_token",
+    )
+    assert words_of(found) == [None, None, None, "n=8"]
+    assert "harmless-looking" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ('export A=1\npython3 -m verl.trainer.main_ppo a.b="1 \\\n  c.d=2\n', 2),
+        ("if true; then\n  python3 -m verl.trainer.main_ppo a.b=1\n", 3),
+    ],
+)
+def test_what_bash_cannot_parse(script: str, line: int, tmp_path: Path) -> None:
+    (error,) = read(tmp_path, script).refused
+    assert error.line == line
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "python3 -m verl.trainer.main_ppo a.b=1\n",
+        "source nowhere.sh\npython3 -m verl.trainer.main_ppo a.b=1\n",
+        "#!/usr/bin/env zsh\nif true {\n  python3 -m verl.trainer.main_ppo a.b=1\n}\n",
+    ],
+)
+def test_nothing_is_said_of_what_bash_takes_or_another_shell(script: str, tmp_path: Path) -> None:
+    assert read(tmp_path, script).refused == ()
+
+
+def test_bash_runs_nothing_of_the_script(tmp_path: Path) -> None:
+    assert read(tmp_path, f'touch {tmp_path}/there\necho "\n').refused
+    assert not (tmp_path / "there").exists()
+
+
+def test_a_script_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("echo\n" * 500_000)
+    found = launch.collect(Target(tmp_path / "python", "--python", files=(script,)), Machine())
+    assert isinstance(found, Unknown)
+    assert "2.5 MB" in found.reason
+
+
+def test_an_element_of_an_array_stands_where_it_is_written(tmp_path: Path) -> None:
+    script = """\
+ARGS=(
+  a.b=1
+  c.d=2
+)
+if [ -n "$OUTSIDE" ]; then
+  ARGS+=(e.f=3)
+fi
+start() {
+  python3 -m verl.trainer.main_ppo "$@"
+}
+start "${ARGS[@]}" g.h=4
+"""
+    found = read(tmp_path, script)
+    assert found.command
+    assert [(word.text, word.line) for word in found.command.words] == [
+        ("a.b=1", 2),
+        ("c.d=2", 3),
+        ("e.f=3", 6),
+        ("g.h=4", 11),
+    ]
+
+
+def test_a_runtime_env_that_is_no_yaml(tmp_path: Path) -> None:
+    (error,) = read(tmp_path, "env_vars:\n  A: [1\n  B: 2\n", name="env.yaml").refused
+    assert error.line
+    assert "no YAML" in error.said
+
+
+ENV_YAML = "working_dir: ./\nexcludes: ['/.git/']\nenv_vars: {A: '1'}\n"
+SENT = {
+    "by a file": ("ray job submit --runtime-env=env.yaml -- python3 -m verl.trainer.main_ppo", "./", ("/.git/",)),
+    "by an option, which counts": ("ray job submit --runtime-env env.yaml --working-dir $HOME/x -- python3 -m verl.trainer.main_ppo", "/home/u/x", ("/.git/",)),
+    "by JSON": ("ray job submit --runtime-env-json '{\"working_dir\": \"/j\"}' -- python3 -m verl.trainer.main_ppo", "/j", ()),
+    "by the driver": ("python3 -m verl.trainer.main_ppo +ray_kwargs.ray_init.runtime_env.working_dir=/d", "/d", ()),
+    "not to be told": ("ray job submit --working-dir $(find_it) -- python3 -m verl.trainer.main_ppo", None, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SENT)
+def test_the_folder_that_ray_sends(tmp_path: Path, case: str) -> None:
+    (tmp_path / "env.yaml").write_text(ENV_YAML)
+    script, folder, excludes = SENT[case]
+    found = read(tmp_path, script).working_dir
+    assert found is not None
+    assert (found.folder, found.excludes) == (folder, excludes)
+
+
+def test_a_runtime_env_alone_names_the_folder(tmp_path: Path) -> None:
+    found = read(tmp_path, "env_vars: {}\nworking_dir: ./job\n", name="env.yaml").working_dir
+    assert found is not None
+    assert (found.folder, found.line, found.listed_in) == ("./job", 2, str(tmp_path / "env.yaml"))
+
+
+@pytest.mark.parametrize("script", ["ray job submit -- python3 -m verl.trainer.main_ppo", "python3 -m verl.trainer.main_ppo"])  # fmt: skip
+def test_no_folder_is_sent(tmp_path: Path, script: str) -> None:
+    assert read(tmp_path, script).working_dir is None
+
+
+START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the oracle")
+@pytest.mark.parametrize(
+    ("script", "stops"),
+    [
+        (f"set -xeu\necho $RUN_NAME\n{START}", True),
+        ("set -o nounset\npython3 -m verl.trainer.main_ppo x.y=$RUN_NAME a.b=1\n", True),
+        ("set -u\npython3 -m verl.trainer.main_ppo x.y=$RUN_NAME a.b=1 | cat\n", True),
+        (f"set -u\necho ${{RUN_NAME:-x}}\n{START}", False),
+        (f"set -u\nif false; then echo $RUN_NAME; fi\n{START}", False),
+        (f"set -u\nset +u\necho $RUN_NAME\n{START}", False),
+        (f"echo $RUN_NAME\n{START}", False),
+        (f"set -u\n{START}echo $RUN_NAME\n", False),
+        (f"set -e\ncd gone\n{START}", True),
+        (f"set -e\ncd gone || true\n{START}", False),
+        (f"cd gone\n{START}", False),
+        (f"cd gone && {START}", True),
+        (f"cd here && {START}", False),
+        (f"set -e\nmkdir -p gone\ncd gone\n{START}", False),
+        (f"set -e\nif cd gone; then echo x; fi\n{START}", False),
+        (f"set -e\nsource gone/bin/activate\n{START}", True),
+        (f"source gone/bin/activate\n{START}", False),
+        ("python3 -m verl.trainer.main_ppo a.b=1 \\\n  c.d=x/${trainer.name} \\\n  e.f=1\n", True),
+        ("python3 -m verl.trainer.main_ppo a.b=1 'c.d=x/${trainer.name}'\n", False),
+        (f"echo ${{trainer.name}}\n{START}", False),
+    ],
+)
+def test_bash_stops_where_it_is_said_to_stop(script: str, stops: bool, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    found = read(tmp_path, script)
+    assert bool(found.stopped) == stops
+    assert found.lost == ()
+    fake = tmp_path / "python3"
+    fake.write_text("#!/bin/sh\necho started\n")
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    environ = {**ENVIRON, "PATH": f"{tmp_path}:{ENVIRON['PATH']}"}
+    command = ["bash", "run.sh"]
+    ran = subprocess.run(command, check=False, cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert ("started" in ran.stdout) != stops

@@ -1,0 +1,57 @@
+"""All kinds of living process and of holder of files, planted together with the dead: the dead go, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from support import engines
+from support.kept import cannot_run
+from support.places import SUPPORT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who plants them for all users"),
+]
+
+OWN = ["unshare", "--fork", "--pid", "--mount-proc", "--mount", "--net", "--kill-child"]
+DEAD_PROCESSES = 8
+
+
+def planted(script: str, user: str) -> dict[str, Any]:
+    """The outcome of a script of `tests/support` that plants one of each kind in namespaces of its own, and cleans up."""
+    if subprocess.run([*OWN, "true"], capture_output=True, check=False).returncode:
+        cannot_run("this user may not make a namespace of processes")
+    seed = random.SystemRandom().randrange(2**32)
+    done = subprocess.run(
+        [*OWN, sys.executable, str(SUPPORT / script), str(seed), "0", user, engines.ROOM],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(SUPPORT.parent)},
+    )
+    assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    assert outcome["wrong"] == [], outcome
+    assert outcome["kinds"] >= 60
+    return outcome
+
+
+@pytest.mark.parametrize("user", ["0", "65534"], ids=["root", "an ordinary user"])
+def test_all_kinds_of_process(user: str) -> None:
+    assert planted("living_processes.py", user)["count"]["dead"] == DEAD_PROCESSES
+
+
+@pytest.mark.parametrize(
+    ("users", "dead"),
+    [("root", 5), ("user", 2), ("alone", 5)],
+    ids=["root", "an ordinary user beside root", "an ordinary user who sees all processes"],
+)
+def test_all_kinds_of_holder(users: str, dead: int) -> None:
+    assert planted("living_holders.py", users)["count"]["dead"] == dead

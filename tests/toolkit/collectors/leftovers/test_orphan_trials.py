@@ -1,0 +1,54 @@
+"""A thousand jobs, killed and alive, tied to each other at random: all that is left over is ended, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from support import engines
+from support.kept import cannot_run
+from support.places import SUPPORT
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = SUPPORT / "orphan_trials.py"
+OWN = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
+
+
+def namespace() -> list[str]:
+    """How to start a program in a namespace of processes: as root, or as one who is root there alone."""
+    for command in (OWN, [*OWN, "--user", "--map-root-user"]):
+        if not subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+            return command
+    cannot_run("this user may not make a namespace of processes")
+    return []
+
+
+# The first process of a container may be a shell, or a program of Python's as a job is one.
+@pytest.mark.parametrize(
+    ("first", "jobs"),
+    [(["sh", "-c", '"$0" "$@" & wait $!', sys.executable], 300), ([sys.executable], 100)],
+    ids=["sh", "python"],
+)
+def test_nothing_that_runs_is_ended_and_all_that_is_left_over_is(first: list[str], jobs: int) -> None:
+    own = namespace()
+    seed = random.SystemRandom().randrange(2**32)
+    done = subprocess.run(
+        [*own, *first, str(SCRIPT), str(seed), str(jobs), engines.ROOM],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1500,
+        env={**os.environ, "PYTHONPATH": str(SUPPORT.parent)},
+    )
+    assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
+    said = json.loads(done.stdout)
+    assert said["wrong"] == [], said
+    count = said["count"]
+    assert count["removed"] > jobs / 2
+    assert count["needed by somebody"] > jobs / 10
+    assert count["numbers given away"] > 0

@@ -1,0 +1,29 @@
+"""What the names of leftovers tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.collectors.leftovers.places import place_at
+
+
+@pytest.mark.parametrize(
+    ("path", "pid"),
+    [
+        ("/dev/shm/cuda.shm.0.1251.1", 4689),
+        ("/dev/shm/cuda.shm.3e8.3b55.2", 15189),
+        ("/dev/shm/sem.loky-5002-h4et9966", 5002),
+        ("/dev/shm/torch_4711_9_0", 4711),
+        ("/dev/shm/psm_9daa4304", 0),
+        ("/tmp/verl_vllm_zmq_12_0.ipc", 12),
+    ],
+)
+def test_the_process_is_told_by_the_name(path: str, pid: int) -> None:
+    place = place_at(path)
+    assert place is not None
+    assert (place.path, place.pid) == (path, pid)
+
+
+@pytest.mark.parametrize("name", ["cuda.shm", "cuda.shm.0.zz.1", "sem.loky-me-x", "weights.bin", "sem.mine"])
+def test_another_name_is_nobodys_leftover(name: str) -> None:
+    assert place_at(f"/dev/shm/{name}") is None

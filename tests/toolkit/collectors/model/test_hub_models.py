@@ -1,0 +1,62 @@
+"""Models of the hub that a job may not fetch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.toolkit.collectors.model.hub_models import HubModels, hub_models
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+
+KEY, NAME = "actor_rollout_ref.model.path", "Qwen/Qwen2.5-0.5B"
+
+
+def seen(folder: Path, *words: str, **variables: str) -> HubModels | Unknown:
+    (configuration,) = asked(f"{KEY}={NAME}", *words)
+    machine = Machine(environ={"HOME": str(folder)}, cwd=folder)
+    return hub_models.collect(configuration, JobVariables(variables), machine)
+
+
+def cached(folder: Path, *words: str, **variables: str) -> dict[str, bool]:
+    found = seen(folder, *words, **variables)
+    assert isinstance(found, HubModels), found
+    return {one.name: one.cached for one in found.models}
+
+
+def fetched(cache: Path, name: str = NAME) -> None:
+    (cache / f"models--{name.replace('/', '--')}" / "snapshots" / "0123").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_what_is_not_in_the_cache_is_not_had_offline(tmp_path: Path, variable: str) -> None:
+    assert cached(tmp_path, **{variable: "1"}) == {NAME: False}
+    fetched(tmp_path / ".cache/huggingface/hub")
+    assert cached(tmp_path, **{variable: "True"}) == {NAME: True}
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"HF_HOME": "there"}, "there/hub"),
+        ({"HF_HUB_CACHE": "there"}, "there"),
+        ({"XDG_CACHE_HOME": "there"}, "there/huggingface/hub"),
+    ],
+)
+def test_the_jobs_variables_place_the_cache(tmp_path: Path, variables: dict[str, str], folder: str) -> None:
+    fetched(tmp_path / folder)
+    given = {name: str(tmp_path / value) for name, value in variables.items()}
+    assert cached(tmp_path, HF_HUB_OFFLINE="1", **given) == {NAME: True}
+
+
+def test_a_folder_of_that_name_is_no_model_of_the_hub(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir(parents=True)
+    assert cached(tmp_path, HF_HUB_OFFLINE="1") == {}
+
+
+@pytest.mark.parametrize("variables", [{}, {"HF_HUB_OFFLINE": "0"}, {"HF_HUB_OFFLINE": "1", "VERL_USE_MODELSCOPE": "1"}])  # fmt: skip
+def test_a_job_that_may_ask_a_hub_is_not_judged(tmp_path: Path, variables: dict[str, str]) -> None:
+    assert isinstance(seen(tmp_path, **variables), Absent)

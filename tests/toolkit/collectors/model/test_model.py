@@ -1,0 +1,252 @@
+"""What a model's folder says, and whether the libraries know it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import dacite
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.miniatures.source_trees import vllm
+from support.trying import cases
+
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.collectors.model.model import LFS_MARK, BadFile, Model, model, read_model
+from verl_doctor.toolkit.collectors.model.support import (
+    TransformersSupport,
+    VllmSupport,
+    transformers_support,
+    vllm_support,
+)
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+QWEN = {
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+READ = (
+    "architectures", "model_type", "hidden_size", "num_attention_heads", "head_dim", "text_config", "llm_config",
+    "auto_map", "vision_config", "kv_lora_rank", "torch_dtype", "dtype",
+)  # fmt: skip
+POINTER = LFS_MARK + b"v1\noid sha256:0\nsize 99\n"
+NOT_COMPOSED = Unknown("not composed")
+TARGET = Target(Path("/env/bin/python"), "--python")
+
+
+def folder(tmp_path: Path, config: dict[str, Any] | str, **files: bytes) -> Path:
+    text = config if isinstance(config, str) else json.dumps(config)
+    (tmp_path / "config.json").write_text(text, "utf-8")
+    for name, content in {"model_safetensors": b"weights", **files}.items():
+        (tmp_path / name.replace("_", ".")).write_bytes(content)
+    return tmp_path
+
+
+def test_a_plain_model(tmp_path: Path) -> None:
+    found = read_model(folder(tmp_path, QWEN), "--model")
+    assert (found.architectures, found.model_type, found.head_size) == (("Qwen2ForCausalLM",), "qwen2", 64)
+    assert (found.dtype, found.mla, found.has_vision, found.own_code) == ("bfloat16", False, False, False)
+    assert (found.bad_files, found.without_weights) == ((), False)
+
+
+def test_a_head_size_that_is_written_counts(tmp_path: Path) -> None:
+    assert read_model(folder(tmp_path, {**QWEN, "head_dim": 128}), "--model").head_size == 128
+
+
+def test_of_a_model_with_vision_the_language_part_is_read(tmp_path: Path) -> None:
+    parts = {
+        "architectures": ["X"],
+        "model_type": "vl",
+        "text_config": QWEN,
+        "vision_config": {"hidden_size": 1280},
+    }
+    found = read_model(folder(tmp_path, parts), "--model")
+    assert (found.model_type, found.head_size, found.has_vision, found.dtype) == ("vl", 64, True, "bfloat16")
+
+
+def test_latent_attention_and_own_code(tmp_path: Path) -> None:
+    found = read_model(
+        folder(tmp_path, {**QWEN, "kv_lora_rank": 512, "auto_map": {"AutoConfig": "c.C"}}), "--model"
+    )
+    assert (found.mla, found.own_code) == (True, True)
+
+
+@pytest.mark.parametrize("config", [{}, {"num_attention_heads": 0, "hidden_size": "x"}, {"architectures": 3}])
+def test_strange_configurations_say_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
+    found = read_model(folder(tmp_path, config), "--model")
+    assert (found.head_size, found.architectures, found.bad_files) == (0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "trouble"), [(POINTER.decode(), "pointer"), ("{", "damaged"), ("[]", "damaged"), ("[" * 99999, "damaged")]
+)  # fmt: skip
+def test_a_configuration_that_is_none(tmp_path: Path, text: str, trouble: str) -> None:
+    (bad,) = read_model(folder(tmp_path, text), "--model").bad_files
+    assert (bad.name, bad.trouble) == ("config.json", trouble)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(READ), inner, max_size=6),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=cases(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(config=st.dictionaries(st.sampled_from(READ), JSON))
+def test_no_configuration_breaks_the_reader(tmp_path: Path, config: dict[str, Any]) -> None:
+    found = read_model(folder(tmp_path, config), "--model")
+    assert found.head_size >= 0
+    assert (
+        dacite.from_dict(Model, json.loads(json.dumps(asdict(found))), dacite.Config(cast=[tuple])) == found
+    )
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    found = read_model(tmp_path, "--model")
+    assert (found.bad_files, found.without_weights) == ((BadFile("config.json", "missing"),), True)
+
+
+def test_pointers_and_missing_shards(tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "model.safetensors", "b": "gone.safetensors"}}
+    made = folder(tmp_path, QWEN, model_safetensors=POINTER)
+    (made / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+    assert [(bad.name, bad.trouble) for bad in read_model(made, "--model").bad_files] == [
+        ("model.safetensors", "pointer"),
+        ("gone.safetensors", "missing"),
+    ]
+
+
+def test_missing_shards_of_pickles_count_where_there_are_no_safetensors(tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "pytorch_model-1.bin", "b": "pytorch_model-2.bin"}}
+    made = folder(tmp_path, QWEN)
+    (made / "model.safetensors").unlink()
+    (made / "pytorch_model.bin.index.json").write_text(json.dumps(index), "utf-8")
+    (made / "pytorch_model-1.bin").write_bytes(bytes(10))
+    (bad,) = read_model(made, "--model").bad_files
+    assert (bad.name, bad.trouble) == ("pytorch_model-2.bin", "missing")
+    (made / "model.safetensors").write_bytes(bytes(2000))
+    assert read_model(made, "--model").bad_files == ()
+
+
+def test_shards_are_missed_by_their_number_where_there_is_no_index(tmp_path: Path) -> None:
+    made = folder(tmp_path, {})
+    (made / "model-00001-of-00003.safetensors").write_bytes(bytes(2000))
+    missed = [(file.name, file.trouble) for file in read_model(made, "--model").bad_files]
+    assert missed == [(f"model-0000{number}-of-00003.safetensors", "missing") for number in (2, 3)]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    os.mkfifo(tmp_path / "a.safetensors")
+    found = read_model(tmp_path, "--model")
+    assert {(file.name, file.reason) for file in found.bad_files} == {
+        ("config.json", "it is no file"),
+        ("a.safetensors", "it is no file"),
+    }
+
+
+def launched(path: str) -> Launch:
+    words = (Word(f"actor_rollout_ref.model.path={path}", "run.sh", 3),)
+    return Launch((), command=Command("verl.trainer.main_ppo", words, "run.sh", 1))
+
+
+def test_the_launch_command_names_the_model(tmp_path: Path) -> None:
+    folder(tmp_path, QWEN)
+    machine = Machine({"HOME": str(tmp_path.parent)}, tmp_path.parent)
+    for path in (str(tmp_path), tmp_path.name, f"'~/{tmp_path.name}'", f"$HOME/{tmp_path.name}"):
+        found = model.collect(machine, TARGET, launched(path), NOT_COMPOSED)
+        assert isinstance(found, Model)
+        assert (found.model_type, found.named_by) == ("qwen2", "actor_rollout_ref.model.path")
+
+
+def test_a_model_of_the_hub_is_read_where_it_is_cached(tmp_path: Path) -> None:
+    repository = tmp_path / "hub" / "models--Qwen--Qwen2.5-7B"
+    snapshot = repository / "snapshots" / "abc123"
+    snapshot.mkdir(parents=True)
+    folder(snapshot, QWEN)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc123\n")
+    machine = Machine({"HF_HOME": str(tmp_path)}, tmp_path)
+    found = model.collect(machine, TARGET, launched("Qwen/Qwen2.5-7B"), NOT_COMPOSED)
+    assert isinstance(found, Model)
+    assert (found.model_type, found.folder) == ("qwen2", str(snapshot))
+    (repository / "refs" / "main").write_text("../../../..\n")
+    assert isinstance(model.collect(machine, TARGET, launched("Qwen/Qwen2.5-7B"), NOT_COMPOSED), Absent)
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert read_model(tmp_path / "config.json", "--model").bad_files == (BadFile("", "missing"),)
+
+
+def test_a_path_that_is_not_there_is_told_from_a_name_on_the_hub(tmp_path: Path) -> None:
+    machine = Machine({}, tmp_path)
+    gone = model.collect(machine, TARGET, launched("/gone/qwen"), NOT_COMPOSED)
+    assert isinstance(gone, Model)
+    assert gone.bad_files == (BadFile("", "missing"),)
+    assert isinstance(model.collect(machine, TARGET, launched("Qwen/Qwen2.5-7B"), NOT_COMPOSED), Absent)
+    assert isinstance(model.collect(machine, TARGET, Absent("no launch script"), NOT_COMPOSED), Absent)
+
+
+AUTO = """
+CONFIG_MAPPING_NAMES = OrderedDict([("qwen2", "Qwen2Config"), ("qwen3", "Qwen3Config")])
+CONFIG_MAPPING_NAMES.update({"odd": "OddConfig"})
+OTHER = OrderedDict([("nonsense", "NonsenseModel")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("model_type", "known"), [("qwen3", True), ("odd", True), ("qwen4", False), ("nonsense", False)]
+)
+def test_transformers_is_asked_for_the_type(tmp_path: Path, model_type: str, known: bool) -> None:
+    table = tmp_path / "transformers" / "models" / "auto" / "configuration_auto.py"
+    table.parent.mkdir(parents=True)
+    table.write_text(AUTO, "utf-8")
+    target = replace(TARGET, libraries=(("transformers", tmp_path / "transformers"),))
+    found = transformers_support.collect(
+        Model("/m", "--model", model_type=model_type), target, Unknown(""), Unknown("")
+    )
+    assert isinstance(found, TransformersSupport)
+    assert found.known is known
+    if model_type == "qwen4":
+        assert set(found.nearest) == {"qwen2", "qwen3"}
+
+
+REGISTRY = """
+_TEXT_GENERATION_MODELS = {"Qwen2ForCausalLM": ("qwen2", "Qwen2ForCausalLM")}
+_TRANSFORMERS_BACKEND_MODELS = {"TransformersForCausalLM": ("transformers", "TransformersForCausalLM")}
+_PREVIOUSLY_SUPPORTED_MODELS = {"MotifForCausalLM": "0.10.2"}
+_OOT_SUPPORTED_MODELS = {"FarForCausalLM": "https://example.org"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "removed"),
+    [("Qwen2ForCausalLM", True, ""), ("MotifForCausalLM", False, "0.10.2"), ("FarForCausalLM", False, "")],
+)
+def test_vllm_is_asked_for_the_architecture(tmp_path: Path, name: str, known: bool, removed: str) -> None:
+    tree = vllm(tmp_path, {"model_executor/models/registry.py": REGISTRY})
+    found = vllm_support.collect(Model("/m", "--model", (name,)), VllmTree(tree))
+    assert isinstance(found, VllmSupport)
+    assert (found.known, found.removed_after, found.falls_back) == (known, removed, True)
+
+
+def test_tables_that_cannot_be_read_are_no_verdict(tmp_path: Path) -> None:
+    tree = vllm(tmp_path, {"model_executor/models/registry.py": "_MODELS = load()\n"})
+    assert isinstance(vllm_support.collect(Model("/m", "--model", ("X",)), VllmTree(tree)), Unknown)
+
+
+@pytest.mark.parametrize(("text", "bad"), [('{"a": {}}\n', 0), ('{"version": "1.0", ', 1), ("", 1)])
+def test_a_tokenizer_that_ends_in_the_middle(tmp_path: Path, text: str, bad: int) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "tokenizer.json").write_text(text)
+    found = read_model(tmp_path, "--model")
+    assert [(file.name, file.trouble) for file in found.bad_files] == [("tokenizer.json", "damaged")] * bad

@@ -1,0 +1,105 @@
+"""What the job reads beside its weights: the chat template, the context, the critic's and the reward model's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.configuration import TREE, asked
+from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate, chat_template
+from verl_doctor.toolkit.collectors.model.context import ModelContext, model_context
+from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels, other_models
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+UNSEEN = Unknown("not looked at")
+REWARD = {**TREE, "reward": {"reward_model": {"enable": False, "model_path": "/no/reward"}}}
+
+
+def model(folder: Path, **files: object) -> Path:
+    """A model's folder: `tokenizer_config={...}` is tokenizer_config.json, a text stands in a file of that very name."""
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        if isinstance(content, str):
+            folder.joinpath(name.replace("__", ".")).write_text(content)
+        else:
+            folder.joinpath(f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def template(folder: Path, *words: str) -> ChatTemplate | Unknown:
+    target = Target(Path("/env/bin/python"), chosen_by="--python", model=folder)
+    return chat_template.collect(Machine(environ={}, cwd=folder), target, UNSEEN, *asked(*words), UNSEEN)
+
+
+def test_a_folder_without_any_file_of_a_tokenizer_has_none(tmp_path: Path) -> None:
+    bare = model(tmp_path / "bare", config={})
+    assert template(bare) == ChatTemplate(str(bare), has_tokenizer=False)
+    for name in ("vocab.txt", "tokenizer.model", "qwen.tiktoken", "modeling_mine.py"):
+        (bare / name).touch()
+        assert isinstance(template(bare), Unknown), name
+        (bare / name).unlink()
+
+
+def context(folder: Path) -> ModelContext | Unknown:
+    target = Target(Path("/env/bin/python"), chosen_by="--python", model=folder)
+    return model_context.collect(Machine(environ={}, cwd=folder), target, UNSEEN, UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("files", "found_in"),
+    [
+        ({"tokenizer_config": {}}, ""),
+        ({"tokenizer_config": {"chat_template": ""}}, ""),
+        ({"tokenizer_config": {"chat_template": "{{ x }}"}}, "tokenizer_config.json"),
+        ({"tokenizer_config": {}, "chat_template__jinja": "{{ x }}"}, "chat_template.jinja"),
+        ({"tokenizer_config": {}, "processor_config": {"chat_template": "{{ x }}"}}, "processor_config.json"),
+    ],
+)
+def test_a_template_is_looked_for_where_transformers_does(
+    tmp_path: Path, files: dict[str, object], found_in: str
+) -> None:
+    folder = model(tmp_path / "model", **files)
+    assert template(folder) == ChatTemplate(str(folder), str(folder / found_in) if found_in else "")
+
+
+def test_the_template_is_that_of_the_tokenizer_that_is_named(tmp_path: Path) -> None:
+    trained = model(tmp_path / "model", tokenizer_config={"chat_template": "{{ x }}"})
+    other = model(tmp_path / "tokenizer", tokenizer_config={})
+    found = template(trained, f"+actor_rollout_ref.model.tokenizer_path={other}")
+    assert found == ChatTemplate(str(other))
+
+
+def test_a_template_in_code_or_in_an_unreadable_file_is_not_judged(tmp_path: Path) -> None:
+    own = model(tmp_path / "own", tokenizer_config={"auto_map": {"AutoTokenizer": "mine.Tokenizer"}})
+    assert isinstance(template(own), Absent)
+    broken = model(tmp_path / "broken", tokenizer_config__json="{")
+    assert isinstance(template(broken), Unknown)
+
+
+def test_the_context_may_be_that_of_the_language_model_inside(tmp_path: Path) -> None:
+    plain = model(tmp_path / "plain", config={"max_position_embeddings": 4096, "rope_scaling": None})
+    assert context(plain) == ModelContext(4096, str(plain / "config.json"))
+    scaled = {"max_position_embeddings": 32768, "rope_scaling": {"type": "yarn"}}
+    seeing = model(tmp_path / "seeing", config={"text_config": scaled})
+    assert context(seeing) == ModelContext(32768, str(seeing / "config.json"), nested=True, scaled=True)
+    silent = model(tmp_path / "silent", config={"max_position_embeddings": True})
+    assert isinstance(context(silent), Absent)
+
+
+def test_the_critic_and_the_reward_model_are_looked_for_where_the_job_reads_them(tmp_path: Path) -> None:
+    here = Machine(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    critic = ("algorithm.adv_estimator=gae", "+critic.model.path='~/critic'")
+    missing = OtherModel("critic.model.path", "~/critic", "adv_estimator gae trains a critic", False)
+    assert other_models.collect(*asked(*critic), here) == OtherModels((missing,))
+    (tmp_path / "critic").mkdir()
+    assert other_models.collect(*asked(*critic), here).models[0].exists
+    assert other_models.collect(*asked("+critic.model.path=/no/critic"), here) == OtherModels(())
+    assert other_models.collect(*asked(*critic, "critic.enable=False"), here) == OtherModels(())
+    on_the_hub = ("algorithm.adv_estimator=gae", "+critic.model.path=org/critic")
+    assert other_models.collect(*asked(*on_the_hub), here) == OtherModels(())
+    (reward,) = other_models.collect(*asked("reward.reward_model.enable=True", tree=REWARD), here).models
+    assert (reward.key, reward.exists) == ("reward.reward_model.model_path", False)

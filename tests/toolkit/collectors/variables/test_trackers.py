@@ -1,0 +1,195 @@
+"""Whether there is a key for a tracker, and never what it is."""
+
+from __future__ import annotations
+
+import pwd
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.trackers import Tracker, Trackers, trackers
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+SECRET = "0123456789abcdef0123456789abcdef01234567"
+HOME = "/home/me"
+NO_RAYLET = Absent("no raylet runs on this machine")
+ENVIRONMENT = Target(Path("/env/bin/python"), "--python")
+
+
+def look(
+    root: Path,
+    *settings: Setting,
+    variables: dict[str, str] | None = None,
+    launch: Launch | Unknown | None = None,
+    raylets: Raylets | Unknown = NO_RAYLET,
+    **environ: str,
+) -> Trackers:
+    if launch is None:
+        launch = Launch((("run.sh", "shell script"),), settings) if settings else Unknown("none")
+    machine = Machine(environ={"HOME": HOME, **environ}, cwd=Path("/job"), root=root)
+    installed = Packages((Distribution("wandb", "0.31.0", ""),))
+    found = trackers.collect(
+        machine, ENVIRONMENT, installed, JobVariables(variables or {}), launch, interpreter(root), raylets
+    )
+    assert isinstance(found, Trackers)
+    assert SECRET not in repr(found)
+    return found
+
+
+def interpreter(root: Path) -> Interpreter:
+    return Interpreter(
+        executable="/env/bin/python", version="3.12.0", implementation="CPython", cache_tag="cpython-312",
+        environment="venv", prefix="/env", sys_path=(str(root / "site"),), site_packages=(str(root / "site"),),
+        system="Linux", machine="x86_64", glibc="2.35", verl="", vllm="",
+    )  # fmt: skip
+
+
+def one(found: Trackers, name: str = "wandb") -> Tracker:
+    return next(tracker for tracker in found.trackers if tracker.name == name)
+
+
+def write(root: Path, path: str, text: str) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_nothing_is_there(tmp_path: Path) -> None:
+    found = look(tmp_path)
+    assert [(tracker.installed, tracker.key_from, tracker.mode) for tracker in found.trackers] == [
+        (True, "", ""),
+        (False, "", ""),
+    ]
+    assert one(found).looked_at == ("WANDB_API_KEY", "/home/me/.netrc", "/home/me/_netrc")
+
+
+@pytest.mark.parametrize(
+    ("home", "wandb"),
+    [
+        ("/home/of/table", ("WANDB_API_KEY", "/home/of/table/.netrc", "/home/of/table/_netrc")),
+        ("", ("WANDB_API_KEY",)),
+    ],
+)
+def test_without_HOME_the_table_of_users_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, wandb: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=home))
+    found = look(tmp_path, HOME="")
+    assert one(found).looked_at == wandb
+    swanlab = (f"{home}/.swanlab/.netrc",) if home else ()
+    assert one(found, "swanlab").looked_at == ("SWANLAB_API_KEY", "/job/.swanlab/.netrc", *swanlab)
+
+
+def test_a_key_in_the_shell_or_in_the_launch_script(tmp_path: Path) -> None:
+    assert one(look(tmp_path, WANDB_API_KEY=SECRET)).key_from == "WANDB_API_KEY"
+    assert one(look(tmp_path, WANDB_IDENTITY_TOKEN_FILE="/t")).key_from == "WANDB_IDENTITY_TOKEN_FILE"
+    assert one(look(tmp_path, Setting("WANDB_API_KEY", None, "run.sh", 2))).key_from == "WANDB_API_KEY"
+    assert one(look(tmp_path, Setting("WANDB_API_KEY", "", "run.sh", 2), WANDB_API_KEY=SECRET)).key_from == ""
+    gone = Setting("WANDB_API_KEY", None, "run.sh", 2, removed=True)
+    assert one(look(tmp_path, gone, WANDB_API_KEY=SECRET)).key_from == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "found"),
+    [
+        (f"machine api.wandb.ai\n  login user\n  password {SECRET}\n", {}, True),
+        (f"machine example.com login user password {SECRET}\n", {}, False),
+        (
+            f"machine api.wandb.ai password {SECRET}\n",
+            {"WANDB_BASE_URL": "https://wandb.example.com/"},
+            False,
+        ),
+        (
+            f"machine wandb.example.com password {SECRET}\n",
+            {"WANDB_BASE_URL": "https://wandb.example.com/"},
+            True,
+        ),
+    ],
+)
+def test_a_file_with_an_entry_for_the_server(
+    tmp_path: Path, text: str, environ: dict[str, str], found: bool
+) -> None:
+    write(tmp_path, f"{HOME}/.netrc", text)
+    assert bool(one(look(tmp_path, **environ)).key_from) is found
+
+
+def test_the_file_may_be_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path, "/else/netrc", f"machine api.wandb.ai password {SECRET}")
+    assert one(look(tmp_path, NETRC="/else/netrc")).key_from == "/else/netrc"
+
+
+@pytest.mark.parametrize("path", ["/home/me/.swanlab/.netrc", "/job/.swanlab/.netrc"])
+def test_swanlab_has_files_of_its_own(tmp_path: Path, path: str) -> None:
+    write(tmp_path, path, f"machine https://api.swanlab.cn login x password {SECRET}")
+    assert one(look(tmp_path), "swanlab").key_from == path
+
+
+@pytest.mark.parametrize(
+    ("environ", "mode"),
+    [
+        ({"WANDB_MODE": "offline"}, "offline"),
+        ({"WANDB_DISABLED": "true"}, "disabled"),
+        ({"WANDB_DISABLED": "false"}, ""),
+    ],
+)
+def test_a_mode_that_needs_no_server(tmp_path: Path, environ: dict[str, str], mode: str) -> None:
+    assert one(look(tmp_path, **environ)).mode == mode
+
+
+def test_the_mode_that_wandb_offline_leaves_behind(tmp_path: Path) -> None:
+    write(tmp_path, "/job/wandb/settings", "[default]\nmode = offline\n")
+    assert one(look(tmp_path)).mode == "offline"
+
+
+def test_a_variable_that_says_there_is_no_network(tmp_path: Path) -> None:
+    assert look(tmp_path, variables={"HF_HUB_OFFLINE": "1"}).offline == "HF_HUB_OFFLINE"
+    assert look(tmp_path, variables={"HF_HUB_OFFLINE": "0"}).offline == ""
+
+
+JOB = Launch((("run.sh", "shell script"),))
+
+
+def test_wandb_refuses_to_run_without_a_key(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "/site/wandb/sdk/wandb_login.py",
+        "\nraise UsageError('api_key not configured (no-tty). call ')",
+    )
+    place = f"{tmp_path}/site/wandb/sdk/wandb_login.py:2"
+    assert one(look(tmp_path, launch=JOB)).refuses == place
+    assert one(look(tmp_path, launch=JOB), "swanlab").refuses == ""
+    assert one(look(tmp_path, launch=replace(JOB, submitted=True))).refuses == ""
+    assert one(look(tmp_path, launch=JOB, raylets=Raylets())).refuses == ""
+    assert one(look(tmp_path, launch=JOB, variables={"RAY_ADDRESS": "10.0.0.1:6379"})).refuses == ""
+    assert one(look(tmp_path, launch=JOB, WANDB_ANONYMOUS="allow")).refuses == ""
+
+
+def test_a_script_that_logs_in(tmp_path: Path) -> None:
+    write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
+    write(tmp_path, "/run.sh", "wandb login $KEY\n")
+    job = Launch(((f"{tmp_path}/run.sh", "shell script"),))
+    assert one(look(tmp_path, launch=job)).refuses == ""
+
+
+def test_beside_a_tree_alone_it_is_unknown_what_is_installed(tmp_path: Path) -> None:
+    only_a_tree = Target(Path("/own/bin/python"), "verl-doctor's own", verl=Path("/tree/verl"))
+    found = trackers.collect(
+        Machine(root=tmp_path),
+        only_a_tree,
+        Packages(()),
+        JobVariables({}),
+        Unknown("none"),
+        Unknown("none"),
+        NO_RAYLET,
+    )
+    assert isinstance(found, Unknown)
+    assert "--python" in found.reason

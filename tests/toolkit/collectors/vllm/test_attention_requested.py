@@ -1,0 +1,71 @@
+"""Where an attention backend is asked for."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables, job_variables
+from verl_doctor.toolkit.collectors.vllm.attention_requested import Asked, AttentionAsked, attention_asked
+from verl_doctor.toolkit.facts import Absent, Unknown
+
+NAME = "VLLM_ATTENTION_BACKEND"
+ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
+NO_LAUNCH = Absent("no launch script")
+NOT_COMPOSED = Unknown("not composed")
+
+
+def launch(*words: str, settings: tuple[Setting, ...] = ()) -> Launch:
+    read = tuple(Word(text, "run.sh", 7) for text in words)
+    return Launch(
+        (("run.sh", "shell script"),), settings, Command("verl.trainer.main_ppo", read, "run.sh", 5)
+    )
+
+
+def asked(launched: Launch | Unknown = NO_LAUNCH, **shell: str) -> list[tuple[str, str, str]]:
+    variables = job_variables.collect(Variables(shell), launched, NOT_COMPOSED)
+    found = attention_asked.collect(variables, launched, NOT_COMPOSED)
+    assert isinstance(found, (AttentionAsked, Absent))
+    return [] if isinstance(found, Absent) else [(p.by, p.name, p.path) for p in found.places]
+
+
+def test_nothing_asks() -> None:
+    assert isinstance(
+        attention_asked.collect(JobVariables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
+    )
+    assert asked(launch("data.train_batch_size=8")) == []
+
+
+def test_the_shell_asks() -> None:
+    assert asked(VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "XFORMERS", "")]
+
+
+def test_the_script_overrules_the_shell() -> None:
+    script = launch(settings=(Setting(NAME, "FLASH_ATTN", "run.sh", 2),))
+    assert asked(script, VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "FLASH_ATTN", "run.sh")]
+    unset = launch(settings=(Setting(NAME, None, "run.sh", 2, removed=True),))
+    assert asked(unset, VLLM_ATTENTION_BACKEND="XFORMERS") == []
+
+
+def test_the_options_in_each_spelling() -> None:
+    assert asked(launch(f"+{ENGINE}.attention_backend=flash_attn")) == [
+        ("attention_backend", "flash_attn", "run.sh")
+    ]
+    for written in (
+        f"++{ENGINE}.attention_config.backend='FLASHINFER'",
+        f"{ENGINE}.attention_config={{backend:FLASHINFER}}",
+        f'{ENGINE}.attention_config={{flash_attn_version: 2, backend: "FLASHINFER"}}',
+    ):
+        assert asked(launch(written)) == [("attention_config.backend", "FLASHINFER", "run.sh")]
+    for words in (("--attention-backend", "TRITON_ATTN"), ("--attention-backend=TRITON_ATTN",)):
+        assert asked(launch(*words)) == [("attention_backend", "TRITON_ATTN", "run.sh")]
+
+
+def test_null_and_another_rollout_ask_for_nothing() -> None:
+    assert asked(launch(f"{ENGINE}.attention_backend=null")) == []
+    other = launch("actor_rollout_ref.rollout.name=sglang", f"{ENGINE}.attention_backend=FLASHINFER")
+    assert asked(other, VLLM_ATTENTION_BACKEND="XFORMERS") == []
+
+
+def test_places_are_told_apart() -> None:
+    places = AttentionAsked((Asked(NAME, "A", NAME), Asked("attention_backend", "B", "x")))
+    assert [place.name for place in places.by(NAME)] == ["A"]

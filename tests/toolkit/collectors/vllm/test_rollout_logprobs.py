@@ -1,0 +1,31 @@
+"""An engine that is started instead of verl's gets verl's log probabilities."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.launch_values import Given, LaunchValues
+from verl_doctor.toolkit.collectors.vllm.rollout_logprobs import rollout_logprobs
+from verl_doctor.toolkit.collectors.vllm.sampler import VllmSampler
+from verl_doctor.toolkit.facts import Absent
+
+KEY = "actor_rollout_ref.rollout.logprobs_mode"
+SAMPLER = VllmSampler("0.24.0", "/sampler.py", flashinfer=True, wanted_by_verl="processed_logprobs")
+
+
+def job(value: object, *, known: bool = True) -> LaunchValues:
+    return LaunchValues({KEY: Given(KEY, value, known)})
+
+
+def test_what_the_job_asks_for_goes_before_what_verl_would() -> None:
+    assert rollout_logprobs(SAMPLER, job("raw_logprobs")) == {"logprobs_mode": "raw_logprobs"}
+    assert rollout_logprobs(SAMPLER, LaunchValues()) == {"logprobs_mode": "processed_logprobs"}
+
+
+def test_a_null_of_the_job_or_a_value_that_is_not_known_leaves_verls_own() -> None:
+    assert rollout_logprobs(SAMPLER, job(None)) == {"logprobs_mode": "processed_logprobs"}
+    assert rollout_logprobs(SAMPLER, job(None, known=False)) == {"logprobs_mode": "processed_logprobs"}
+
+
+def test_a_verl_without_the_key_says_nothing() -> None:
+    old = VllmSampler("0.8.5", "/sampler.py", flashinfer=False)
+    assert rollout_logprobs(old, LaunchValues()) == {}
+    assert rollout_logprobs(Absent("this vLLM runs on cpu"), LaunchValues()) == {}

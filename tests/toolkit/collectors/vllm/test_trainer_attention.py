@@ -1,0 +1,104 @@
+"""Which attention the trainer asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.environments import interpreter, site_packages
+from support.miniatures.source_trees import write
+
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
+from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention, trainer_attention
+from verl_doctor.toolkit.facts import Absent, Unknown
+
+CUDA = VllmPlatform("cuda", "torch 2.9.0")
+LOADS = """
+def load(override):
+    return override.get("attn_implementation", "flash_attention_2")
+"""
+
+
+def ask(
+    tmp_path: Path, *words: str | None, packages: tuple[str, ...] = (), platform: VllmPlatform = CUDA
+) -> TrainerAttention | Unknown:
+    site = site_packages(tmp_path)
+    for name in packages:
+        write(site / name, {"version.py": ""})
+    tree = Tree(str(write(tmp_path / "verl", {"workers/config/model.py": LOADS})), "verl", "0.9.1", "--verl")
+    read = tuple(
+        Word(text, "run.sh", 4, "actor_rollout_ref.model.override_config.attn_implementation=$X")
+        for text in words
+    )
+    launch = Launch((), command=Command("verl.trainer.main_ppo", read, "run.sh", 3))
+    found = trainer_attention.collect(
+        launch, Unknown("not composed"), VerlTrees(tree, "named"), interpreter(site), platform
+    )
+    assert isinstance(found, (TrainerAttention, Unknown))
+    return found
+
+
+def test_verls_default_counts_and_is_looked_for(tmp_path: Path) -> None:
+    found = ask(tmp_path)
+    assert isinstance(found, TrainerAttention)
+    assert (found.name, found.by_default, found.needs, found.installed, found.line) == (
+        "flash_attention_2", True, "flash_attn", False, 3
+    )  # fmt: skip
+    there = ask(tmp_path, packages=("flash_attn",))
+    assert isinstance(there, TrainerAttention)
+    assert there.installed
+
+
+def test_the_command_overrules_it(tmp_path: Path) -> None:
+    found = ask(tmp_path, "+actor_rollout_ref.model.override_config.attn_implementation=sdpa")
+    assert isinstance(found, TrainerAttention)
+    assert (found.name, found.installed, found.by_default, found.path, found.line) == (
+        "sdpa",
+        True,
+        False,
+        "run.sh",
+        4,
+    )
+
+
+def test_kernels_are_taken_instead_where_transformers_knows_how(tmp_path: Path) -> None:
+    without = ask(tmp_path, packages=("kernels",))
+    assert isinstance(without, TrainerAttention)
+    assert not without.installed
+    fallback = 'FALLBACK = {"flash_attention_2": "kernels-community/flash-attn2"}\n'
+    write(site_packages(tmp_path) / "transformers", {"modeling_utils.py": fallback})
+    found = ask(tmp_path)
+    assert isinstance(found, TrainerAttention)
+    assert found.installed
+
+
+def test_unusual_names_are_looked_up_in_transformers(tmp_path: Path) -> None:
+    table = 'class AttentionInterface:\n    _global_mapping = {"sdpa": a, "flex_attention": b}\n'
+    write(site_packages(tmp_path) / "transformers", {"modeling_utils.py": table})
+    key = "+actor_rollout_ref.model.override_config.attn_implementation"
+    for name, known in (
+        ("FLASH_ATTN", ("eager", "sdpa", "flex_attention")),
+        ("sdpa", ()),
+        ("hub/kernel", ()),
+    ):
+        found = ask(tmp_path, f"{key}={name}")
+        assert isinstance(found, TrainerAttention)
+        assert found.known == known
+
+
+@pytest.mark.parametrize("word", ["actor_rollout_ref.actor.strategy=megatron", "model.strategy=megatron"])
+def test_other_strategies_do_not_ask_transformers(tmp_path: Path, word: str) -> None:
+    assert isinstance(ask(tmp_path, word), Absent)
+
+
+def test_what_cannot_be_told_is_unknown(tmp_path: Path) -> None:
+    found = ask(tmp_path, None)
+    assert isinstance(found, Unknown)
+    assert not isinstance(found, Absent)
+
+
+def test_on_other_devices_nothing_is_said(tmp_path: Path) -> None:
+    assert isinstance(ask(tmp_path, platform=replace(CUDA, name="cpu")), Absent)

@@ -1,0 +1,104 @@
+"""What a step's witnesses come to, and how the list is shown."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+
+import pytest
+from support.schemas import validate
+
+from verl_doctor.toolkit.commands.checklist import checklist
+from verl_doctor.toolkit.commands.checklist.checklist import (
+    Checklist,
+    Said,
+    State,
+    Step,
+    document,
+    markdown_lines,
+    step,
+    text_lines,
+)
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.system import toml
+
+REPORT = Report({"python": "/env/bin/python"}, ())
+STEPS = (
+    Step("tree", "The tree is whole", "done", ("12 files compared",)),
+    Step("patches", "The patches are there", "failed", ("Uky a.py:3: lost `x` | y",), "verl-doctor patches apply OLD.json --apply"),
+    Step("quick", "The quick test", "open", ("a sentence that goes on and on " * 8,), "type this " * 20),
+    Step("debug", "A DEBUG run", "unknown", ("\x1b[31mred",), "echo `x`"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        (("done", "done"), "done"),
+        (("done", None), "done"),
+        (("done", "unknown"), "unknown"),
+        (("unknown", "open"), "open"),
+        (("open", "failed", "done"), "failed"),
+        ((None,), "unknown"),
+        ((), "unknown"),
+    ],
+)
+def test_the_worst_witness_counts(states: tuple[State | None, ...], state: State) -> None:
+    said = [Said(one, (f"said {one}",), f"do {one}") for one in states]
+    found = step("key", "title", said)
+    assert found.state == state
+    assert found.evidence
+    if state in states:
+        assert found.evidence[0] == f"said {state}"
+        assert found.do == ("" if state == "done" else f"do {state}")
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (("done", "done"), 0),
+        (("done", "open"), 1),
+        (("done", "unknown"), 3),
+        (("unknown", "failed"), 1),
+        (("unknown", "open"), 1),
+        ((), 3),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_step(states: tuple[State, ...], code: int) -> None:
+    assert checklist.exit_code([Step("x", "x", state) for state in states]) == code
+
+
+def test_every_rule_that_a_step_names_is_there() -> None:
+    text = (importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml").read_text("utf-8")
+    entries = toml.loads(text)["step"]
+    named = {code for entry in entries for key in ("judged_by", "on_nodes") for code in entry.get(key, ())}
+    assert named <= {check.code for check in registry.load().checks}
+
+
+def test_a_terminal_gets_no_wider_lines_and_no_commands_of_its_own() -> None:
+    lines = [line.plain for line in text_lines(Checklist(STEPS, REPORT, "OLD.json"), 80)]
+    assert max(map(len, lines)) <= 80
+    assert sum(line.startswith("    -> ") for line in lines) == 3
+    assert "\x1b" not in "".join(lines)
+    assert lines[0] == "1 of 4 steps done, compared with OLD.json"
+    assert lines[1] == "NOT CHECKED  nothing was judged: no rule ran"
+    assert "[x] 1. The tree is whole: done" in lines
+
+
+def test_a_ticket_gets_boxes() -> None:
+    text = "\n".join(markdown_lines(Checklist(STEPS, REPORT)))
+    assert text.count("- [x] ") == 1
+    assert text.count("- [ ] ") == 3
+    assert "`verl-doctor patches apply OLD.json --apply`" in text
+    assert "`` echo `x` ``" in text
+    assert "\x1b" not in text
+
+
+def test_the_document_is_as_its_schema_says() -> None:
+    found = json.loads(json.dumps(document(Checklist(STEPS, REPORT))))
+    validate(found, schema_text("checklist"))
+    assert found["verdict"] == "failed"
+    assert found["check"]["verdict"] == "could_not_check"
+    assert found["summary"] == {"done": 1, "failed": 1, "open": 1, "unknown": 1}

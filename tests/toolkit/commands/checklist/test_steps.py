@@ -1,0 +1,50 @@
+"""What rules say of a step, and what they said on the old cluster already."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.commands.checklist.checklist import State
+from verl_doctor.toolkit.commands.checklist.steps import _by_rules
+from verl_doctor.toolkit.comparison.cause import key_of
+from verl_doctor.toolkit.result import CheckResult, Report, Status
+from verl_doctor.toolkit.rule import Evidence, Finding, Severity
+
+
+def finding(severity: Severity, message: str = "it is cold in /a") -> Finding:
+    return Finding(message, Evidence("cold", "warm"), severity=severity)
+
+
+def said(status: Status, *findings: Finding, reason: str = "", deliberate: bool = False) -> Report:
+    return Report({}, (CheckResult("PY103", "t", status, reason, findings=findings, deliberate=deliberate),))
+
+
+@pytest.mark.parametrize(
+    ("report", "state", "evidence"),
+    [
+        (said("pass"), "done", "PY103 passed"),
+        (said("pass", finding("info")), "done", "PY103 passed"),
+        (said("warn", finding("warning")), "open", "PY103 it is cold"),
+        (said("warn", *[finding("warning")] * 6), "open", "2 more findings"),
+        (said("fail", finding("error")), "failed", "PY103 it is cold"),
+        (said("skipped", reason="no answer"), "unknown", "no answer"),
+        (said("error", reason="it broke"), "unknown", "it broke"),
+        (said("not_applicable", reason="no verl"), None, "no verl"),
+        (said("skipped", reason="ignored until then", deliberate=True), None, ""),
+        (Report({}, ()), None, ""),
+    ],
+)
+def test_a_step_is_as_its_rules_say(report: Report, state: State | None, evidence: str) -> None:
+    found = _by_rules(["PY103"], report, "do this", ())
+    assert found.state == state
+    assert evidence in " ".join(found.evidence)
+    assert bool(found.do) == (state in {"open", "failed", "unknown"})
+
+
+def test_what_the_old_cluster_had_too_keeps_no_step_open() -> None:
+    before = {key_of("PY103", finding("error", "it is cold in /b"))}
+    found = _by_rules(["PY103"], said("fail", finding("error")), "do this", before)
+    assert (found.state, found.evidence) == ("done", ("as on the old cluster: PY103 it is cold in /a",))
+    more = said("fail", finding("error"), finding("warning", "it is wet"))
+    found = _by_rules(["PY103"], more, "do this", before)
+    assert (found.state, found.evidence[0]) == ("open", "PY103 it is wet")

@@ -1,0 +1,207 @@
+"""`verl-doctor clean`: what it says, what it removes, what it writes down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.left_behind import dead_socket, leftovers, machine, session
+from support.running import inside
+from support.schemas import validate
+
+from verl_doctor.toolkit.changes import apply, lock
+from verl_doctor.toolkit.commands.clean import clean as clean_command
+from verl_doctor.toolkit.commands.clean import command, path
+from verl_doctor.toolkit.commands.clean.clean import Cleaned, Found
+from verl_doctor.toolkit.commands.clean.document import document, headline
+from verl_doctor.toolkit.commands.clean.render import markdown_lines, text_lines
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.leftover import EndProcess, Kept, Leftover, Outcome, RemovePath
+from verl_doctor.toolkit.machine import Machine
+
+__all__ = ["machine"]
+
+FOLDER = Leftover(
+    "session folder",
+    "/tmp/ray/session_1",
+    ("process 7 has ended", "nobody is bound to its 3 sockets"),
+    RemovePath("/tmp/ray/session_1", 1, 2, 3),
+    size=5_000_000,
+    age=300.0,
+)
+SOCKETS = [
+    Leftover(
+        "socket",
+        f"/tmp/{number}.sock",
+        ("nobody is bound to it",),
+        RemovePath(f"/tmp/{number}.sock", 1, number, 3),
+    )
+    for number in range(30)
+]
+ENGINE = Leftover(
+    "process", "VLLM::EngineCore (7)", ("its parent has ended",), EndProcess(7, 8), 15 << 30, "GPU memory"
+)
+LIVE = Kept("session folder", "/tmp/ray/session_2", "raylet (process 9) has it open", 1000)
+
+
+def lines(cleaned: Cleaned, width: int | None = 80, *, verbose: bool = False) -> list[str]:
+    return [line.plain for line in text_lines(cleaned, width, verbose=verbose)]
+
+
+@pytest.fixture
+def clean(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """The command, on a machine of the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(
+        command, "open_session", lambda options: replace(open_session(options), machine=machine)
+    )
+
+    def run(*words: str):
+        return inside("clean", *words, cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)
+
+    return run
+
+
+def test_a_machine_with_nothing_left_over_gets_one_line():
+    assert lines(Cleaned(Found())) == ["CLEAN  nothing is left over from dead jobs"]
+    assert lines(Cleaned(Found(kept=(LIVE,)))) == [
+        "CLEAN  nothing is left over from dead jobs; 1 thing looked at and kept"
+    ]
+
+
+def test_each_leftover_is_shown_with_its_proof_and_size():
+    said = lines(Cleaned(Found((FOLDER, ENGINE), (LIVE,))))
+    whole = " ".join(line.strip() for line in said)
+    assert whole.startswith(
+        "LEFT OVER  1 process and 1 session folder, which take 15.0 GiB of GPU memory and 4.8 MiB of disk "
+    )
+    assert "  /tmp/ray/session_1 (session folder, 4.8 MiB)" in said
+    assert "    process 7 has ended; nobody is bound to its 3 sockets" in said
+    assert any(line.startswith("  kept: /tmp/ray/session_2") for line in said)
+    assert any(line.startswith("verl-doctor clean --apply removes them") for line in said)
+
+
+def test_many_of_one_kind_are_counted_unless_all_is_asked_for():
+    everything = Cleaned(Found((FOLDER, *SOCKETS)))
+    assert len(lines(everything)) < 20
+    assert "25 more sockets" in "\n".join(lines(everything))
+    assert all(any(one.name in line for line in lines(everything, verbose=True)) for one in SOCKETS)
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_no_line_is_wider_than_the_terminal(verbose):
+    cleaned = Cleaned(
+        Found((FOLDER, ENGINE, *SOCKETS), (LIVE,), (("RayLeftovers", "the cluster does not answer"),))
+    )
+    assert max(map(len, lines(cleaned, 80, verbose=verbose))) <= 80
+
+
+def test_what_a_path_hides_is_not_obeyed():
+    bad = Kept("socket", "/tmp/\x1b[31m\n", "because\u202e", None)
+    said = lines(Cleaned(Found((FOLDER,), (bad,))), verbose=True)
+    assert "\x1b" not in "".join(said)
+    assert "\\x1b[31m\\n" in "\n".join(said)
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "word", "code"),
+    [
+        (Cleaned(Found()), "CLEAN", 0),
+        (Cleaned(Found((FOLDER,))), "LEFT OVER", 1),
+        (Cleaned(Found(unknown=(("RayLeftovers", "no answer"),))), "NOT TOLD", 3),
+        (Cleaned(Found((FOLDER,)), (Outcome(FOLDER, "removed"),)), "REMOVED", 0),
+        (Cleaned(Found((FOLDER,)), (Outcome(FOLDER, "kept", "it is in use"),)), "NOT ALL", 1),
+        (Cleaned(Found(), ()), "CLEAN", 0),
+    ],
+)
+def test_the_first_word_and_the_exit_code(cleaned, word, code):
+    assert headline(cleaned)[0] == word
+    assert cleaned.exit_code() == code
+    validate(json.loads(json.dumps(document(cleaned))), schema_text("clean"))
+    assert next(iter(markdown_lines(cleaned))) == f"## verl-doctor clean: {word.lower()}"
+
+
+def test_without_apply_nothing_changes(clean, machine):
+    folder = session(machine)
+    done = clean()
+    assert done.returncode == 1
+    assert folder.name in done.stdout
+    assert (folder / "logs" / "raylet.out").exists()
+
+
+def test_with_apply_it_goes_and_the_journal_says_so(clean, machine, tmp_path):
+    folder = session(machine)
+    done = clean("--apply", "--format", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [one["state"] for one in told["leftovers"]] == ["removed"]
+    assert not folder.exists()
+    home = tmp_path / "state" / "verl-doctor" / "journal"
+    (transaction,) = apply.history(home)
+    assert (transaction.state, transaction.fix) == ("applied", "clean")
+    assert transaction.changes[0].description == f"session folder /tmp/ray/{folder.name}: removed"
+    assert transaction.changes[0].now == "cannot be undone"
+    with pytest.raises(apply.Refused, match="removed what dead jobs had left, which cannot be undone"):
+        apply.undo(home)
+    assert clean("--apply").returncode == 0
+
+
+def test_a_journal_that_cannot_be_written_keeps_nothing(clean, machine, tmp_path):
+    folder = session(machine)
+    (tmp_path / "state").write_text("no folder")
+    done = clean("--apply")
+    assert done.returncode == 0
+    assert "the journal has no record of it" in done.stdout
+    assert not folder.exists()
+
+
+def test_a_clean_up_that_was_killed_is_no_riddle(clean, machine, tmp_path, monkeypatch):
+    session(machine)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(path, "erase", killed)
+    with pytest.raises(KeyboardInterrupt):
+        clean_command.remove_all(
+            lambda: Found(leftovers(machine).found), machine, tmp_path / "journal", print
+        )
+    (transaction,) = apply.history(tmp_path / "journal")
+    assert transaction.state == "interrupted"
+    assert transaction.changes[0].description.endswith(": its removal was not completed")
+    apply.recover(tmp_path / "journal")
+    assert [one.state for one in apply.history(tmp_path / "journal")] == ["failed"]
+
+
+def test_two_clean_ups_at_once_are_one_too_many(clean, machine, tmp_path, monkeypatch):
+    folder = session(machine)
+    home = tmp_path / "state" / "verl-doctor" / "journal"
+    home.mkdir(parents=True)
+    monkeypatch.setattr("verl_doctor.toolkit.commands.clean.clean._PATIENCE", 0.0)
+    with lock.exclusive(home, 0.0):
+        done = clean("--apply")
+    assert done.returncode == 2
+    assert "in use" in done.stderr
+    assert folder.exists()
+
+
+def test_only_some_kinds_and_only_old_ones(clean, machine):
+    folder = session(machine)
+    sock = dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
+    assert clean("--apply", "--only", "socket").returncode == 0
+    assert folder.exists()
+    assert not sock.exists()
+    assert clean("--apply", "--older-than", "1h").returncode == 0
+    assert folder.exists()
+
+
+@pytest.mark.parametrize("words", [("--only", "sockets"), ("--older-than", "soon"), ("--only", ",")])
+def test_what_is_no_kind_or_no_age_is_wrong_usage(clean, words):
+    done = clean(*words)
+    assert done.returncode == 2
+    assert "for instance" in done.stderr or "no kind" in done.stderr

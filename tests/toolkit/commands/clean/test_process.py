@@ -1,0 +1,53 @@
+"""Processes that were found to be left over are ended only when a second look finds the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.orphaned import ENGINE, Reaper, reaper
+
+from verl_doctor.toolkit.collectors.leftovers import orphans
+from verl_doctor.toolkit.commands.clean.process import remove
+from verl_doctor.toolkit.leftover import EndProcess, Leftover
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system import process_activity
+from verl_doctor.toolkit.system.process_table import row_of
+
+
+@pytest.fixture
+def tini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reaper]:
+    """The first process of a container, in which processes count as old at once."""
+    monkeypatch.setattr(orphans, "YOUNG", 0.0)
+    monkeypatch.setattr(process_activity, "WINDOW", 0.05)
+    with reaper() as one:
+        yield one
+
+
+def leftover(pid: int) -> Leftover:
+    """What a first look would have found."""
+    row = row_of(pid, Machine())
+    assert row is not None
+    return Leftover("process", ENGINE, ("it was seen",), EndProcess(pid, row.ticks))
+
+
+def outcome(one: Leftover) -> tuple[str, str]:
+    """What becomes of it, and why."""
+    (done,) = remove([one], Machine())
+    return done.state, done.why
+
+
+def test_what_is_left_over_is_ended(tini: Reaper) -> None:
+    trainer, (engine,) = tini.job(ENGINE)
+    one = leftover(engine)
+    assert outcome(one) == ("not removed", "a second look does not prove it any more")  # its trainer runs
+    tini.kill(trainer)
+    assert outcome(one) == ("removed", "")
+
+
+def test_what_is_in_doubt_by_now_is_not(tini: Reaper, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, (engine,) = tini.job(ENGINE)
+    tini.kill(trainer)
+    monkeypatch.setattr(orphans, "YOUNG", 3600.0)
+    assert outcome(leftover(engine)) == ("not removed", "a second look does not prove it any more")
+    assert row_of(engine, Machine()) is not None

@@ -1,0 +1,90 @@
+"""The pages that are about no single rule."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.miniatures.variant_verl import variant_verl
+from support.running import Doctor
+
+from verl_doctor.toolkit.commands.explain import quick_card
+from verl_doctor.toolkit.commands.explain.quick_card import TOPICS, page
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.logs.signature import of_code
+
+SRUN = """#!/bin/sh
+shift 4
+shift
+exec "$@"
+"""
+
+
+def test_each_line_of_the_card_names_a_fault_with_a_remedy() -> None:
+    entries = quick_card.entries()
+    assert len({one.line for one in entries}) == len(entries)
+    for one in entries:
+        assert one.do
+        assert one.means
+        assert registry.load().check(one.code) or of_code(one.code)
+
+
+def test_a_line_that_names_nothing_is_a_mistake_in_the_data() -> None:
+    with pytest.raises(ValueError, match="no signature names a fault for: all is well"):
+        quick_card._entry("all is well")
+
+
+@pytest.mark.parametrize("topic", [name for name in TOPICS if name != "variables"])
+def test_rules_that_a_page_names_exist(topic: str) -> None:
+    known = registry.load()
+    codes = set(re.findall(r"\b[A-Z]{2,5}\d{3}\b", page(topic)))
+    assert {code for code in codes if not known.check(code) and not of_code(code)} == set()
+
+
+def test_without_a_code_the_card_is_shown(here: Doctor, tmp_path: Path) -> None:
+    assert here("explain", cwd=tmp_path).stdout == page("card")
+    assert "do: " in page("card")
+
+
+def test_an_unknown_topic_is_answered_with_those_that_there_are(here: Doctor, tmp_path: Path) -> None:
+    done = here("explain", "slrum", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "slurm" in done.stderr
+
+
+def test_variables_are_those_of_what_is_installed(here: Doctor, tmp_path: Path) -> None:
+    done = here("explain", "variables", "--python", sys.executable, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "* `VLLM_ATTENTION_BACKEND`: the attention backend" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_batch_script_of_the_slurm_page_runs(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```sh\n(#!/bin/bash.*?)```", page("slurm"), re.DOTALL)
+    programs, environment = tmp_path / "bin", tmp_path / "env" / "bin"
+    programs.mkdir()
+    environment.mkdir(parents=True)
+    (environment / "activate").write_text("true\n")
+    (tmp_path / "run.sh").write_text("echo trained\n")
+    variant_verl(tmp_path)  # without a verl nothing can be agreed on
+    doctor = f'#!/bin/sh\nexec {sys.executable} -m verl_doctor.toolkit "$@" --python {sys.executable}\n'
+    for name, program in (("srun", SRUN), ("verl-doctor", doctor)):
+        (programs / name).write_text(program)
+        (programs / name).chmod(stat.S_IRWXU)
+    environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node[1-2]"}
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    agreed = run("verl-doctor", "guard", "--agree")
+    assert agreed.returncode == 0, agreed.stderr
+    done = run("bash", "-c", text.replace(" || exit 1\nbash", "\nbash"))
+    assert done.stdout.endswith("trained\n"), done.stderr
+    assert "node[1-2]" in done.stdout

@@ -1,0 +1,102 @@
+"""Whether a release may be installed beside what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.commands.matrix.fit import (
+    Here,
+    built_for_cuda,
+    clashes,
+    environment_objections,
+    pin_objections,
+)
+from verl_doctor.toolkit.commands.matrix.requirements import Want, Wants
+
+
+def wants(*requirements: str, python: str = "") -> Wants:
+    found = []
+    for text in requirements:
+        name = text.split("<")[0].split(">")[0].split("=")[0].split("!")[0]
+        found.append(Want(name, text[len(name) :], "METADATA"))
+    return Wants(tuple(found), python)
+
+
+NOTHING = Wants()
+
+
+def test_pins_refuse_what_they_do_not_admit() -> None:
+    assert pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.10.2.post1") == ()
+    (refused,) = pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.11.0")
+    assert str(refused) == "verl's METADATA wants vllm>=0.8,<0.11"
+    assert pin_objections(wants("ray<1"), "vllm", "0.11.0") == ()
+
+
+def test_what_others_are_built_for_is_an_objection_and_helpers_are_exchanged() -> None:
+    now = Here("3.11.7", {"torch": "2.7.0+cu126", "setuptools": "60", "peft": "0.1", "vllm": "0.9"})
+    release = wants("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
+    firm, exchanged = environment_objections(release, wants("peft"), now)
+    assert [str(one) for one in firm] == [
+        "it wants torch==2.8.0, here is 2.7.0+cu126",
+        "it wants peft>1, here is 0.1",
+    ]
+    assert [one.about for one in exchanged] == ["setuptools"]
+    same = Here("3.11.7", {"torch": "2.8.0+cu126"})
+    assert environment_objections(release, NOTHING, same) == ((), ())
+
+
+def test_python_the_wheel_cuda_and_the_driver_object() -> None:
+    now = Here("3.9.1", {}, torch_cuda="12", driver="550")
+    firm, _ = environment_objections(wants(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
+    assert [str(one) for one in firm] == [
+        "it wants python >=3.10, here is 3.9.1",
+        "it wants cuda 13, torch here is built for CUDA 12",
+        "it wants driver >=580 for CUDA 13, here is 550",
+    ]
+    firm, _ = environment_objections(
+        NOTHING, NOTHING, Here("3.11"), obstacle="is built for aarch64", cuda="13"
+    )
+    assert [str(one) for one in firm] == ["it is built for aarch64"]
+
+
+@pytest.mark.parametrize(
+    ("modules", "cuda"),
+    [
+        ({"_C.abi3.so": b"\x7fELF..libcudart.so.12\0libc.so.6\0"}, "12"),
+        ({"a.so": b"", "b.so": b"libnvrtc.so.13\0"}, "13"),
+        ({"_C.so": b"libc.so.6"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_cuda_release_is_read_from_compiled_modules(
+    tmp_path: Path, modules: dict[str, bytes], cuda: str
+) -> None:
+    for name, content in modules.items():
+        (tmp_path / name).write_bytes(content)
+    assert built_for_cuda(tmp_path) == cuda
+
+
+RELEASED = {"numpy": ["1.26", "2.1"], "ray": ["2.40", "2.50"], "torch": ["2.8.0"]}
+
+
+def clash(ours: Wants, theirs: Wants) -> tuple[list[str], tuple[str, ...]]:
+    def known(name: str) -> Iterable[str] | None:
+        return RELEASED.get(name)
+
+    certain, unclear = clashes(ours, theirs, ("verl 1", "vLLM 2"), known)
+    return [one.about for one in certain], unclear
+
+
+def test_two_wishes_clash_only_when_no_release_is_both() -> None:
+    assert clash(wants("numpy>=2"), wants("numpy<2")) == (["numpy"], ())
+    assert clash(wants("numpy>=1.20"), wants("numpy<2")) == ([], ())
+    assert clash(wants("ray>2.40,<2.50"), wants("ray!=2.45")) == (["ray"], ())
+    assert clash(wants("torch==2.8.0"), wants("torch==2.9.0")) == (["torch"], ())
+    assert clash(wants("torch==2.9.0"), wants("torch==2.9.0+cpu")) == ([], ())
+    assert clash(wants("pyarrow<1"), wants("pyarrow>2")) == ([], ("pyarrow",))
+    assert clash(wants("pyarrow"), wants("pyarrow>2")) == ([], ())
+    assert clash(wants("a<1"), wants("b>2")) == ([], ())
+    assert clash(wants("packaging>=20"), wants("packaging>=24.2")) == ([], ())

@@ -1,0 +1,167 @@
+"""What names people and machines has stand-ins; what only looks like it stays."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.trying import cases
+
+from verl_doctor.toolkit.commands.report.pseudonyms import Masks, Names, people_in
+
+PIECES = (
+    " ",
+    "/",
+    "@",
+    ":",
+    "=",
+    "-",
+    ".",
+    "annette",
+    "gpu-a100-",
+    "10.",
+    "::",
+    "/home/",
+    "~",
+    "\n",
+    "x",
+    "7",
+    "[",
+    "]",
+    ",",
+)
+NAMES = Names(
+    folders=frozenset({"/data/home/annette"}),
+    people=frozenset({"annette", "li", "torch"}),
+    hosts=frozenset({"gpu-a100-007.cluster.uni.example", "gpu-a100-012", "r2d2", "login", "vm"}),
+    others={"nlp-group": "ACCOUNT"},
+    words=frozenset({"torch", "vllm", "ray"}),
+    versions=frozenset({"10.3.9.90", "12.8.4.1"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/data/home/annette/run.sh:3", "~/run.sh:3"),
+        ("HOME=/data/home/annette", "HOME=~"),
+        ("/home/bert/models", "/home/USER/models"),
+        ("/Users/bert", "/Users/USER"),
+        ("/mnt/home/bert:/x", "/mnt/home/USER:/x"),
+        ("/mnt/users/bert/x", "/mnt/users/USER/x"),
+        ("/home/users/bert", "/home/users/USER"),
+        ("/tmp/torchinductor_annette/x", "/tmp/torchinductor_USER/x"),
+        ("owned by annette, not by root", "owned by USER, not by root"),
+        ("ssh annette@gpu-a100-012", "ssh USER@node-012"),
+        ("write to annette.k@uni.example please", "write to USER@HOST please"),
+        ("gpu-a100-007.cluster.uni.example:6379", "node-007:6379"),
+        ("gpu-a100-[001-112,120] differ", "node-[001-112,120] differ"),
+        ("gpu-a100-044 which nobody asked", "node-044 which nobody asked"),
+        ("login and login", "host-1 and host-1"),
+        ("vm", "host-1"),
+        ("master.cluster.uni.example", "host-1"),
+        ("ip-10-0-3-7.ec2.internal and ip-10-0-3-8", "host-1 and host-2"),
+        ("worker-3.cluster.local:8265", "host-1:8265"),
+        ("ip=10.1.2.3, then 10.1.2.4, then 10.1.2.3", "ip=address-1, then address-2, then address-1"),
+        ("tcp://203.0.113.9:29500", "tcp://address-1:29500"),
+        ("fe80::1ff:fe23:4567:890a%eth0", "address-1%eth0"),
+        ("[2001:db8::1]:6379", "[address-1]:6379"),
+        ("ether 02:42:ac:11:00:02", "ether mac-1"),
+        ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "id-1"),
+        ("account nlp-group", "account ACCOUNT"),
+    ],
+)  # fmt: skip
+def test_what_names_somebody(text: str, shown: str) -> None:
+    assert Masks(NAMES)(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "127.0.0.1:6379 and 0.0.0.0 and ::1 and [::]:80",
+        "nvidia-curand-cu12 10.3.9.90",
+        "nvidia-cublas-cu12==12.4.5.8",
+        "libcublas.so.12.4.5.8",
+        "nvidia_cudnn_cu12-9.10.2.21.dist-info",
+        "driver 570.86.15",
+        "no_proxy=10.0.0.0/8,192.168.0.0/16",
+        "169.254.169.254",
+        "torch 2.9.0 of user torch",
+        "threading.local() in ray.internal and torch.cluster",
+        "12:34:56.789 std::vector<c10::Error>",
+        "/home/ubuntu/verl",
+        "name=li",
+        "gpu0 gpu1",
+        "git@github.com:verl-project/verl.git",
+        "9f1c2d3e4b5a69788796a5b4c3d2e1f00f1e2d3c",
+        "the relogin-page",
+    ],
+)
+def test_what_only_looks_like_it(text: str) -> None:
+    assert Masks(NAMES)(text) == text
+
+
+def test_what_smells_of_a_secret_is_left_out() -> None:
+    token = "hf_" + "a" * 34
+    assert token not in Masks(Names())(f"HF_TOKEN={token} Bearer abcdefghijkl")
+
+
+def test_the_home_of_root() -> None:
+    assert (
+        Masks(Names(folders=frozenset({"/ro" + "ot"})))("/ro" + "ot/.cache/x and /chroot")
+        == "~/.cache/x and /chroot"
+    )
+
+
+def test_a_second_row_of_hosts_has_a_name_of_its_own() -> None:
+    masks = Masks(Names(hosts=frozenset({"dgx-01", "a100-node-01"})))
+    assert masks("dgx-01 a100-node-01 dgx-[02-09]") == "node-01 node2-01 node-[02-09]"
+
+
+def test_users_are_found_by_their_home_folders() -> None:
+    assert people_in(["in /home/bert/x", "and /Users/carla", "nobody"]) == {"bert", "carla"}
+
+
+def test_users_are_found_by_their_addresses() -> None:
+    texts = [
+        "mail alice@corp.example",
+        "ssh dora@gpu-7 then git@github.com, noreply@x.example, torch@2.9 gcc@12",
+    ]
+    assert people_in(texts) == {"alice", "dora"}
+
+
+def test_a_machine_that_is_called_node_garbles_no_sentence() -> None:
+    assert (
+        Masks(Names(hosts=frozenset({"node", "worker"})))("on each node, the worker")
+        == "on each node, the worker"
+    )
+
+
+def test_its_domain_gives_it_away_all_the_same() -> None:
+    masks = Masks(Names(hosts=frozenset({"node.cluster.uni.example"})))
+    assert masks("on each node: node.cluster.uni.example") == "on each node: host-1"
+
+
+def test_names_of_one_letter_never_fall_on_words() -> None:
+    masks = Masks(Names(people=frozenset({"a"}), hosts=frozenset({"n"})))
+    assert masks("a node has n GPUs") == "a node has n GPUs"
+
+
+@settings(max_examples=cases(100), deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text(max_size=20))
+def test_a_name_never_stands_where_it_was_a_word(around: str, more: str) -> None:
+    shown = Masks(NAMES)(
+        f"{around} annette {more} gpu-a100-012 /data/home/annette/{around} 10.1.2.3 {around}"
+    )
+    words = shown.split()
+    assert not {"annette", "gpu-a100-012", "10.1.2.3"} & set(words)
+    assert "/data/home/annette/" not in shown
+
+
+@pytest.mark.parametrize("piece", ["a.", "/a", "a1.", "1.", ":", "a@", "-", "/home", "0:", "ip-1-"])
+def test_long_texts_take_no_long_time(piece: str) -> None:
+    begun = time.process_time()
+    Masks(NAMES)(piece * (20_000 // len(piece)))
+    assert time.process_time() - begun < 10  # a pattern that goes back takes minutes

@@ -1,0 +1,269 @@
+"""What a report holds, and what it must not: all that verl's own script prints, no secret, and no name unless asked for."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.index_server import IndexServer, wheel
+from support.places import MACHINES
+from support.report_seen import Known, seen
+from support.running import Doctor
+from support.schemas import validate
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.commands.report import render_html, render_markdown, render_text, view
+from verl_doctor.toolkit.commands.report.network import try_indexes
+from verl_doctor.toolkit.commands.report.page import Mark
+from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.commands.report.view import PageAnswer
+from verl_doctor.toolkit.machine import Machine
+
+SECRET = "hf_" + "Zz9" * 12
+HOST = "gpu-a100-007"
+NAMES = (
+    "annette",
+    HOST,
+    "cluster.uni",
+    "10.11.12.13",
+    "/data/home",
+    "2001:db8:0:5::7",
+    "02:42:ac:11:00:02",
+    "nlp-group",
+)
+PLANTED = (
+    f" annette@{HOST}.cluster.uni.example 10.11.12.13 /data/home/annette/x /tmp/of_annette [2001:db8:0:5::7]:80"
+    f" 02:42:ac:11:00:02 nlp-group api_key={SECRET} https://annette:{SECRET}@host/x Bearer {SECRET}"
+)
+MACHINE = Machine(
+    environ={"HOME": "/data/home/annette", "USER": "annette", "SLURM_JOB_ACCOUNT": "nlp-group"}, cwd=Path("/")
+)
+ITEMS = {
+    "Python": ("Version", "Compiler", "Build", "Arch"),
+    "Pip": ("Version", "Directory"),
+    "Packages": ("vllm", "sglang", "ray", "torch"),
+    "verl": ("Version", "Directory", "Commit Hash"),
+    "Platform": ("Platform", "system", "node", "release", "version"),
+    "Hardware": ("machine", "processor", "CPU(s)"),
+    "CUDA": ("CUDA Runtime", "CUDA Compiler"),
+    "System": ("CPU Memory",),
+    "GPUs": ("GPU Count",),
+    "Network Test": ("Timing for pypi.org",),
+}
+"""What scripts/diagnose.py prints under which heading, the CPUs as lscpu has them; GPUs and variables are not always there."""
+
+
+def made(look: Seen, *, masked: bool = True) -> PageAnswer:
+    return view.make(look, MACHINE, masked=masked)
+
+
+def views(one: PageAnswer) -> dict[str, str]:
+    """All forms of the same report."""
+    return {
+        "markdown": "\n".join(render_markdown.render(one.page)),
+        "html": render_html.render(one.page),
+        "text": "\n".join(line.plain for line in render_text.render(one.page, None)),
+        "json": json.dumps(one.document()),
+    }
+
+
+@functools.cache
+def planted(*, masked: bool) -> dict[str, str]:
+    return views(made(seen(PLANTED, f"{HOST}.cluster.uni.example"), masked=masked))
+
+
+def rows(one: PageAnswer, title: str) -> list[tuple[str, ...]]:
+    section = next(section for section in one.page.sections if section.title == title)
+    return [row for block in section.blocks for row in getattr(block, "rows", ())]
+
+
+def test_all_that_diagnose_prints_is_there() -> None:
+    found = rows(made(seen()), "System")
+    for heading, names in ITEMS.items():
+        assert {name for title, name, value in found if title == heading and value} >= set(names)
+    assert ("GPUs", "GPU 0-7 Type", "NVIDIA H200, compute capability 9.0") in found
+    assert ("GPUs", "GPU 0-7 Memory", "140 GiB") in found
+    shown = {row[0] for row in rows(made(seen()), "Environment as the workers see it")}
+    assert "OMP_NUM_THREADS" in shown
+    assert all(name in views(made(seen()))["markdown"] for name in ("| CC |", "| VERL\\_X |"))
+
+
+def test_package_indexes_are_asked_as_pip_would(tmp_path: Path) -> None:
+    with IndexServer([wheel("pip", "24.0", {"pip/x.py": ""})]) as server:
+        environ = {
+            "HOME": str(tmp_path),
+            "PIP_INDEX_URL": f"{server.url}/simple",
+            "PIP_EXTRA_INDEX_URL": "http://127.0.0.1:1/simple",
+        }
+        answered, silent = try_indexes(Machine(environ=environ, cwd=tmp_path, root=tmp_path), tmp_path)
+    assert (answered.host, answered.trouble, answered.is_public) == ("127.0.0.1", "", False)
+    assert "Connection refused" in silent.trouble
+
+
+@pytest.mark.parametrize("name", ["model", "data", "torch", "weights"])
+def test_somebody_who_is_called_as_the_page_speaks_garbles_nothing(name: str) -> None:
+    look = seen(f" /home/{name}/x the {name} model data torch weights")
+    page = view.make(
+        look, Machine(environ={"HOME": f"/home/{name}", "USER": name}, cwd=Path("/")), masked=True
+    ).page
+    assert f" ~/x the {name} model data torch weights" in views(PageAnswer(page, {}))["text"]
+
+
+def test_what_could_not_be_seen_is_said_with_the_reason() -> None:
+    empty = Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")
+    found = rows(made(empty), "System")
+    assert [value for _, name, value in found if name == "CPU Memory"] == [
+        "not known: nobody looked for HostMemory"
+    ]
+    text = views(made(empty))["markdown"]
+    assert "What the workers see could not be told: nobody looked for EffectiveEnvironment." in text
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
+def test_names_are_masked_wherever_they_stand(form: str) -> None:
+    text = planted(masked=True)[form]
+    assert [name for name in (*NAMES, SECRET) if name in text] == []
+    assert "USER@node-007" in text.replace("\\", "")
+    assert "address-1" in text
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
+def test_who_asks_for_all_gets_names_and_no_secret(form: str) -> None:
+    text = planted(masked=False)[form]
+    assert [name for name in NAMES if name not in text.replace("\\", "")] == []
+    assert SECRET not in text
+
+
+def test_the_verdict_comes_first_then_the_next_steps_then_the_cause_then_the_evidence() -> None:
+    titles = [section.title for section in made(seen()).page.sections]
+    assert titles == [
+        "What was examined",
+        "What to do next",
+        "Nodes",
+        "What the logs say",
+        "Findings",
+        "Proposed repairs",
+        "Hints",
+        "What differs from where it worked",
+        "Where start-up time went",
+        "How long the model takes to load",
+        "Environment as the workers see it",
+        "System",
+        "What could not be checked",
+    ]
+
+
+def test_a_run_that_failed_on_a_machine_that_is_well_is_not_called_well() -> None:
+    look = seen()
+    well = replace(look, report=replace(look.report, results=look.report.results[1:2], nodes=None))
+    page = made(well).page
+    assert (page.word, page.mark) == ("FIRST CAUSE", Mark.BAD)
+    assert page.sentence == "CUDA102: libcuda is a stub; this machine: NO FAULT FOUND, 1 rule judged it"
+    assert made(replace(well, log=None)).page.word == "NO FAULT FOUND"
+    assert made(look).page.word == "WILL FAIL"
+    assert made(look).page.sentence.endswith("; the logs: FIRST CAUSE, CUDA102: libcuda is a stub")
+
+
+def test_a_long_value_is_cut_and_says_so() -> None:
+    look = replace(seen(), facts=Known(Variables({"PATH": "x" * 5000})))
+    assert "x... (5,000 characters)" in views(made(look))["markdown"]
+
+
+def test_the_document_fits_its_schema() -> None:
+    for look in (seen(), Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")):
+        document = made(look).document()
+        validate(json.loads(json.dumps(document)), schema_text("page"))
+    assert document["check"]["results"][0]["code"] == "VLLM101"
+
+
+def test_a_thousand_nodes_make_no_long_page() -> None:
+    many = seen(node="node[001-333],other[001-333],third-[1-334]")
+    assert len(views(made(many))["html"]) < 60_000
+    assert len(views(made(many))["markdown"]) < 20_000
+
+
+@pytest.fixture
+def laptop() -> Path:
+    return MACHINES / "laptop.json"
+
+
+def test_a_report_in_two_files(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    done = here("report", "--facts", laptop, "--html", "page.html", "--output", "page.md", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, ""), "there is no verl"
+    assert "wrote page.html" in done.stderr
+    assert (tmp_path / "page.md").read_text().startswith("<!-- verl-doctor report -->\n## verl-doctor: ")
+    assert "<!doctype html>" in (tmp_path / "page.html").read_text()
+    again = here("report", "--facts", laptop, "--html", "page.html", "--output", "page.md", cwd=tmp_path)
+    assert again.returncode == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["markdown", "text", "json"])
+def test_its_own_files_are_known_in_each_form(here: Doctor, tmp_path: Path, laptop: Path, form: str) -> None:
+    for _ in range(2):
+        assert (
+            here("report", "--facts", laptop, "--format", form, "--output", "it", cwd=tmp_path).returncode
+            == 3
+        )
+
+
+def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    mine = tmp_path / "thesis.html"
+    mine.write_text("<html>three years</html>")
+    done = here("report", "--facts", laptop, "--html", mine, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "is there and is no report of verl-doctor: name another file, or add --force" in done.stderr
+    assert mine.read_text() == "<html>three years</html>"
+    assert here("report", "--facts", laptop, "--html", mine, "--force", cwd=tmp_path).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--facts", "nowhere.json"), "cannot be read"),
+        (("--from", "nowhere.json"), "cannot be read"),
+        (("--log", "nowhere.log"), "nowhere.log"),
+        (("--facts", "x", "--network"), "--network tries this machine"),
+        (("--facts", "x", "--cluster"), "no node can be asked with it"),
+        (("--html", "/no/such/folder/x.html"), "cannot be written"),
+        (("--html", ""), "is a variable not set?"),
+        (("--format", "pdf"), "pdf"),
+    ],
+)
+def test_what_is_of_no_use_is_said_in_a_sentence(
+    here: Doctor, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = here("report", "--select", "PY", *words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert re.fullmatch(r"verl-doctor: [^\n]+\n", done.stderr)
+
+
+def test_logs_and_what_worked_go_into_the_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
+    done = here("report", "--facts", laptop, "--log", log, "--from", laptop, "--format", "json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    validate(told, schema_text("page"))
+    assert told["log"]["target"]["lines"] == 2
+    assert told["compared"]["verdict"] == "equal"
+    assert {"What the logs say", "What differs from where it worked"} <= {
+        one["title"] for one in told["page"]
+    }
+
+
+def test_several_machines_in_one_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+    for name in ("ann-box-1", "ann-box-2", "ann-box-3"):
+        (tmp_path / f"{name}.json").write_bytes(laptop.read_bytes())
+    done = here("report", "--facts", tmp_path, cwd=tmp_path)
+    assert "3 nodes agree" in done.stdout
+    assert "ann-box" not in done.stdout
+    refused = here("report", "--facts", tmp_path, "--from", laptop, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "name one file with --facts" in refused.stderr

@@ -1,0 +1,146 @@
+"""`verl-doctor script` as a user types it: written, proven, refused, taken back."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from support.miniatures.variant_verl import variant_verl
+from support.running import Doctor
+
+CALL = "python3 -m verl.trainer.main_ppo"
+MICRO = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2"
+SCRIPT = (
+    f'#!/bin/bash\n{CALL} {MICRO} \\\n  data.train_batch_size=$((64 * 2)) \\\n  trainer.save_freq=999 "$@"\n'
+)
+
+
+@pytest.fixture
+def verl(tmp_path: Path) -> Path:
+    return variant_verl(tmp_path / "site")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    script = folder / "run.sh"
+    script.write_text(SCRIPT)
+    script.chmod(0o750)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_variant_is_written_beside_the_script_and_taken_back(here: Doctor, verl: Path, job: Path) -> None:
+    done = here("script", "run.sh", "--debug", "--diff", "--verl", verl, cwd=job)
+    assert done.returncode == 0, done.stderr
+    variant = job / "run_debug.sh"
+    assert stat.S_IMODE(variant.stat().st_mode) == 0o750
+    assert "999 -> -1" in done.stdout
+    assert "+  trainer.save_freq=-1" in done.stdout
+    assert (job / "run.sh").read_text() == SCRIPT
+    text = variant.read_text()
+    assert "# data.train_batch_size=$((64 * 2)) \\  # verl-doctor: DEBUG\n" in text
+    assert "\n  data.train_batch_size=8 \\\n" in text
+
+    assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0  # the same again
+    (job / "run.sh").write_text(SCRIPT.replace("999", "20"))
+    assert (
+        here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
+    )  # a new one over our own
+    assert "# trainer.save_freq=20" in variant.read_text()
+    assert here("undo", "--all", cwd=job).returncode == 0
+    assert not variant.exists()
+
+
+def test_a_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "run_debug.sh").write_text("mine\n")
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert (done.returncode, (job / "run_debug.sh").read_text()) == (2, "mine\n")
+    assert "--output" in done.stderr
+
+
+def test_a_variant_that_was_edited_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
+    assert here("script", "run.sh", "--fast-load", "--verl", verl, cwd=job).returncode == 0
+    with (job / "run_fast_load.sh").open("a") as file:
+        file.write("echo mine\n")
+    (job / "run.sh").write_text(SCRIPT + "echo more\n")
+    done = here("script", "run.sh", "--fast-load", "--verl", verl, cwd=job)
+    assert done.returncode == 2
+    assert (job / "run_fast_load.sh").read_text().endswith("echo mine\n")
+
+
+def test_stdout_alone(here: Doctor, verl: Path, job: Path) -> None:
+    done = here("script", "run.sh", "--debug", "--output", "-", "--verl", verl, cwd=job)
+    assert done.stdout.startswith("#!/bin/bash\n# DEBUG variant of run.sh")
+    assert "999 -> -1" in done.stderr
+    assert not (job / "run_debug.sh").exists()
+
+
+def test_the_marker_word_is_the_users(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "verl-doctor.toml").write_text('marker = "Uky"\n')
+    assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
+    assert "# Uky: DEBUG" in (job / "run_debug.sh").read_text()
+
+
+def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: Path) -> None:
+    done = here("script", "run.sh", "--debug", "--verl", verl, "trainer.resume_mode=resume_path", cwd=job)
+    assert done.returncode == 0, done.stderr
+    assert '"$@" ' in (job / "run_debug.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'A="{CALL} {MICRO}"\neval "$A; echo done"\n', "write the command out"),
+        ("bash other.sh\n", "other.sh"),
+        (f"{CALL} {MICRO}\r\n", "sed -i"),
+        ("echo nothing\n", "starts no verl"),
+        (f'srun bash -c "cd $X && {CALL}"\n', "is not known"),
+        (f"{CALL} {MICRO} trainer.nope=1\n", "trainer.nope=1 (run.sh:1)"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    here: Doctor, verl: Path, job: Path, text: str, said: str
+) -> None:
+    (job / "other.sh").write_text(f"{CALL} {MICRO}\n")
+    (job / "run.sh").write_bytes(text.encode())
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done
+    assert said in done.stderr
+    assert not (job / "run_debug.sh").exists()
+
+
+def test_what_was_wrong_before_is_said(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "run.sh").write_text(f"{CALL} trainer.save_freq=9\n")
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert done.returncode == 0
+    assert "CFG104" not in done.stdout
+    (job / "run.sh").write_text(f"{CALL} {MICRO} \\\n  # trainer.nnodes=2 \\\n  trainer.save_freq=9\n")
+    done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
+    assert "CFG104, as in the script itself" in done.stdout
+
+
+def test_bytes_that_are_no_text_stay(here: Doctor, verl: Path, job: Path) -> None:
+    (job / "run.sh").write_bytes(b"export A=\xff  # \xe9\n" + SCRIPT.encode())
+    assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
+    assert b"export A=\xff  # \xe9\n" in (job / "run_debug.sh").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run.sh",),
+        ("run.sh", "--debug", "--fast-load"),
+        ("run.sh", "--fast-load", "--one-node"),
+        ("run.sh", "--debug", "--tiny", "nowhere"),
+        ("run.sh", "--debug", "--output", "run.sh"),
+        ("--debug",),
+        ("main.py", "--debug"),
+    ],
+)
+def test_wrong_usage(here: Doctor, verl: Path, job: Path, arguments: tuple[str, ...]) -> None:
+    (job / "main.py").write_text("print(1)\n")
+    done = here("script", *arguments, "--verl", verl, cwd=job)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done

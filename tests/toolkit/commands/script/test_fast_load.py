@@ -1,0 +1,107 @@
+"""The recipe of the FAST_LOAD variant: what really helps for these packages, and where the weights lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.miniatures.variant_verl import composed
+
+from verl_doctor.toolkit.collectors.model.storage import ModelStorage
+from verl_doctor.toolkit.collectors.vllm.loading import VllmLoading
+from verl_doctor.toolkit.commands.script.fast_load import Surroundings, fast_load
+
+ROLLOUT, MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+FORMAT, STRATEGY = f"{ROLLOUT}.load_format", f"{ROLLOUT}.engine_kwargs.vllm.safetensors_load_strategy"
+GIB = 1 << 30
+NFS = ModelStorage("/models/x", "nfs4", "/models", shared=True, bytes=16 * GIB, cached=0)
+DISK = replace(NFS, kind="ext4", shared=False)
+LOADING = VllmLoading("0.14.0", ("auto", "dummy", "safetensors"), ("eager", "lazy", "prefetch"))
+LORA = (f"{MODEL}.lora_rank=32", f"{FORMAT}=safetensors")
+
+
+def wished(*words: str, around: Surroundings | None = None) -> dict[str, Any]:
+    return {wish.key: wish.value for wish in fast_load(composed(*words), around).wishes}
+
+
+def said(*words: str, around: Surroundings | None = None) -> str:
+    return " ".join(fast_load(composed(*words), around).kept)
+
+
+def test_no_graphs_are_captured() -> None:
+    assert wished() == {f"{ROLLOUT}.enforce_eager": True}
+    assert wished(f"{ROLLOUT}.enforce_eager=True") == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ((f"{FORMAT}=safetensors",), "dummy"),
+        ((f"{FORMAT}=auto",), "dummy"),
+        ((), None),
+        (LORA, None),
+        ((f"{FORMAT}=auto", "actor_rollout_ref.hybrid_engine=False"), None),
+    ],
+)
+def test_the_rollout_reads_nothing_that_it_is_sent(words: tuple[str, ...], value: str | None) -> None:
+    assert wished(*words).get(FORMAT) == value
+
+
+def test_a_program_whose_rollout_has_gpus_of_its_own_reads_the_weights() -> None:
+    there = replace(
+        composed(f"{FORMAT}=auto"), program="/env/verl/experimental/fully_async_policy/fully_async_main.py"
+    )
+    assert FORMAT not in {wish.key for wish in fast_load(there).wishes}
+
+
+@pytest.mark.parametrize(
+    ("words", "storage", "loading", "helps"),
+    [
+        (LORA, NFS, LOADING, True),
+        (LORA, DISK, LOADING, False),
+        ((), NFS, LOADING, False),
+        (LORA, NFS, replace(LOADING, strategies=("eager", "lazy")), False),
+        (LORA, NFS, replace(LOADING, reads_ahead_on=("nfs4",)), False),
+        ((*LORA, f"+{STRATEGY}=eager"), NFS, LOADING, False),
+        ((*LORA, f"{FORMAT}=runai_streamer"), NFS, LOADING, False),
+    ],
+)
+def test_vllm_reads_ahead_where_it_reads_and_would_not_by_itself(
+    words: tuple[str, ...], storage: ModelStorage, loading: VllmLoading, helps: bool
+) -> None:
+    found = fast_load(composed(*words), Surroundings(storage, loading)).wishes
+    assert [(wish.sign, wish.value) for wish in found if wish.key == STRATEGY] == [("+", "prefetch")] * helps
+
+
+@pytest.mark.parametrize(
+    ("storage", "room", "copies"),
+    [
+        (NFS, 32 * GIB, True),
+        (NFS, 8 * GIB, False),
+        (DISK, 32 * GIB, False),
+        (replace(NFS, cached=16 * GIB), 32 * GIB, False),
+        (replace(NFS, in_shared_memory=True), 32 * GIB, False),
+    ],
+)
+def test_weights_that_are_cold_on_a_network_are_copied_once_where_there_is_room(
+    storage: ModelStorage, room: float, copies: bool
+) -> None:
+    assert wished(around=Surroundings(storage, LOADING, room)).get(f"{MODEL}.use_shm", False) is copies
+
+
+def test_processes_that_would_copy_at_the_same_time_copy_nothing() -> None:
+    around = Surroundings(NFS, LOADING, 32 * GIB)
+    four = "trainer.nnodes=4"
+    assert f"{MODEL}.use_shm" not in wished(four, around=around)
+    assert "verl-doctor warmup" in said(four, around=around)
+    assert wished(four, around=replace(around, waits=True))[f"{MODEL}.use_shm"] is True
+
+
+def test_weights_that_stay_cold_are_to_be_warmed_up() -> None:
+    assert "verl-doctor warmup" in said(around=Surroundings(DISK, LOADING))
+    assert "verl-doctor warmup" not in said(around=Surroundings(replace(DISK, cached=DISK.bytes), LOADING))
+
+
+def test_what_is_said_to_help_and_does_not_is_named() -> None:
+    assert "TOKENIZERS_PARALLELISM" in said()

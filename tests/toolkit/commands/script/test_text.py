@@ -1,0 +1,311 @@
+"""Variants of scripts as people write them: what changes, and that nothing else does."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.trying import cases
+
+from verl_doctor.toolkit.collectors.launch.files import read_launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
+from verl_doctor.toolkit.commands.script.text import Order, drafts, same_but_for
+from verl_doctor.toolkit.commands.script.value import as_written
+from verl_doctor.toolkit.commands.script.variant import Wish
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.target import Target
+
+HEAD, COMMENT = "variant", "# verl-doctor: DEBUG"
+CALL = "python3 -m verl.trainer.main_ppo"
+WISHES = (Wish("data.train_batch_size", 4, ""), Wish("trainer.logger", ["console"], ""))
+
+
+def read(path: Path, text: str) -> Launch:
+    target = Target(python=Path("/python"), chosen_by="--python", files=(path,))
+    machine = Machine(environ={}, cwd=path.parent)
+    found = read_launch(target, machine, lambda name: text if name == str(path) else load_text(name))
+    assert isinstance(found, Launch)
+    return found
+
+
+def values(launch: Launch) -> list[str | None]:
+    assert launch.command
+    return [word.text for word in launch.command.words]
+
+
+def written(text: str, path: Path = Path("/home/me/run.sh"), *, wishes: tuple[Wish, ...] = WISHES) -> str:
+    """The first draft, which must be the same script but for what was meant."""
+    launch = read(path, text)
+    assert launch.command
+    orders = [Order(command, wishes) for command in (launch.command, *launch.others)]
+    draft = next(drafts(text, str(path), orders, COMMENT, HEAD, last=False))
+    assert same_but_for(text, draft)
+    return draft.text
+
+
+def lines(text: str) -> list[str]:
+    """Without the comments of the doctor."""
+    mine = [
+        line for line in text.splitlines() if not (line.lstrip().startswith("#") and line.endswith(COMMENT))
+    ]
+    return [line.removesuffix(f"  {COMMENT}") for line in mine]
+
+
+def test_a_value_is_changed_where_it_stands_and_the_old_line_is_kept() -> None:
+    text = f'#!/bin/bash\nset -x\n{CALL} \\\n    data.train_batch_size=$BS \\\n    trainer.logger=\'["console","wandb"]\' \\\n    trainer.nnodes=1 $@\n'
+    assert written(text) == (
+        "#!/bin/bash\n# variant  # verl-doctor: DEBUG\nset -x\n"
+        '# data.train_batch_size=$BS \\  # verl-doctor: DEBUG\n# trainer.logger=\'["console","wandb"]\' \\  # verl-doctor: DEBUG\n'
+        f"{CALL} \\\n    data.train_batch_size=4 \\\n    trainer.logger='[\"console\"]' \\\n    trainer.nnodes=1 $@\n"
+    )
+
+
+CONSTRUCTS = {
+    "behind a pipe": (f"{CALL} a.b=1 $@ 2>&1 | tee log\n", f"{CALL} a.b=1 {{}} $@ 2>&1 | tee log"),
+    "before the script's arguments": (f'{CALL} a.b=1 "${{@}}" > log\n', f'{CALL} a.b=1 {{}} "${{@}}" > log'),
+    "no overrides at all": (f"{CALL}\n", f"{CALL} {{}}"),
+    "in the background": (f"nohup {CALL} a.b=1 > log 2>&1 &\n", f"nohup {CALL} a.b=1 {{}} > log 2>&1 &"),
+    "a condition": (f"if true; then {CALL} a.b=1; fi\n", f"if true; then {CALL} a.b=1 {{}}; fi"),
+    "after another command": (f"cd / && {CALL} a.b=1 # so\n", f"cd / && {CALL} a.b=1 {{}} # so"),
+    "handed to ray": (
+        f"ray job submit --no-wait -- {CALL} a.b=1\n",
+        f"ray job submit --no-wait -- {CALL} a.b=1 {{}}",
+    ),
+    "torchrun": (
+        "torchrun --nproc_per_node=2 -m verl.trainer.main_ppo a.b=1\n",
+        "torchrun --nproc_per_node=2 -m verl.trainer.main_ppo a.b=1 {}",
+    ),
+    "srun": (f"srun -N 2 {CALL} a.b=1\n", f"srun -N 2 {CALL} a.b=1 {{}}"),
+    "a command in a variable": (f"CMD='{CALL} a.b=1'\n$CMD\n", f"CMD='{CALL} a.b=1'\n$CMD {{}}"),
+    "no new line at the end": (f"{CALL} a.b=1", f"{CALL} a.b=1 {{}}"),
+    "a loop": (f"for i in 1 2; do\n  {CALL} a.b=$i\ndone\n", f"for i in 1 2; do\n  {CALL} a.b=$i {{}}\ndone"),
+    "a function": (
+        f'train() {{\n  {CALL} "$@"\n}}\ntrain a.b=1\n',
+        f'train() {{\n  {CALL} {{}} "$@"\n}}\ntrain a.b=1',
+    ),
+}
+ADDED = "data.train_batch_size=4 trainer.logger='[\"console\"]'"
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_what_is_not_there_is_added_to_the_command(name: str) -> None:
+    before, after = CONSTRUCTS[name]
+    assert "\n".join(lines(written(before))) == after.replace("{}", ADDED)
+
+
+def test_added_lines_look_like_the_others() -> None:
+    assert lines(written(f'{CALL} \\\n\ta.b=1 \\\n\t"$@"\n')) == [
+        f"{CALL} \\",
+        "\ta.b=1 \\",
+        "\tdata.train_batch_size=4 \\",
+        "\ttrainer.logger='[\"console\"]' \\",
+        '\t"$@"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"data.train_batch_size=$BS"', '"data.train_batch_size=4"'),
+        ("'data.train_batch_size=8'", "'data.train_batch_size=4'"),
+        ("data.train_batch_size=${BS:-1024}", "data.train_batch_size=4"),
+        ("data.train_batch_size=$((2 * 8))", "data.train_batch_size=4"),
+        ("+data.train_batch_size=8", "+data.train_batch_size=4"),
+        ("++data.train_batch_size=8", "++data.train_batch_size=4"),
+        (
+            "data.train_batch_size=8 data.train_batch_size=16",
+            "data.train_batch_size=8 data.train_batch_size=16 data.train_batch_size=4",
+        ),
+    ],
+)
+def test_the_value_alone_is_another(before: str, after: str) -> None:
+    assert lines(written(f"{CALL} {before}\n", wishes=WISHES[:1])) == [f"{CALL} {after}"]
+
+
+def test_an_array_keeps_its_comments_beside_its_lines() -> None:
+    text = f'ARGS=(\n  # sizes\n  data.train_batch_size=8\n  trainer.nnodes=1\n)\n{CALL} "${{ARGS[@]}}"\n'
+    assert written(text, wishes=WISHES[:1]).splitlines()[1:] == [
+        "ARGS=(",
+        "  # sizes",
+        "  # data.train_batch_size=8  # verl-doctor: DEBUG",
+        "  data.train_batch_size=4  # verl-doctor: DEBUG",
+        "  trainer.nnodes=1",
+        ")",
+        f'{CALL} "${{ARGS[@]}}"',
+    ]
+
+
+def test_what_may_not_be_there_is_added_at_the_end() -> None:
+    text = f'ARGS=(a.b=1)\nif [ "$UNKNOWN" = x ]; then\n  ARGS+=(data.train_batch_size=8)\nfi\n{CALL} "${{ARGS[@]}}"\n'
+    assert lines(written(text, wishes=WISHES[:1]))[-1] == f'{CALL} "${{ARGS[@]}}" data.train_batch_size=4'
+
+
+def test_a_sourced_file_stays_and_is_overruled(tmp_path: Path) -> None:
+    (tmp_path / "common.sh").write_text("ARGS=(data.train_batch_size=8 trainer.nnodes=1)\n")
+    text = f'source common.sh\n{CALL} "${{ARGS[@]}}"\n'
+    assert (
+        lines(written(text, tmp_path / "run.sh", wishes=WISHES[:1]))[-1]
+        == f'{CALL} "${{ARGS[@]}}" data.train_batch_size=4'
+    )
+
+
+def test_a_script_that_is_called_gets_the_values_as_arguments(tmp_path: Path) -> None:
+    (tmp_path / "base.sh").write_text(f'{CALL} data.train_batch_size=8 "$@"\n')
+    path, text = tmp_path / "run.sh", 'echo begin\nbash base.sh trainer.nnodes=2 "$@" | tee log\n'
+    command = read(path, text).command
+    assert command
+    found = drafts(text, str(path), [Order(command, WISHES[:1])], COMMENT, HEAD, last=False)
+    told = [values(read(path, draft.text)) for draft in islice(found, 2)]
+    assert ["data.train_batch_size=8", "trainer.nnodes=2", "data.train_batch_size=4"] in told
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            f'BS=8; srun bash -c "cd /x && {CALL} data.train_batch_size=$BS" > log',
+            f'BS=8; srun bash -c "cd /x && {CALL} data.train_batch_size=4 trainer.logger=\\[console\\]" > log',
+        ),
+        (
+            f"ssh_like=1; bash -c '{CALL} \"trainer.logger=[console,wandb]\" data.train_batch_size=8'",
+            f"ssh_like=1; bash -c '{CALL} trainer.logger=\\[console\\] data.train_batch_size=4'",
+        ),
+        (
+            f"bash -c '\n  cd /x\n  {CALL} \\\n    data.train_batch_size=8 \\\n    a.b=1\n'",
+            f"bash -c '\n  cd /x\n  {CALL} \\\n    data.train_batch_size=4 \\\n    a.b=1 \\\n    trainer.logger=\\[console\\]\n'",
+        ),
+    ],
+)
+def test_a_command_in_a_string_that_another_shell_runs(before: str, after: str) -> None:
+    found = written(before + "\n")
+    assert "\n".join(lines(found)) == after
+    assert values(read(Path("/home/me/run.sh"), found))[-1] in (
+        "data.train_batch_size=4",
+        "trainer.logger=[console]",
+    )
+
+
+def test_a_command_that_is_put_together_is_refused() -> None:
+    text = f'A="{CALL}"\nB="$A a.b=1"\neval "$B; echo done"\n'
+    path = Path("/home/me/run.sh")
+    command = read(path, text).command
+    assert command
+    with pytest.raises(CannotEdit, match=r"run\.sh:1"):
+        list(drafts(text, str(path), [Order(command, WISHES)], COMMENT, HEAD, last=False))
+
+
+def test_a_here_document_stays_as_it_is() -> None:
+    text = f"cat > c.yaml <<EOF\n{CALL} data.train_batch_size=8\nEOF\n{CALL} data.train_batch_size=8\n"
+    assert lines(written(text, wishes=WISHES[:1])) == [
+        "cat > c.yaml <<EOF",
+        f"{CALL} data.train_batch_size=8",
+        "EOF",
+        f"{CALL} data.train_batch_size=4",
+    ]
+
+
+def test_each_command_of_several_is_changed() -> None:
+    text = f'if [ -n "$UNKNOWN" ]; then\n  {CALL} data.train_batch_size=8\nelse\n  {CALL} data.train_batch_size=16\nfi\n'
+    assert sum("data.train_batch_size=4" in line for line in lines(written(text, wishes=WISHES[:1]))) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "True"),
+        (-1, "-1"),
+        (0.4, "0.4"),
+        ("/a/b-c.parquet", "/a/b-c.parquet"),
+        ("/a b", '"/a b"'),
+        (["console"], '["console"]'),
+    ],
+)
+def test_values_in_hydras_words(value: object, text: str) -> None:
+    assert as_written(value) == text
+
+
+INTO = {
+    "a.b=1": "a.b=1",
+    "data.train_batch_size=8": "data.train_batch_size=4",
+    "'data.train_batch_size=$x'": "'data.train_batch_size=4'",
+    "trainer.logger=[console,wandb]": "trainer.logger='[\"console\"]'",
+    "x.y=$HOME": "x.y=$HOME",
+    '"z.z=$((1+2))"': '"z.z=$((1+2))"',
+    "'t.t=é'": "'t.t=é'",
+}
+BEFORE = (
+    "",
+    "set -x\n",
+    "# é\n",
+    "A=(1 2)\nexport B=$C\n",
+    "cat <<E\nx\nE\n",
+    "if true; then\n  :\nfi\n",
+    "f() { echo; }\n",
+)
+BEHIND = ("", " $@", ' "$@" 2>&1 | tee log', " > log", " &", "  # so", " && echo done")
+words = st.lists(
+    st.sampled_from(list(INTO)), max_size=6, unique_by=lambda word: word.strip("'").partition("=")[0]
+)
+
+
+@settings(deadline=None, max_examples=cases(150))
+@given(
+    st.sampled_from(BEFORE), words, st.sampled_from([" ", " \\\n    ", "  \\\n\t"]), st.sampled_from(BEHIND)
+)
+def test_generated_scripts_change_in_nothing_else(
+    before: str, given_words: list[str], gap: str, behind: str
+) -> None:
+    text = f"{before}{gap.join([CALL, *given_words])}{behind}\n"
+    added = [
+        f"{wish.key}={shlex.quote(as_written(wish.value))}"
+        for wish in WISHES
+        if not any(wish.key in word for word in given_words)
+    ]
+    alone = f" {gap.lstrip()}" if given_words else " "
+    expected = f"{before}{gap.join([CALL, *(INTO[word] for word in given_words)])}{''.join(alone + word for word in added)}{behind}\n"
+    after = written(text)
+    assert lines(after) == expected.splitlines()
+    path = Path("/home/me/run.sh")
+    touched = tuple(wish.key for wish in WISHES)
+    old, new = (
+        [word for word in values(read(path, one)) if not str(word).startswith(touched)]
+        for one in (text, after)
+    )
+    assert old == new
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
+def test_bash_hands_over_what_was_meant(tmp_path: Path) -> None:
+    """One run of bash over all constructs, with a python3 that prints its arguments."""
+    script = [
+        "python3() { printf '<%s>' \"$@\"; echo; }",
+        'nohup() { "$@"; }',
+        'srun() { shift 2; "$@"; }',
+        "cd() { :; }",
+        "set -- last.word=1",
+    ]
+    names = [
+        name
+        for name in CONSTRUCTS
+        if name not in ("handed to ray", "torchrun", "in the background", "a function")
+    ]
+    script += [f"( {written(CONSTRUCTS[name][0])}\n)" for name in names]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    said = [line for line in done.stdout.splitlines() if line.startswith("<-m>")]
+    assert len(said) >= len(names) - 2, done.stderr
+    assert all('<data.train_batch_size=4><trainer.logger=["console"]>' in line for line in said)

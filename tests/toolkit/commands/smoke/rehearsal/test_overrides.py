@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
+from verl_doctor.toolkit.collectors.launch.launch import Word
+from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import Replaced, words_for
+from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import Want
+
+TREE: dict[str, Any] = {
+    "data": {"train_batch_size": 1024, "gen_batch_size": None},
+    "trainer": {"device": "cuda", "logger": ["console", "wandb"]},
+    "rollout": {"n": 1, "size": "${data.train_batch_size}"},
+    "custom": {"path": None},
+}
+
+
+def said(*texts: str) -> tuple[Configuration, list[Word]]:
+    words = [Word(text, "run.sh", 3, text) for text in texts]
+    empty = Configuration("main.py", "config", "ppo", before=TREE, after=TREE)
+    return with_overrides(empty, words), words
+
+
+def never(_: str) -> bool:
+    return False
+
+
+def test_a_value_is_replaced_and_the_scripts_own_is_told() -> None:
+    configuration, words = said("trainer.device=npu", "data.train_batch_size=64")
+    out = words_for(configuration, words, [Want(("trainer.device",), "cpu", "device")], never)
+    assert out.words == ("trainer.device=npu", "data.train_batch_size=64", "++trainer.device='cpu'")
+    assert out.replaced == (Replaced("trainer.device", "npu", "cpu", "device", asked=True),)
+
+
+def test_a_value_of_verls_own_is_replaced_without_the_script_having_asked() -> None:
+    out = words_for(*said(), [Want(("trainer.device",), "cpu", "device")], never)
+    assert [one.asked for one in out.replaced] == [False]
+
+
+def test_a_key_that_this_release_lacks_is_left_out_and_an_older_name_is_taken() -> None:
+    wants = [Want(("trainer.v9.mode",), "sync", ""), Want(("reward.custom.path", "custom.path"), "r.py", "")]
+    assert words_for(*said(), wants, never).words == ("++custom.path='r.py'",)
+
+
+def test_a_smaller_number_stays_and_so_does_one_that_is_not_set() -> None:
+    wants = [
+        Want(("data.train_batch_size",), 2, "", most=True),
+        Want(("rollout.n",), 2, "", most=True),
+        Want(("data.gen_batch_size",), 2, "", most=True),
+    ]
+    assert words_for(*said(), wants, never).words == ("++data.train_batch_size=2",)
+
+
+def test_what_the_configuration_files_lack_is_added_where_the_sources_know_it() -> None:
+    want = Want(("rollout.enable_sleep_mode",), False, "", hidden=True)
+    assert words_for(*said(), [want], never).words == ()
+    assert words_for(*said(), [want], "enable_sleep_mode".__eq__).words == (
+        "++rollout.enable_sleep_mode=false",
+    )
+
+
+def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() -> None:
+    wants = [Want(("trainer.any", "x"), 1, "", passed_on=True), Want(("gone.any",), 1, "", passed_on=True)]
+    assert words_for(*said(), wants, never).words == ("++trainer.any=1",)
+
+
+def test_what_matters_only_where_it_is_asked_for_is_replaced_there_alone() -> None:
+    want = Want(("rollout.n",), 7, "", asked=True)
+    assert words_for(*said(), [want], never).words == ()
+    assert words_for(*said("rollout.n=4"), [want], never).words == ("rollout.n=4", "++rollout.n=7")
+
+
+def test_a_word_that_cannot_be_told_is_left_out_and_named() -> None:
+    configuration, _ = said()
+    out = words_for(configuration, [Word(None, "run.sh", 4, "trainer.name=$(date)")], [], never)
+    assert (out.words, out.untold) == ((), ("trainer.name=$(date)",))

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.commands.smoke.child import End, Ran
+from verl_doctor.toolkit.commands.smoke.rehearsal.job import Job
+from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import Replaced, Words
+from verl_doctor.toolkit.commands.smoke.rehearsal.watch import Watcher
+from verl_doctor.toolkit.commands.smoke.rehearsal.weights import Weights, weights_said, weights_wrong
+from verl_doctor.toolkit.commands.smoke.rung import Outcome, Step
+from verl_doctor.toolkit.commands.smoke.rungs.verl import judged, steps_of
+
+REPLACED = (
+    Replaced("trainer.device", "cuda", "cpu", "device", asked=False),
+    Replaced("trainer.n_gpus_per_node", 8, 1, "device: there is one", asked=True),
+)
+STEP = "(TaskRunnerV1 pid=9) step:1 - actor/grad_norm:2.5 - critic/score/max:0.8 - critic/score/min:0.1\n"
+TRACE = """(RewardLoopWorker pid=7) Traceback (most recent call last):
+(RewardLoopWorker pid=7)   File "/data/mine/reward.py", line 2, in score
+(RewardLoopWorker pid=7)     return float(extra_info["answer"])
+(RewardLoopWorker pid=7) KeyError: 'answer'
+"""
+
+
+def told(after: str = "xy", received: str = "x") -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"event": name, "at": at, "exact": list(tensors), "seen": list(tensors)}
+        for name, at, tensors in (
+            ("before update", 140.0, "ab"),
+            ("after update", 150.0, after),
+            ("rollout weights", 160.0, received),
+        )
+    )
+
+
+def judgement(
+    folder: Path, text: str, code: int | None, *, end: End | None = None, own: bool = True, **events: str
+) -> Outcome:
+    log = folder / "verl.log"
+    log.write_text(text)
+    job = Job((), {}, Words((), REPLACED, ("trainer.name=$(date)",)), own)
+    kind, why = end or ("", "")
+    ran = Ran(code, log, 70.0, why, told(**events), ended_for=kind)
+    return judged(job, ran, Watcher(lambda: None), begun=100.0)
+
+
+def test_a_step_that_moved_weights_has_passed(tmp_path: Path) -> None:
+    outcome = judgement(tmp_path, STEP, 0)
+    assert outcome.status == "passed"
+    assert outcome.notes[:2] == (
+        "2 of 2 tensors moved (actor/grad_norm 2.5)",
+        "2 of them differ in bfloat16, and 1 of these are in the rollout bit for bit: vLLM joins others into one",
+    )
+
+
+def test_what_the_script_asked_for_and_did_not_get_is_listed(tmp_path: Path) -> None:
+    said = "\n".join(judgement(tmp_path, STEP, 0).notes)
+    assert "replaced trainer.n_gpus_per_node: 8 -> 1 (device: there is one)" in said
+    assert "trainer.device" not in said
+    assert "left out trainer.name=$(date)" in said
+
+
+def test_a_step_that_moved_nothing_has_failed(tmp_path: Path) -> None:
+    outcome = judgement(tmp_path, STEP, 0, after="ab")
+    assert (outcome.status, outcome.code) == ("failed", "SMOKE157")
+
+
+def test_with_the_users_reward_a_step_that_moved_nothing_is_a_hint(tmp_path: Path) -> None:
+    equal = STEP.replace("0.1", "0.8").replace("2.5", "0.0")
+    outcome = judgement(tmp_path, equal, 0, own=False, after="ab")
+    assert outcome.status == "passed"
+    assert "all answers got the same reward" in outcome.notes[0]
+
+
+def test_weights_that_do_not_arrive_in_the_rollout_are_a_failure(tmp_path: Path) -> None:
+    assert judgement(tmp_path, STEP, 0, received="ab").code == "SMOKE158"
+
+
+def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
+    outcome = judgement(tmp_path, TRACE, 1)
+    assert (outcome.status, outcome.code) == ("failed", "SMOKE156")
+    assert outcome.cause.startswith("KeyError: 'answer'")
+    assert any("reward.py" in line for line in outcome.lines)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (End("no node", "Ray has no node with {'CPU': 3.0}, and waits for one without end"), "SMOKE153"),
+        (
+            End("no room", "nothing was heard for 90 s: Ray cannot start 8 x SimpleStorageUnit (1 CPU)"),
+            "SMOKE153",
+        ),
+        (End("process failed", "a process of the job failed, and nothing was heard for 46 s"), "SMOKE154"),
+        (End("no answer from Ray", "the Ray cluster that it was led to does not answer"), "SMOKE155"),
+        (End("time", "it did not end within 600 s"), "SMOKE111"),
+    ],
+)
+def test_a_run_that_was_ended_says_why(tmp_path: Path, end: End, code: str) -> None:
+    outcome = judgement(tmp_path, "ray init kwargs\n", None, end=end)
+    assert outcome.code == code
+    assert end.sentence in outcome.cause
+
+
+def test_a_trainer_that_got_nothing_is_not_the_first_cause(tmp_path: Path) -> None:
+    nothing = "Sync replay buffer selected terminal groups with no materializable trajectories."
+    dashboard = "Traceback (most recent call last):\nRuntimeError: Module MetricsHead failed to start. Received EOF from pipe.\n"
+    text = f"{dashboard}{TRACE}Error executing job with overrides: ['a=1']\nTraceback (most recent call last):\nRuntimeError: {nothing}\n"
+    assert judgement(tmp_path, text, 1).cause.startswith("KeyError: 'answer'")
+
+
+def test_prompts_that_failed_while_the_step_went_on_are_told(tmp_path: Path) -> None:
+    text = f"(A pid=3) ERROR: Error in _run_prompt for uid=9acad06c\n{TRACE}{STEP}"
+    outcome = judgement(tmp_path, text, 0)
+    assert outcome.status == "passed"
+    assert "1 prompt failed, and verl went on without: KeyError: 'answer'" in outcome.notes
+
+
+def test_an_end_without_a_word_is_told_with_its_status(tmp_path: Path) -> None:
+    assert "status -9" in judgement(tmp_path, "", -9).cause
+
+
+def test_parts_of_the_step_come_from_the_witness() -> None:
+    read = (Step("imports", 10.0), Step("first weights", 20.0), Step("step", 40.0))
+    found = steps_of(read, told(), begun=100.0, seconds=70.0)
+    assert [(step.name, step.seconds) for step in found] == [
+        ("imports", 10.0),
+        ("first weights", 20.0),
+        ("generation and log probabilities", 10.0),
+        ("update", 10.0),
+        ("weight sync", 10.0),
+        ("end", 10.0),
+    ]
+
+
+def test_a_run_without_a_witness_passes_without_a_proof() -> None:
+    assert weights_wrong(None, own_reward=False) is None
+    assert weights_said(None, {"actor/grad_norm": 1.0}) == [
+        "whether the weights moved could not be seen (actor/grad_norm 1)"
+    ]
+
+
+def test_a_warm_up_that_begins_with_nothing_is_said() -> None:
+    said = weights_said(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
+    assert said == [
+        "the weights did not move (actor/grad_norm 1): the learning rate of the first step is 0, as a warm-up begins"
+    ]
+
+
+def test_a_change_too_small_for_the_rollout_is_said() -> None:
+    assert "too small" in weights_said(Weights(9, 9, 0, 0), {})[1]

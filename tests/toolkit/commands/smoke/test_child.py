@@ -1,0 +1,188 @@
+"""A child of a smoke test: its log, its time limit, who reads along, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.trying import LIMITS
+
+from verl_doctor.toolkit.commands.smoke import child
+from verl_doctor.toolkit.commands.smoke.child import Ran, run_logged
+from verl_doctor.toolkit.system.supervised import NotStarted
+
+SLEEP = "import time; time.sleep(600)"
+# A daemon with a title of its own, as Ray's workers have: it leaves the group and takes its mark away.
+HIDES = """
+import os, subprocess, sys, time
+env = {"PATH": os.environ["PATH"]}
+hidden = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=env, start_new_session=True)
+print(hidden.pid, flush=True)
+"""
+# Children whose parent is gone at once, in sessions and with an environment that nobody knows.
+ESCAPES = """
+import os, shutil, time
+sleep = shutil.which("sleep")
+for number in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(f"{os.getpid()}.pid", "w") as file:
+                file.write("x")
+            os.closerange(0, 3)
+            os.execve(sleep, ["sleep", "600"], {})
+        os._exit(0)
+    os.wait()
+while len([name for name in os.listdir() if name.endswith(".pid")]) < 3:
+    time.sleep(0.01)
+print("all", flush=True)
+"""
+
+
+def run(script: str, folder: Path, **options: object) -> Ran:
+    environ = {"PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
+    argv = [sys.executable, "-c", script]
+    return run_logged(argv, environ, folder, folder / "child.log", **{"limit": 120.0, **options})  # type: ignore[arg-type]
+
+
+def waited(question: Callable[[], bool], seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not question() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return question()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_what_a_child_says_is_in_its_log_in_the_order_in_which_it_said_it(tmp_path: Path) -> None:
+    ran = run("import sys; print('a'); print('b', file=sys.stderr); print('c'); sys.exit(3)", tmp_path)
+    assert (ran.code, ran.text, ran.why_ended) == (3, "a\nb\nc\n", "")
+
+
+@pytest.mark.slow
+def test_a_child_that_hangs_is_ended_with_its_reason(tmp_path: Path) -> None:
+    argv = ["sh", "-c", "echo begun; sleep 600"]
+    for limit in LIMITS:
+        ran = run_logged(argv, {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "child.log", limit=limit)
+        if ran.text:
+            break
+    assert (ran.code, ran.text, ran.why_ended) == (None, "begun\n", f"it did not end within {limit:.0f} s")
+
+
+def test_a_signal_is_a_negative_code(tmp_path: Path) -> None:
+    assert run("import os; os.abort()", tmp_path).code == -signal.SIGABRT
+
+
+def test_who_reads_along_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_LOOK", 0.1)
+    heard: list[str] = []
+
+    def watch(text: str) -> child.End | None:
+        heard.append(text)
+        return child.End("no room", "it waits for ever") if "waiting" in text else None
+
+    ran = run(f"print('waiting'); {SLEEP}", tmp_path, watch=watch)
+    assert (ran.code, ran.why_ended) == (None, "it waits for ever")
+    assert heard[-1].rstrip() == "waiting"  # the end of the line may come later
+
+
+def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_MOST", 2_000_000)
+    ran = run("import os\nwhile True: os.write(1, b'flood ' * 10000)", tmp_path)
+    assert ran.why_ended == "it wrote more than 1 MB, and was ended"
+    assert ran.log.stat().st_size == 2_000_000
+
+
+@pytest.mark.parametrize(
+    "ending", [pytest.param("", id="it ends"), pytest.param(SLEEP, id="it hangs", marks=pytest.mark.slow)]
+)
+def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "_LOOK", 0.1)
+    wait = "while not os.path.exists('seen'): time.sleep(0.02)\n"
+    looks = []
+
+    def look(_: object) -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            (tmp_path / "seen").touch()
+
+    for limit in LIMITS if ending else (120.0,):
+        ran = run(HIDES + wait + ending, tmp_path, limit=limit, look=look)
+        if ran.text:
+            break
+    assert ran.code == (None if ending else 0)
+    assert not alive(int(ran.text.split()[0]))
+
+
+def escaped(folder: Path) -> list[int]:
+    return [int(path.stem) for path in folder.glob("*.pid")]
+
+
+def test_orphans_that_hide_at_once_end_with_it(tmp_path: Path) -> None:
+    ran = run(ESCAPES, tmp_path)
+    assert (ran.code, ran.text) == (0, "all\n")
+    assert [alive(pid) for pid in escaped(tmp_path)] == [False] * 3
+
+
+def test_orphans_that_hide_end_when_the_doctor_is_killed(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from verl_doctor.toolkit.commands.smoke.child import run_logged
+argv = [sys.executable, "-c", {ESCAPES + SLEEP!r}]
+run_logged(argv, dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r}), limit=60)
+"""
+    doctor = subprocess.Popen([sys.executable, "-c", script])
+    try:
+        assert waited(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text() == "all\n")
+    finally:
+        doctor.kill()
+        doctor.wait()
+    assert waited(lambda: not any(map(alive, escaped(tmp_path))))
+
+
+def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NotStarted, match="/nowhere/python"):
+        run_logged(["/nowhere/python"], {}, tmp_path, tmp_path / "child.log", limit=5)
+
+
+def test_what_it_tells_is_read_line_by_line_and_half_a_line_is_not(tmp_path: Path) -> None:
+    script = """
+import os
+with open(os.environ["VERL_DOCTOR_TOLD"], "a") as file:
+    file.write('{"step": "import", "seconds": 1.5}\\n[1]\\n{"step": "load", "sec')
+"""
+    ran = run(script, tmp_path)
+    assert ran.told == ({"step": "import", "seconds": 1.5},)
+    assert [path.name for path in tmp_path.iterdir()] == ["child.log"]
+
+
+def test_ctrl_c_ends_the_child_and_what_it_started(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from verl_doctor.toolkit.commands.smoke.child import run_logged
+grand = "import subprocess, sys, time; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True); time.sleep(600)"
+run_logged([sys.executable, "-c", grand], dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r}), limit=60)
+"""
+    doctor = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    log = tmp_path / "log"
+    while not (log.exists() and log.read_text().strip()):
+        assert doctor.poll() is None
+        time.sleep(0.05)
+    doctor.send_signal(signal.SIGINT)
+    assert doctor.wait(60) != 0
+    assert not alive(int(log.read_text()))

@@ -1,0 +1,76 @@
+"""The folders of logs: whose climb goes on keeps his, what is empty goes, and where nothing can be written another place is found."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.commands.smoke.logs import log_folder
+
+
+@pytest.fixture
+def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / "state" / "verl-doctor" / "smoke"
+
+
+def climbed(log: str = "it breaks") -> Path:
+    """A climb that keeps such a log, none when that is empty."""
+    with log_folder(pytest.fail) as folder:
+        (folder / "rung-1").mkdir()
+        if log:
+            (folder / "rung-1" / "child.log").write_text(log)
+    return folder
+
+
+def left_by_a_killed_one(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    (folder / "rung-1").mkdir()
+    (folder / "owned").touch()
+    return folder
+
+
+def test_a_climb_that_goes_on_keeps_its_folder_and_the_oldest_of_the_others_go(top: Path) -> None:
+    with log_folder(pytest.fail) as running:
+        ended = [climbed() for _ in range(13)]
+        assert running.is_dir()
+        assert sum(folder.is_dir() for folder in ended) == 10
+        assert len({running, *ended}) == 14, (
+            "several begin in the same second, and have the same number in another container"
+        )
+
+
+def test_folders_without_a_log_go_and_do_not_count(top: Path) -> None:
+    kept = climbed()
+    assert not climbed("").exists()
+    for number in range(12):
+        left_by_a_killed_one(top / f"2026-01-01T00-00-00-{platform.node()}-{number}")
+    climbed("")
+    assert list(top.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("days", [0, 2])
+def test_the_lock_of_another_machine_may_not_be_seen_here(days: int, top: Path) -> None:
+    left = left_by_a_killed_one(top / "2026-01-01T00-00-00-node7-a")
+    os.utime(left, (time.time() - days * 86400,) * 2)
+    climbed("")
+    assert left.exists() is (days == 0)
+
+
+def test_where_no_state_can_be_kept_logs_are_temporary_files(
+    top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    said: list[str] = []
+    with log_folder(said.append) as folder:
+        assert folder.parent == tmp_path
+    assert (
+        said == [f"/dev/null: File exists: the logs of what breaks go to {folder}"] or "/dev/null" in said[0]
+    )

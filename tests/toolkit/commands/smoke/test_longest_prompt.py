@@ -1,0 +1,73 @@
+"""How long the prompts of a job's data are, as far as bytes tell."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.environments import interpreter
+from support.miniatures.variant_verl import composed
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
+from verl_doctor.toolkit.commands.smoke import longest_prompt
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import prompts
+
+CHAT = [{"role": "user", "content": "héllo"}]
+TRAIN = DataFile("/d/train.parquet", "train", "data.train_files", "parquet")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "size"),
+    [
+        (CHAT, 10),
+        ([*CHAT, *CHAT], 20),
+        ("abc", 3),
+        ([{"role": "user", "content": [{"image": 1}]}], None),
+        (None, None),
+        ([1], None),
+    ],
+)
+def test_the_bytes_of_a_prompt(prompt: Any, size: int | None) -> None:
+    assert prompts.size(prompt) == size
+
+
+def most(
+    monkeypatch: pytest.MonkeyPatch,
+    told: Any,
+    *words: str,
+    file: DataFile = TRAIN,
+    columns: tuple[str, ...] = ("prompt",),
+) -> int | None:
+    monkeypatch.setattr(longest_prompt, "ask_child", lambda *_, **__: (SimpleNamespace(code=0), told))
+    table = Table(file, 2, tuple(Column(name, "string") for name in columns))
+    known: dict[type, Any] = {
+        DataFiles: DataFiles((file,)),
+        DataTables: DataTables((table,)),
+        Interpreter: interpreter(),
+    }
+    there = composed("+data.prompt_key=prompt", "+data.image_key=images", *words)
+    return longest_prompt.most_tokens(Machine(), Collection((), known), there)
+
+
+def test_the_longest_of_all_files_counts_and_a_template_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [{"bytes": 700, "messages": 1}, {"bytes": 650, "messages": 10}]
+    assert most(monkeypatch, told) == 650 + 160 + 512
+
+
+@pytest.mark.parametrize("told", [None, "nonsense", [None], [{"bytes": 1, "messages": 1}, None]])
+def test_what_a_file_does_not_tell_is_not_guessed(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+    assert most(monkeypatch, told) is None
+
+
+def test_prompts_that_are_more_than_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [{"bytes": 1, "messages": 1}]
+    assert most(monkeypatch, told) is not None
+    assert most(monkeypatch, told, columns=("prompt", "images")) is None
+    assert most(monkeypatch, told, "+data.custom_cls.path=mine.py") is None
+    assert most(monkeypatch, told, file=DataFile("/d/a.json", "train", "data.train_files", "json")) is None
+    assert most(monkeypatch, told, file=DataFile("/d/a.parquet", "train", "", "parquet", "missing")) is None

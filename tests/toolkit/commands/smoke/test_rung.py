@@ -1,0 +1,89 @@
+"""What a rung is given: children that run as the job would, with everything private that they write."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.trying import LIMITS
+
+from verl_doctor.toolkit.commands.smoke.rung import Stage
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+SHOW = "import os; print(*(os.environ.get(name, '-') for name in {names!r}), sep='\\n')"
+
+
+def stage(folder: Path, **options: object) -> Stage:
+    python = Path(sys.executable)
+    return Stage(
+        machine=Machine(),
+        target=Target(python, "--python"),
+        facts=Collection((), {}),
+        python=sys.executable,
+        environ={"RAY_ADDRESS": "10.0.0.1:6379", "VLLM_USE_V1": "1", "HOME": "/home/me"},
+        folder=folder,
+        logs=folder / "logs",
+        device="cpu",
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def seen(one: Stage, *names: str, **options: object) -> list[str]:
+    ran = one.run([sys.executable, "-c", SHOW.format(names=names)], **options)  # type: ignore[arg-type]
+    return ran.text.splitlines()
+
+
+def test_a_child_has_the_job_s_variables_and_a_home_and_a_ray_of_its_own(tmp_path: Path) -> None:
+    assert seen(stage(tmp_path), "VLLM_USE_V1", "RAY_ADDRESS", "HOME", "RAY_TMPDIR") == [
+        "1",
+        "-",
+        f"{tmp_path}/home",
+        str(tmp_path),
+    ]
+
+
+def test_a_rung_sets_and_takes_away_variables(tmp_path: Path) -> None:
+    changed = {"VLLM_USE_V1": None, "OMP_NUM_THREADS": "1"}
+    assert seen(stage(tmp_path), "VLLM_USE_V1", "OMP_NUM_THREADS", variables=changed) == ["-", "1"]
+
+
+def test_each_child_has_a_log_of_its_own(tmp_path: Path) -> None:
+    one = stage(tmp_path)
+    logs = [one.run([sys.executable, "-c", f"print({word!r})"], name="import").log for word in ("a", "b")]
+    assert [(log.name, log.read_text()) for log in logs] == [("import.log", "a\n"), ("import-2.log", "b\n")]
+
+
+@pytest.mark.slow
+def test_a_child_has_no_more_time_than_is_left_to_the_rung(tmp_path: Path) -> None:
+    late = stage(tmp_path, begun=time.monotonic() - 100, budget=100.0)
+    ran = late.run([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert (ran.code, ran.why_ended) == (None, "it did not end within 1 s")
+
+
+@pytest.mark.slow
+def test_the_step_is_told_while_it_goes_on_and_what_is_compiled(tmp_path: Path) -> None:
+    """A Python that calls itself nvcc stands for the compiler."""
+    nvcc = [
+        "/cuda/bin/nvcc",
+        "-c",
+        "import time; time.sleep(600)",
+        "/x/cached_ops/sampling/sampling.o",
+    ]
+    works = f"""
+import json, os, subprocess, sys
+open(os.environ["VERL_DOCTOR_TOLD"], "w").write(json.dumps({{"begun": "load the model"}}) + chr(10))
+subprocess.run({nvcc!r}, executable=sys.executable)
+"""
+    said: list[str] = []
+    for limit in LIMITS:
+        ran = stage(tmp_path, say=said.append).run([sys.executable, "-c", works], limit=limit)
+        if "nvcc" in ran.ending:
+            break
+    assert said[-1] == "load the model, nvcc compiles FlashInfer's kernel sampling"
+    assert ran.ending.startswith(
+        f"it did not end within {limit:.0f} s: nvcc had been compiling FlashInfer's kernel sampling"
+    )

@@ -1,0 +1,191 @@
+"""`verl-doctor watch`: what it looks at, how often, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.running import Doctor
+from support.schemas import validate
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus, Memory
+from verl_doctor.toolkit.collectors.host.folders import Folder, Folders
+from verl_doctor.toolkit.collectors.host.limits import HostLimits, Limits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.commands.watch.document import document, headline
+from verl_doctor.toolkit.commands.watch.forecast import Forecast
+from verl_doctor.toolkit.commands.watch.metrics import Gauge, Stores, gauges
+from verl_doctor.toolkit.commands.watch.render import line, markdown_lines, text_lines
+from verl_doctor.toolkit.commands.watch.watch import watch
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.system.cgroups import ControlGroups, Group
+from verl_doctor.toolkit.system.file_systems import Space
+
+GIB = 1 << 30
+NOTHING = Absent("there is none")
+GROUP = Group("/sys/fs/cgroup/job", pids=1000, pids_used=700, memory=100 * GIB, memory_used=50 * GIB)
+
+
+def stores(free: float = 100, **variables: str) -> Stores:
+    """A machine: a disk of 200 GiB for Ray and for temporary files, and everything else."""
+    about = {"size": 200 * GIB, "free": int(free * GIB), "kind": "ext4", "inodes": 1000, "inodes_free": 400}
+    folders = (Folder("Ray's sessions", "/tmp/ray", **about), Folder("temporary files", "/tmp", **about))
+    return Stores(
+        folders=Folders(folders),
+        shared_memory=Space(64 * GIB, 60 * GIB),
+        memory=HostMemory(200 * GIB, 150 * GIB),
+        limits=HostLimits(
+            Limits(groups=ControlGroups((GROUP,))), all_tasks=3000, threads_max=60_000, pid_max=32_768
+        ),
+        gpus=Gpus((Device(3, memory=Memory(total=1000, used=600, free=400)),)),
+        variables=Variables(variables),
+        named=(("/checkpoints", Space(10 * GIB, GIB)),),
+    )
+
+
+def test_each_gauge_has_the_limit_at_which_something_happens() -> None:
+    found = {gauge.name: (gauge.used, gauge.limit, gauge.then) for gauge in gauges(stores())}
+    assert found == {
+        "/tmp/ray (spilling)": (100 * GIB, 190 * GIB, "Ray spills no more"),
+        "/tmp/ray": (100 * GIB, 200 * GIB, "the disk is full"),
+        "/tmp/ray (files)": (600, 1000, "no file can be made any more"),
+        "/checkpoints": (9 * GIB, 10 * GIB, "the disk is full"),
+        "/dev/shm": (4 * GIB, 64 * GIB, "shared memory is full"),
+        "memory": (50 * GIB, 190 * GIB, "Ray ends workers"),
+        "memory of /sys/fs/cgroup/job": (50 * GIB, 95 * GIB, "Ray ends workers"),
+        "threads of /sys/fs/cgroup/job": (700, 1000, "no thread can be started"),
+        "threads": (3000, 32_768, "no thread can be started"),
+        "GPU 3": (600 << 20, 1000 << 20, "allocations on the GPU fail"),
+    }
+
+
+def test_rays_own_settings_move_its_limits() -> None:
+    found = {gauge.name: gauge.limit for gauge in gauges(stores(RAY_local_fs_capacity_threshold="0.99"))}
+    assert found["/tmp/ray (spilling)"] == 198 * GIB
+
+
+def test_a_disk_on_which_ray_spills_no_more_is_watched_until_it_is_full() -> None:
+    names = [gauge.name for gauge in gauges(stores(free=5))]
+    assert "/tmp/ray (spilling)" not in names
+    assert "/tmp/ray" in names
+
+
+def test_a_machine_that_tells_nothing() -> None:
+    blind = Stores(NOTHING, None, NOTHING, NOTHING, NOTHING, Variables())
+    assert gauges(blind) == ()
+    assert headline([], 60)[0] == "NOT TOLD"
+
+
+class Stopwatch:
+    """A clock of the test's own: time passes while one waits, and with each look."""
+
+    def __init__(self, wishes: int = 1000) -> None:
+        self.time, self.waits, self.wishes = 0.0, 0, wishes
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, seconds: float) -> bool:
+        self.time += seconds
+        self.waits += 1
+        return self.waits < self.wishes
+
+
+def test_it_looks_until_the_time_is_over() -> None:
+    clock, free = Stopwatch(), 100.0
+
+    def look() -> Stores:
+        nonlocal free
+        free -= 1
+        clock.time += 0.4
+        return stores(free)
+
+    (*_, last) = watch(look, clock, every=5, until=130)
+    assert last.looks == 27
+    assert clock.time <= 130.4
+    first = last.forecasts()[0]
+    assert (first.gauge.name, first.gauge.then) == ("/tmp/ray (spilling)", "Ray spills no more")
+    assert first.rate == pytest.approx(GIB / 5, rel=0.1)
+
+
+def test_it_looks_at_least_once_and_ends_when_told() -> None:
+    assert [history.looks for history in watch(stores, Stopwatch(), every=5, until=0)] == [1]
+    (*_, last) = watch(stores, Stopwatch(wishes=3), every=5, until=1000)
+    assert last.looks == 3
+
+
+ENDING = [
+    Forecast(Gauge("/tmp/\x1b[31mray", 180 * GIB, 190 * GIB, "bytes", "Ray spills no more"), 45 << 20, 227.0),
+    Forecast(Gauge("memory", 50 * GIB, 190 * GIB, "bytes", "Ray ends workers"), -1000.0, None),
+    Forecast(Gauge("threads", 700, 1000, "number", "no thread can be started"), 0.5, 600.0),
+]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_summary_says_what_ends_first_and_when(width: int) -> None:
+    said = [str(one) for one in text_lines(ENDING, 86_400, width)]
+    assert said[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray spills no")
+    assert "in about 3 minutes" in " ".join(one.strip() for one in said)
+    assert all(len(one) <= width for one in said if "verl-doctor clean" not in one)
+    assert "\x1b" not in "".join([*said, *markdown_lines(ENDING, 86_400), line("12:00:00", ENDING)])
+    assert len(line("12:00:00", ENDING * 9)) < 80
+
+
+def test_what_ends_later_is_no_failure() -> None:
+    assert headline(ENDING, 60) == ("OK", "nothing runs out within 60 seconds, as it goes now")
+    assert document(ENDING, looks=9, seconds=40, within=60)["verdict"] == "ok"
+    said = document(ENDING, looks=9, seconds=40, within=300)
+    assert said["verdict"] == "failures"
+    validate(said, schema_text("watch"))
+
+
+def test_the_command_tells_of_this_machine(here: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    done = here("watch", "--for", "0s", "--format", "json", "--path", "saved", cwd=tmp_path)
+    said = json.loads(done.stdout)
+    validate(said, schema_text("watch"))
+    assert {"memory", "threads", str(tmp_path / "saved")} <= {gauge["name"] for gauge in said["gauges"]}
+    assert said["looks"] == len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "watch", "--for", "1h", "--within", "0s"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as running:
+        assert running.stderr is not None
+        assert running.stdout is not None
+        running.stderr.readline()
+        running.send_signal(number)
+        said = running.stdout.read()
+        assert running.wait(60) == (1 if said.startswith("FAIL") else 3)
+    assert said.startswith(("TOO SHORT", "FAIL"))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--every", "soon"), "is no time"),
+        (("--for", "-5"), "is no time"),
+        (("--path", ""), "it is empty"),
+        (("--path", "no/such"), "there is no such folder; make it, or name one that is there: "),
+        (("--path", "/proc"), "does not say how much room it has"),
+        (("--every", "0s"), "0s is too short; the least is 1s"),
+        (("--every", "999999999d"), "999999999d is too long; the most is 3650d"),
+        (("--every", "2h", "--for", "1h"), "--every is longer than --for"),
+        (("--ray-address", "10.0.0.1:6379"), "watch looks at this machine alone"),
+    ],
+)
+def test_wrong_words(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    done = here("watch", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,335 @@
+"""Comparing what is judged too: what breaks comes first, with its cause, and a machine does not differ from itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fleets import dead, node, numbered, with_value, with_version
+from support.machine_facts import MACHINES as MACHINES_FOLDER
+from support.machine_facts import at, edited, healthy_node, known, machine
+from support.machine_faults import FAULTS, Fault
+from support.schemas import validate
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.host.limits import HostLimits, Limit
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.shared_memory import SharedMemory
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.commands.compare.render import markdown_lines, text_lines
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.comparison.cause import Key, key_of
+from verl_doctor.toolkit.comparison.document import document
+from verl_doctor.toolkit.comparison.judge import Comparison, compared
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.factsfile import NotHeld
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Absent, Broken
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rule import Evidence, Finding, Subject, SubjectKind
+from verl_doctor.toolkit.snapshot import snapshot
+from verl_doctor.toolkit.snapshot.nodes import FoldedNodes
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.target import Target
+
+MACHINES = ("h200-with-job", "head-node-of-two", "laptop", "closed-container", "h200-two-gpus")
+
+
+def run() -> Session:
+    target = Target(Path(sys.executable), chosen_by="--python")
+    return Session(Machine(), target, Config(), known(), Selection())
+
+
+def between(old: Mapping[type, Any], new: Mapping[type, Any]) -> Comparison:
+    return compared(Snapshot(old), Snapshot(new), run())
+
+
+def fleet(*answers: Any) -> Snapshot:
+    nodes = FoldedNodes()
+    for answer in answers:
+        nodes.add(answer)
+    return Snapshot(machine("head-node-of-two"), machine="head", nodes=nodes)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_does_not_differ_from_itself(name: str) -> None:
+    found = between(machine(name), machine(name))
+    assert (found.differences, found.verdict, found.exit_code) == ((), "equal", 0)
+
+
+@pytest.mark.parametrize(("old", "new"), list(zip(MACHINES, (*MACHINES[1:], MACHINES[0]), strict=True)))
+def test_any_two_machines_can_be_compared_and_shown(old: str, new: str) -> None:
+    found = between(machine(old), machine(new))
+    validate(json.loads(json.dumps(document(found))), schema_text("compare"))
+    lines = _text(found)
+    assert len(lines) <= 20
+    assert all(len(line.plain) <= 80 or line.plain.startswith("    ") for line in lines)
+    assert len(list(text_lines(found, None, every=False))) <= 20
+    assert "".join(markdown_lines(found, every=True))
+    assert found.verdict == ("equal" if old == new else "matters")
+
+
+def _text(found: Comparison) -> list[Any]:
+    return list(text_lines(found, 80, every=False))
+
+
+def distribution(name: str, version: str) -> Callable[[Packages], Packages]:
+    def edit(packages: Packages) -> Packages:
+        return replace(
+            packages,
+            distributions=tuple(
+                replace(one, version=version) if one.name == name else one for one in packages.distributions
+            ),
+        )
+
+    return edit
+
+
+def test_what_moves_from_hour_to_hour_is_noise() -> None:
+    facts = machine("h200-with-job")
+    later = edited(
+        facts,
+        {
+            HostMemory: at("available", 1 + facts[HostMemory].available),
+            Gpus: at("devices.0.temperature", 41),
+            Variables: at("values.HOSTNAME", "another"),
+            HostLimits: at("tasks", 400),
+        },
+    )
+    found = between(facts, later)
+    assert (found.verdict, found.exit_code) == ("equal", 0)
+    assert {one.subject for one in found.differences} == {"HostMemory", "Gpus", "HOSTNAME", "HostLimits"}
+
+
+def test_packages_come_in_the_order_of_the_stack() -> None:
+    old, new = machine("h200-with-job"), machine("head-node-of-two")
+    found = [one.subject for one in between(old, new).of("matters") if one.kind == "package"]
+    assert found[:3] == ["vllm", "torch", "transformers"]
+
+
+def test_what_a_rule_finds_now_alone_breaks_and_its_cause_is_told() -> None:
+    healthy = healthy_node()
+    sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
+    found = between(healthy, sick)
+    (broken,) = found.of("breaks")
+    assert (broken.kind, broken.subject, broken.old, broken.new) == ("limit", "open files", "20000", "128")
+    assert broken.codes == ("HOST103",)
+    assert (found.verdict, found.exit_code, found.of("matters")) == ("breaks", 1, ())
+
+
+def test_what_a_rule_no_longer_finds_is_gone() -> None:
+    healthy = healthy_node()
+    sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
+    found = between(sick, healthy)
+    assert [code for code, _ in found.gone] == ["HOST103"]
+    assert not found.of("breaks")
+
+
+def test_more_than_before_stops_nobody() -> None:
+    facts = machine("h200-with-job")
+    more = edited(facts, {SharedMemory: at("size", 2 * facts[SharedMemory].size)})
+    assert between(facts, more).verdict == "equal"
+    assert [one.subject for one in between(more, facts).of("matters")] == ["/dev/shm"]
+
+
+def test_a_variable_that_nobody_reads_is_noise_and_one_that_is_read_is_not() -> None:
+    facts = machine("h200-with-job")
+
+    def without(name: str) -> Mapping[type, Any]:
+        def edit(fact: Any) -> Any:
+            return replace(fact, values={key: value for key, value in fact.values.items() if key != name})
+
+        return edited(facts, {Variables: edit, JobVariables: edit})
+
+    assert between(facts, without("NCCL_VERSION")).verdict == "equal"
+    (lost,) = between(facts, without("TORCH_CUDA_ARCH_LIST")).of("matters")
+    assert (lost.subject, lost.old, lost.new) == ("TORCH_CUDA_ARCH_LIST", "9.0a", "")
+    assert lost.next == "export TORCH_CUDA_ARCH_LIST=9.0a"
+
+
+def test_keys_of_the_configuration_are_compared_and_names_and_places_are_not() -> None:
+    facts = machine("h200-with-job")
+    other = edited(
+        facts,
+        {
+            Configuration: lambda one: replace(
+                one,
+                after={
+                    **one.after,
+                    "trainer": {**one.after["trainer"], "experiment_name": "x", "nnodes": 3},
+                },
+            )
+        },
+    )
+    (changed,) = between(facts, other).of("matters")
+    assert (changed.subject, changed.old, changed.new) == ("trainer.nnodes", "1", "3")
+    assert changed.next == "trainer.nnodes=1"
+
+
+def test_what_the_new_file_does_not_hold_is_not_called_mended() -> None:
+    healthy = healthy_node()
+    sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
+    found = between(sick, {**healthy, HostLimits: NotHeld("new.json holds no HostLimits")})
+    assert (found.gone, found.verdict) == ((), "equal")
+    assert found.untold == ("the new side holds no HostLimits",)
+
+
+def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
+    facts = machine("h200-with-job")
+    without = {**facts, Configuration: Absent("no launch script"), Launch: Absent("no launch script")}
+    found = between(facts, without)
+    assert not [one for one in found.differences if one.kind == "configuration"]
+    assert "the new side was looked at without a launch script" in found.untold
+
+
+def test_a_fact_that_one_side_could_not_read_is_said() -> None:
+    facts = machine("h200-with-job")
+    found = between(facts, {**facts, Gpus: Broken("NVML hung")})
+    assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
+    assert found.lost == ("the new side could not read Gpus",)
+    assert any("NVML hung" in sentence for sentence in found.untold)
+
+
+def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
+    old = fleet(*(node(name) for name in numbered(4)))
+    new = fleet(
+        *(node(name) for name in numbered(6, 101)),
+        *(node(name, with_version("vllm", "0.10.2")) for name in numbered(3, 201)),
+        dead("node00301"),
+    )
+    found = compared(old, new, run())
+    (vllm,) = [one for one in found.differences if (one.kind, one.subject) == ("package", "vllm")]
+    assert (vllm.old, vllm.new, vllm.nodes) == ("0.24.0", "0.10.2", "node[00201-00203]")
+    assert [sentence.partition(" (")[0] for sentence in found.lost] == [
+        "1 of the new nodes did not answer: node00301"
+    ]
+    assert all(one.weight == "noise" or one is vllm for one in found.differences)
+
+
+def test_a_node_that_was_odd_before_is_compared_with_itself() -> None:
+    odd = node("node00002", with_value("HostLimits", "shell.files.soft", 4096))
+    old = fleet(node("node00001"), odd, node("node00003"))
+    assert compared(old, old, run()).verdict == "equal"
+    others = fleet(node("node00001"), node("node00002"), node("node00003"))
+    (raised,) = [one for one in compared(old, others, run()).differences if one.subject == "open files"]
+    assert (raised.old, raised.new, raised.nodes, raised.weight) == ("4096", "20000", "node00002", "noise")
+
+
+def test_a_finding_on_one_node_is_joined_to_what_differs_there() -> None:
+    old = fleet(*(node(name) for name in numbered(3)))
+    sick = node("node00002", with_value("HostLimits", "shell.files", {"soft": 128, "hard": 128}))
+    found = compared(old, fleet(node("node00001"), sick, node("node00003")), run())
+    (broken,) = found.of("breaks")
+    assert (broken.subject, broken.nodes, broken.codes) == ("open files", "node00002", ("HOST103", "HOST130"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_what_breaks_is_told_with_its_rule(fault: Fault) -> None:
+    """Each fault of the recorded machines; back again it is gone."""
+    healthy, sick = fault.node(), edited(fault.node(), fault.edits)
+    found = between(healthy, sick)
+    told, *_ = [one for one in found.differences if fault.code in one.codes]
+    assert told.weight in {"breaks", "matters"}
+    assert found.exit_code == 1
+    assert fault.code in {code for code, _ in between(sick, healthy).gone} or told.weight == "matters"
+
+
+def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> None:
+    for folder, limit in (("old", "20000"), ("new", "128")):
+        (tmp_path / folder).mkdir()
+        text = (MACHINES_FOLDER / "h200-with-job.json").read_text()
+        for name in ("node1", "node2"):
+            small = text.replace('"soft": 20000, "hard": 20000', f'"soft": {limit}, "hard": {limit}')
+            (tmp_path / folder / f"{name}.json").write_text(text if name == "node1" else small)
+    old, new = (snapshot.read(tmp_path / name, known().collectors) for name in ("old", "new"))
+    (broken,) = compared(old, new, run()).of("breaks")
+    assert (broken.subject, broken.nodes) == ("open files", "node2")
+    assert compared(new, new, run()).verdict == "equal"
+
+
+def test_a_file_in_a_folder_that_holds_no_facts_is_named_and_breaks_nothing(tmp_path: Path) -> None:
+    for folder, names in (("old", ("a", "b")), ("new", ("a",))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / f"{name}.json").write_bytes((MACHINES_FOLDER / "laptop.json").read_bytes())
+    (tmp_path / "old" / "package.json").write_text('{"name": "x"}')
+    sides = [snapshot.read(tmp_path / folder, known().collectors) for folder in ("old", "new")]
+    found = compared(*sides, run())
+    assert (found.verdict, found.exit_code, found.gone) == ("could_not_compare", 3, ())
+    (lost,) = found.lost
+    assert lost.startswith("1 of the old nodes did not answer: package (its facts file is no facts file")
+
+
+def test_nodes_of_a_folder_and_a_machine_are_compared_and_nothing_is_missed(tmp_path: Path) -> None:
+    text = (MACHINES_FOLDER / "laptop.json").read_bytes()
+    (tmp_path / "nodes").mkdir()
+    for path in (tmp_path / "nodes" / "a.json", tmp_path / "one.json"):
+        path.write_bytes(text)
+    sides = [snapshot.read(path, known().collectors) for path in (tmp_path / "nodes", tmp_path / "one.json")]
+    for old, new in (sides, sides[::-1]):
+        found = compared(old, new, run())
+        assert (found.verdict, found.untold) == ("equal", ())
+
+
+def test_what_another_schema_calls_alike_is_not_called_equal() -> None:
+    facts = machine("laptop")
+    found = compared(Snapshot(facts), Snapshot(facts, schema=99, path="new.json"), run())
+    assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
+    assert found.lost[0].startswith("new.json has schema version 99, this verl-doctor reads 1")
+
+
+CAUSES = {
+    "HOST101": ("capacity", "CPUs"),
+    "HOST103": ("limit", "open files"),
+    "HOST105": ("capacity", "/dev/shm"),
+    "HOST109": ("file system", "of Ray's sessions"),
+    "CUDA102": ("driver", "libcuda that is found first"),
+    "CUDA146": ("GPUs", "compute mode"),
+    "NET109": ("limit", "locked memory"),
+}
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_the_cause_of_a_finding_is_told(code: str) -> None:
+    fault = next(fault for fault in FAULTS if fault.code == code)
+    found = between(fault.node(), edited(fault.node(), fault.edits))
+    (told,) = [one for one in found.differences if code in one.codes]
+    assert (told.kind, told.subject) == CAUSES[code]
+
+
+def test_of_two_things_that_differ_the_one_that_breaks_is_told() -> None:
+    """Both are read from one fact."""
+    healthy = healthy_node()
+    few = at("shell.files", Limit(128, 128))
+    cpus = at("shell.allowed", 12)
+    sick = edited(edited(healthy, {HostLimits: few}), {HostLimits: cpus})
+    told = {one.subject: one.weight for one in between(healthy, sick).differences if one.kind != "fact"}
+    assert told == {"open files": "breaks", "CPUs": "matters"}
+
+
+def test_one_fault_on_two_machines_is_known_by_its_subject_whatever_the_words() -> None:
+    def key(name: str, kind: SubjectKind = "variable", message: str = "", detail: str = "") -> Key:
+        return key_of("ENV101", Finding(message, Evidence(""), subject=Subject(kind, name, detail)))
+
+    assert key("HF_HOME", message="it is not read") == key("HF_HOME", message="nobody reads it")
+    assert key("HF_HOME") != key("HF_TOKEN")
+    assert key("vllm.v1.engine.A", "symbol") != key("vllm.v1.engine.B", "symbol")
+    assert key("/home/me/.cache", "folder", detail="models") == key("/users/me/c", "folder", detail="models")
+    assert key("/home/me/.cache", "folder", detail="models") != key(
+        "/home/me/.cache", "folder", detail="code"
+    )
+    assert key("node1", "node") == key("worker-a", "node")
+    assert key("torch", "package", detail="2.9.1") == key("torch", "package", detail="2.10.0+cu130")
+    words = Finding("/a/b has 3 files", Evidence(""))
+    assert key_of("X", words) == key_of("X", Finding("/c has 17 files", Evidence("")))

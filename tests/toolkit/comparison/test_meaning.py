@@ -1,0 +1,62 @@
+"""Commands to paste are built from what anybody can have written into a file: they hold names and values, and nothing else."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from verl_doctor.toolkit.comparison import meaning
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "command"),
+    [
+        ("vllm", "0.11.0", "pip install vllm==0.11.0"),
+        ("torch", "2.8.0+cu128", "pip install torch==2.8.0+cu128"),
+        ("verl", "0.6.1 (editable)", "pip install verl==0.6.1"),
+        ("x", "1!2.0", "pip install 'x==1!2.0'"),
+        ("x", "", ""),
+        ("x", "1.0; rm -rf ~", ""),
+        ("x", "1.0\nrm", ""),
+        ("x", "$(id)", ""),
+        ("x;id", "1.0", ""),
+        ("--index-url=evil", "1.0", ""),
+    ],
+)
+def test_what_is_installed_is_a_release(name: str, release: str, command: str) -> None:
+    assert meaning.install(name, release, "") == command
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "command"),
+    [
+        ("0.11.0", "0.24.0", ""),
+        ("0.11.0", "0.24.0 (editable)", ""),
+        ("0.24.0", "0.11.0", "pip install vllm==0.24.0"),
+        ("2.8.0+cu128", "2.8.0", "pip install vllm==2.8.0+cu128"),
+        ("0.11.0", "of unknown version", "pip install vllm==0.11.0"),
+    ],
+)
+def test_an_upgrade_is_never_undone(old: str, new: str, command: str) -> None:
+    assert meaning.install("vllm", old, new) == command
+
+
+@pytest.mark.parametrize("old", ["", "a b", "$(id)"])
+def test_a_variable_has_a_name(old: str) -> None:
+    assert meaning.export("NCCL_$(id)", old, "x") == ""
+    said = meaning.export("NCCL_DEBUG", old, "x")
+    assert shlex.split(said) == (["export", f"NCCL_DEBUG={old}"] if old else ["unset", "NCCL_DEBUG"])
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        ("1024", "ulimit -n 1024  # before Ray is started"),
+        ("unlimited", "ulimit -n unlimited  # before Ray is started"),
+        ("1; id", ""),
+        ("not told", ""),
+    ],
+)
+def test_a_limit_is_a_number(old: str, said: str) -> None:
+    assert meaning.ulimit("open files", old, "") == said

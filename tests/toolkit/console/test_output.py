@@ -1,0 +1,245 @@
+"""Files that the user named: whole or not there."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.console.output import (
+    AGREEMENT,
+    ANSWER,
+    FACTS,
+    PATCHES,
+    PICTURE,
+    Kind,
+    refuse_inputs,
+    refuse_others,
+    write,
+)
+from verl_doctor.toolkit.target import UsageError
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.fixture
+def umask() -> Iterator[int]:
+    before = os.umask(0o027)
+    yield 0o027
+    os.umask(before)
+
+
+def test_a_private_file_is_for_its_owner(tmp_path: Path, umask: int) -> None:
+    path, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("x")
+    old.chmod(0o664)
+    for one in (path, old):
+        write(one, "text", private=True)
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, old)] == [0o600, 0o664]
+
+
+def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "facts.json"
+    write(path, "new\n")
+    assert path.read_text() == "new\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+    assert names(tmp_path) == ["facts.json"]
+
+
+def test_an_old_file_is_replaced_and_keeps_its_permissions_and_the_links_to_it(tmp_path: Path) -> None:
+    path, link = tmp_path / "facts.json", tmp_path / "link"
+    path.write_text("old")
+    path.chmod(0o604)
+    link.symlink_to(path)
+    with path.open() as reader:
+        write(link, "new")
+        assert reader.read() == "old", "written into the file that somebody reads"
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604
+
+
+def test_a_link_that_leads_nowhere_leads_to_the_new_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "facts.json")
+    write(tmp_path / "link", "new")
+    assert (tmp_path / "facts.json").read_text() == "new"
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text("old")
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UsageError, match=r"facts\.json cannot be written: No space left on device$"):
+        write(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["facts.json"]
+
+
+def test_a_file_that_cannot_be_replaced_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single file that is mounted into a container."""
+    path = tmp_path / "facts.json"
+    path.write_text("old")
+
+    def busy(self: Path, target: Path) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(Path, "replace", busy)
+    write(path, "new")
+    assert path.read_text() == "new"
+    assert names(tmp_path) == ["facts.json"]
+
+
+def test_a_file_that_is_written_in_place_is_whole_or_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "facts.json"
+    path.write_text("old")
+    written = Path.write_bytes
+
+    def busy(self: Path, target: Path) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    def full(self: Path, content: bytes) -> int:
+        number = written(self, content[:4])
+        if number < len(content):
+            raise OSError(28, "No space left on device")
+        return number
+
+    monkeypatch.setattr(Path, "replace", busy)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        write(path, "new and longer")
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no/such/folder", "No such file or directory"),
+        (".", "Is a directory"),
+        ("x" * 300, "File name too long"),
+        ("nul\0", ".*embedded null .*"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_a_usage_error(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"cannot be written: {reason}$"):
+        write(tmp_path / name, "new")
+    assert names(tmp_path) == []
+
+
+def test_a_device_that_is_full_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"^/dev/full cannot be written: No space left on device$"):
+        write(Path("/dev/full"), "new")
+
+
+def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="pipe cannot be written: nobody reads it"):
+        write(pipe, "new")
+    large = "new" * 50_000  # more than a pipe holds
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        writer = threading.Thread(target=write, args=(pipe, large), daemon=True)
+        writer.start()
+        select.select([reader], [], [], 10)
+        os.set_blocking(reader.fileno(), True)
+        assert reader.read() == large
+        writer.join(10)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+WRITER = """
+from pathlib import Path
+from verl_doctor.toolkit.console.output import (ANSWER, AGREEMENT, FACTS, PATCHES, PICTURE, Kind, refuse_inputs, refuse_others, write)
+write(Path("/dev/stdout"), "facts\\n")
+print("report")
+"""
+
+
+@pytest.mark.parametrize("into_a_file", [False, True], ids=["pipe", "file"])
+def test_standard_output_is_written_to(tmp_path: Path, into_a_file: bool) -> None:
+    with (tmp_path / "out").open("w+") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", WRITER],
+            stdout=out if into_a_file else subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        out.seek(0)
+        assert (out.read() if into_a_file else done.stdout) == "facts\nreport\n"
+
+
+OURS = {
+    FACTS: '{\n "schema_version": 1,\n "verl_doctor": "0.1.0",\n "facts": {}\n}\n',
+    AGREEMENT: '{"schema_version": 1, "verl_doctor": "0.1.0", "agreed": {}}',
+    PATCHES: '{\n "schema_version": 1,\n "verl_doctor": "0.1.0",\n "verl": "0.9",\n "patches": []\n}\n',
+    PICTURE: '<svg xmlns="http://www.w3.org/2000/svg" class="vd" role="img"></svg>',
+    ANSWER: '{\n  "schema_version": 1,\n  "verdict": "ok"\n}\n',
+}
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
+def test_only_a_file_of_the_same_kind_is_replaced_unasked(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / "file"
+    refuse_others(path, kind)
+    for other, content in {None: "", **OURS}.items():
+        path.write_text(content)
+        if other in (None, kind):
+            refuse_others(path, kind)
+        else:
+            with pytest.raises(UsageError, match=f"is no {kind.name} of verl-doctor: name another file, or"):
+                refuse_others(path, kind)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "#!/bin/bash\npython -m verl.trainer.main_ppo # after verl-doctor check\n",
+        '{"facts": {"sky": "blue"}}',
+        "FAIL  1 error\nverl-doctor: see above\n",
+        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+        "INFO  2026-11-22 verl-doctor guard: agreed\n",
+    ],
+)
+def test_what_a_person_wrote_is_of_no_kind(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "file"
+    path.write_text(content)
+    for kind in OURS:
+        with pytest.raises(UsageError, match="is there and is no"):
+            refuse_others(path, kind)
+
+
+def test_a_link_is_the_file_to_which_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("three years")
+    (tmp_path / "out.json").symlink_to("thesis")
+    with pytest.raises(UsageError, match=r"out\.json is there and is no facts file or snapshot"):
+        refuse_others(tmp_path / "out.json", FACTS)
+
+
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null"), Path("/dev/full")):
+        refuse_others(path, ANSWER)
+
+
+def test_what_is_read_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "o.log").write_text("")
+    (tmp_path / "link").symlink_to("o.log")
+    refuse_inputs(tmp_path / "new", [tmp_path / "o.log", "-"])
+    with pytest.raises(UsageError, match="link is what is read: name another file to write to"):
+        refuse_inputs(tmp_path / "link", ["-", tmp_path / "o.log"])

@@ -1,0 +1,63 @@
+"""The progress line: only for a person who waits, and gone afterwards."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from verl_doctor.toolkit.console import progress
+from verl_doctor.toolkit.console.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE", 0.02)
+    monkeypatch.setattr(progress, "_STEP", 0.01)
+
+
+def shown(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, wait: bool) -> str:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress() as line:
+        line.say("reading \x1b[31mvllm")
+        deadline = time.monotonic() + 10
+        while wait and not stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    return stream.getvalue()
+
+
+def test_who_waits_sees_what_is_done_and_the_line_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown(Terminal(), monkeypatch, wait=True)
+    assert "reading \\x1b[31mvllm" in said
+    assert said.endswith("\r\x1b[2K")
+    assert "\n" not in said
+
+
+def test_who_does_not_wait_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE", 60)
+    assert shown(Terminal(), monkeypatch, wait=False) == ""
+
+
+def test_a_pipe_is_never_bothered(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress() as line:
+        line.say("reading")
+        time.sleep(0.1)
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])
+def test_what_is_behind_us_stays(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress() as line:
+        line.say("reading")
+        line.done("read \x1b[31mvllm")
+    assert "read \\x1b[31mvllm\n" in stream.getvalue()

@@ -1,0 +1,61 @@
+"""Pictures: well-formed whatever is said in them, with titles, and without anything that acts."""
+
+from __future__ import annotations
+
+import random
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from verl_doctor.toolkit.console import svg
+from verl_doctor.toolkit.console.svg_bars import Bar, bars
+
+_SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</title><script>alert(1)</script>\"' onload=x \x00\x1b[31m\u202e\ud800 & ]]> <!--"
+
+
+def _drawn(words: str) -> ET.Element:
+    content = (
+        svg.rect(0, 0, 10.5, 4, 1, words),
+        svg.rect(1, 1, 1, 1, 2, is_open=True),
+        svg.line(0, 0, 10, 10, is_faint=True),
+        svg.text(1, 2, words, anchor="end"),
+        svg.group([svg.text(0, 0, "inside")], words),
+    )
+    return ET.fromstring(svg.picture(10, 20, "p1", words, words, content))
+
+
+@pytest.mark.parametrize("words", ["plain", HOSTILE, *(
+    "".join(chr(random.Random(seed).randrange(0x11000)) for _ in range(3)) * 5 for seed in range(20)
+)])  # fmt: skip
+def test_whatever_is_said_stays_words(words: str) -> None:
+    root = _drawn(words)
+    names = {one.tag.removeprefix(_SVG) for one in root.iter()}
+    assert names == {"svg", "title", "desc", "style", "rect", "line", "text", "g"}
+    assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]
+
+
+def test_it_says_in_words_what_it_shows() -> None:
+    root = _drawn("where the time went")
+    assert root.get("role") == "img"
+    known = {one.get("id"): one.text for one in root.iter() if one.get("id")}
+    assert [known[name] for name in (root.get("aria-labelledby") or "").split()] == [
+        "where the time went"
+    ] * 2
+
+
+def test_words_have_the_colour_of_the_page_and_boxes_one_that_a_page_may_set() -> None:
+    drawn = svg.picture(1, 1, "p", "t", "w", [svg.rect(0, 0, 1, 1, 3), svg.text(0, 0, "x")])
+    assert "currentColor" in drawn
+    assert "--vd-3" in drawn
+    assert "prefers-color-scheme:dark" in drawn
+    assert "url(" not in drawn
+
+
+def test_bars_are_as_long_as_what_they_say() -> None:
+    drawn = ET.fromstring(bars("load", "How long", [Bar("cold", 420), Bar("warm", 4.2, 3)]))
+    boxes = [float(one.get("width") or 0) for one in drawn.iter(f"{_SVG}rect")]
+    assert boxes[0] == pytest.approx(100 * boxes[1], rel=0.01)
+    said = [one.text for one in drawn.iter(f"{_SVG}text")]
+    assert said == ["How long", "cold", "7 minutes", "warm", "4.2 s"]
+    ET.fromstring(bars("none", "Nothing", []))

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.console import view
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.console.streams import CannotPrintError
+from verl_doctor.toolkit.console.view import show
+
+
+class Well(Answer):
+    def document(self) -> dict[str, str]:
+        return {"verdict": "ok"}
+
+    def text_lines(self, width: int | None) -> list[str]:
+        return []
+
+    def markdown_lines(self) -> list[str]:
+        return ["## well"]
+
+    def exit_code(self) -> int:
+        return 0
+
+
+ANSWER = Well()
+
+
+class Full(StringIO):
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("next_step", "said"),
+    [("", "No space left on device$"), ("undo it", "No space left on device; undo it$")],
+)
+def test_a_stdout_that_takes_nothing_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, next_step: str, said: str
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(view, "give_up_stdout", lambda: None)
+    with pytest.raises(CannotPrintError, match=f"^the report cannot be written to stdout: {said}"):
+        show(ANSWER, "markdown", None, next_step=next_step)
+
+
+def test_a_form_without_a_writer_is_no_other_form() -> None:
+    with pytest.raises(KeyError):
+        show(ANSWER, "github", Path("never-written"))

@@ -1,0 +1,108 @@
+"""Editing single words of a shell script."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.edit.word_edit import WordEdit, as_word, edited_words, with_key, with_value
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+
+MARK = "# verl-doctor: CFG108"
+SCRIPT = """\
+#!/bin/bash
+if true; then
+  train a=1 \\
+    'b.c=[1, 2]' \\
+    d="x" "$@"
+fi
+ARGS=(
+  e=1
+  f=2
+)
+train "${ARGS[@]}" g=3
+"""
+
+
+def edit(*edits: WordEdit, script: str = SCRIPT) -> str:
+    return edited_words(script.encode(), "run.sh", edits, MARK).decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "old", "new"),
+    [
+        (WordEdit(4, "'b.c=[1, 2]'", ("'b.c=[1]'",)), "    'b.c=[1, 2]' \\\n", "    'b.c=[1]' \\\n"),
+        (WordEdit(4, "'b.c=[1, 2]'"), " \\\n    'b.c=[1, 2]' \\\n", " \\\n"),
+        (WordEdit(5, 'd="x"'), ' \\\n    d="x" "$@"', ' "$@"'),
+        (
+            WordEdit(5, 'd="x"', ("z=1", "y=2"), follows=True),
+            'd="x" "$@"',
+            'd="x" \\\n    z=1 \\\n    y=2 "$@"',
+        ),
+        (WordEdit(3, "a=1", ("z=1",), follows=True), "train a=1 \\", "train a=1 z=1 \\"),
+        (WordEdit(8, "e=1", ("e=2",)), "  e=1\n", "  e=2\n"),
+        (WordEdit(9, "f=2"), "\n  f=2\n", "\n"),
+        (WordEdit(11, "g=3"), " g=3\n", "\n"),
+    ],
+)
+def test_one_word_is_edited_and_the_rest_stays(change: WordEdit, old: str, new: str) -> None:
+    after = edit(change)
+    assert "\n".join(row for row in after.split("\n") if MARK not in row) == SCRIPT.replace(old, new, 1)
+    assert after.count(MARK) == 1
+
+
+def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
+    rows = edit(WordEdit(5, 'd="x"', ("d='y'",)), WordEdit(3, "a=1", ("a=2",))).split("\n")
+    assert rows[2:6] == [
+        f"  # train a=1 \\  {MARK}",
+        f'  # d="x" "$@"  {MARK}',
+        "  train a=2 \\",
+        "    'b.c=[1, 2]' \\",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "change", "why"),
+    [
+        ("train a=1 a=1\n", WordEdit(1, "a=1", ("a=2",)), "does not stand there once"),
+        ("train a=1\n", WordEdit(2, "a=1"), "does not stand there once"),
+        ("cat <<EOF\na=1\nEOF\n", WordEdit(2, "a=1"), "does not stand there once"),
+        ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not one word"),
+        ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not one word"),
+        ("train a=1\r\n", WordEdit(1, "a=1"), "line ends of Windows"),
+        ("x='\n' train \\\n 'b\n c' a=1\n", WordEdit(4, "a=1"), "cannot be edited"),
+    ],
+)
+def test_what_is_not_plain_is_refused(script: str, change: WordEdit, why: str) -> None:
+    with pytest.raises(CannotEdit, match=why):
+        edit(change, script=script)
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "after"),
+    [
+        ("a.b=1", "2", "a.b=2"),
+        ("a.b=1", "x y", "a.b='x y'"),
+        ("a.b=[1,2]", "[1]", "a.b=[1]"),
+        ('a.b="$N"', "4", 'a.b="4"'),
+        ("a.b=${N}", "4", "a.b=4"),
+        ("'a.b=[1, 2]'", "[1, 3]", "'a.b=[1, 3]'"),
+        ('"a.b=x"', "$y", "'a.b=$y'"),
+        ('a.b=\'["x","y"]\'', '["x"]', "a.b='[\"x\"]'"),
+        ("a.b='x'", "it's", "a.b='it'\"'\"'s'"),
+    ],
+)
+def test_a_value_keeps_its_quotes(written: str, value: str, after: str) -> None:
+    assert with_value(written, "a.b", value) == after
+
+
+def test_a_key_is_replaced_within_its_quotes() -> None:
+    assert with_key("'+a.b=[1, 2]'", "+a.b", "a.c") == "'a.c=[1, 2]'"
+    assert with_key('a.b="$X"', "a.b", "a.c") == 'a.c="$X"'
+    with pytest.raises(CannotEdit):
+        with_key("$A.b=1", "a.b", "a.c")
+
+
+def test_a_word_of_its_own_is_quoted_where_it_has_to_be() -> None:
+    assert as_word("+a.b=sdpa") == "+a.b=sdpa"
+    assert as_word("a=[console]") == "a=[console]"
+    assert as_word('a="x y"') == "a='\"x y\"'"

@@ -1,0 +1,111 @@
+"""The user's configuration, and what is said when it is wrong."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.engine.config import Config, Ignore, load
+from verl_doctor.toolkit.system.sites import Site
+from verl_doctor.toolkit.target import UsageError
+
+
+def test_no_configuration_is_the_default(tmp_path: Path) -> None:
+    assert load(tmp_path) == Config()
+
+
+def test_the_own_file_wins_over_pyproject(tmp_path: Path) -> None:
+    (tmp_path / "verl-doctor.toml").write_text('marker = "ops"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.verl-doctor]\nmarker = "other"\n')
+    assert load(tmp_path).marker == "ops"
+
+
+def test_pyproject_above_is_found_and_one_without_our_table_is_passed_over(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (inner / "pyproject.toml").write_text('[project]\nname = "job"\ndependencies = ["verl-doctor"]\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.verl-doctor]\nselect = ["VLLM"]\n[tool.verl-doctor.sites]\nmodel = "/m"\n'
+    )
+    config = load(inner)
+    assert (config.select, config.sites) == (("VLLM",), (Site("model", "/m"),))
+
+
+def test_a_broken_pyproject_that_is_not_about_us_is_somebody_elses(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[[[")
+    assert load(tmp_path) == Config()
+
+
+@pytest.mark.parametrize(
+    ("name", "head"), [("verl-doctor.toml", ""), ("pyproject.toml", "[tool.verl-doctor]\n")]
+)
+def test_what_anybody_may_write_is_passed_over_and_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: str
+) -> None:
+    """The next one above counts: another user's file must not hide it."""
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "verl-doctor.toml").write_text('marker = "mine"\n')
+    (inner / name).write_text(f'{head}marker = "theirs"\n')
+    assert load(inner).marker == "theirs"
+    inner.chmod(0o777)
+    assert (load(inner).marker, load(inner).marker) == ("mine", "mine")
+    said = capsys.readouterr().err
+    assert said.count(f"{inner / name} is passed over: anybody may write to") == 1
+
+
+@pytest.mark.parametrize("name", ["verl-doctor.toml", "pyproject.toml"])
+def test_nobody_elses_damaged_configuration_stops_anything(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("[[[ verl-doctor")
+    tmp_path.chmod(0o777)
+    assert load(tmp_path) == Config()
+    (tmp_path / name).unlink()
+    (tmp_path / "verl-doctor.toml").mkdir()
+    assert load(tmp_path) == Config()
+
+
+def test_another_users_configuration_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "verl-doctor.toml"
+    file.write_text('marker = "theirs"\n')
+    if os.geteuid() == 0:
+        os.chown(file, 65534, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert load(tmp_path) == Config()
+
+
+def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
+    (tmp_path / "verl-doctor.toml").write_text(
+        '[ignore]\nPKG101 = { reason = "shared, OPS-12", until = 2026-12-01 }\nPY103 = { reason = "x", until = "2027-01-01" }\n'
+    )
+    assert load(tmp_path).ignore == {
+        "PKG101": Ignore("shared, OPS-12", date(2026, 12, 1)),
+        "PY103": Ignore("x", date(2027, 1, 1)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[[", "no valid TOML"),
+        ("selct = []", "unknown key 'selct'"),
+        ('select = "VLLM"', "list of strings"),
+        ("marker = 3", "marker must be one word"),
+        ('marker = "a\\nb"', "marker must be one word"),
+        ("ignore = 3", "ignore must be a table"),
+        ("ignore = { PKG101 = 3 }", "needs a reason and an end date"),
+        ('ignore = { PKG101 = { reason = "x" } }', "needs a reason and an end date"),
+        ('ignore = { PKG101 = { reason = "", until = 2026-12-01 } }', "needs a reason and an end date"),
+        ('ignore = { PKG101 = { reason = "x", until = "soon" } }', "needs a reason and an end date"),
+        ("sites = { model = 3 }", "sites.model must be a path"),
+        ("sites = 3", "sites must be a table"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "verl-doctor.toml").write_text(text)
+    with pytest.raises(UsageError, match="verl-doctor\\.toml") as refused:
+        load(tmp_path)
+    assert said in str(refused.value)

@@ -1,0 +1,82 @@
+"""The Ray that --ray-address names: what `actors` shows and `clean` judges when it tells, and when it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from verl_doctor.toolkit.collectors.leftovers.actors import LeftActors, left_actors
+from verl_doctor.toolkit.collectors.leftovers.file_leftovers import FileLeftovers, file_leftovers
+from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.commands.actors.document import headline
+from verl_doctor.toolkit.commands.actors.placement import placement
+from verl_doctor.toolkit.commands.actors.render import text_lines
+from verl_doctor.toolkit.commands.clean.clean import Cleaned, find
+from verl_doctor.toolkit.commands.clean.document import headline as clean_headline
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.named_ray import clusters_asked
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.leftover import KillActor, Leftover
+
+ASKED = "10.0.0.5:6379"
+PLACE = Place("--ray-address", "--ray-address", ASKED, "10.0.0.5", 6379, "connected")
+OTHER = RayCluster("10.0.0.9:6379")
+NOTHING = Absent("there is none")
+
+
+def facts(clusters: RayClusters | Unknown, place: Place = PLACE) -> Collection:
+    return Collection((), {RayClusters: clusters, RayAddresses: RayAddresses((place,))})
+
+
+def test_the_one_that_is_named_is_the_only_one():
+    named = RayCluster("10.0.0.5:1", also=(ASKED,))
+    asked = clusters_asked(ASKED, facts(RayClusters((OTHER, named), ASKED)))
+    assert isinstance(asked, RayClusters)
+    assert asked.clusters == (named,)
+    assert clusters_asked("", facts(RayClusters((OTHER,)))) == RayClusters((OTHER,))
+
+
+@pytest.mark.parametrize(
+    ("clusters", "place", "why"),
+    [
+        (RayClusters((OTHER,)), replace(PLACE, reply="refused"), f"nothing listens at {ASKED}; name the address"),
+        (NOTHING, replace(PLACE, reply="silence"), f"{ASKED} does not answer; name the address"),
+        (RayClusters((OTHER, RayCluster(ASKED, refused="no GCS"))), PLACE, "does not tell: no GCS; verl-doctor check"),
+        (NOTHING, PLACE, "cannot be asked: there is none; --python names"),
+    ],
+)  # fmt: skip
+def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, why):
+    asked = clusters_asked(ASKED, facts(clusters, place))
+    assert isinstance(asked, Unknown)
+    assert why in asked.reason
+    found = placement(clusters, NOTHING, NOTHING, NOTHING, asked=asked)
+    assert headline(found) == ("NOT TOLD", asked.reason)
+    assert len(list(text_lines(found, None, every=True))) == 1
+
+
+def test_all_that_are_known_tell_nothing():
+    found = placement(RayClusters((replace(OTHER, refused="no token"),)), NOTHING, NOTHING, NOTHING)
+    assert headline(found) == ("NOT TOLD", "the Ray at 10.0.0.9:6379 does not tell: no token")
+
+
+def test_clean_judges_the_rest():
+    actor = Leftover(
+        "actor", "cache", ("its job has finished",), KillActor(OTHER.address, "s", "a", "python")
+    )
+    known = {
+        RayClusters: RayClusters((OTHER,)),
+        RayAddresses: RayAddresses((replace(PLACE, reply="refused"),)),
+        LeftActors: LeftActors((actor,)),
+        FileLeftovers: FileLeftovers(),
+    }
+    collectors = (left_actors, file_leftovers)
+    found = find(collectors, Collection(collectors, known), ASKED)
+    assert found.leftovers == (actor,)
+    ((fact, why),) = found.unknown
+    assert fact == "LeftActors"
+    assert why.startswith(f"no Ray answers at --ray-address: nothing listens at {ASKED}")
+    assert find(collectors, Collection(collectors, known)).unknown == ()
+    nothing = find(collectors, Collection(collectors, {**known, LeftActors: NOTHING}), ASKED)
+    assert (clean_headline(Cleaned(nothing))[0], Cleaned(nothing).exit_code()) == ("NOT TOLD", 3)

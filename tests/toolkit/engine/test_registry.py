@@ -1,0 +1,59 @@
+"""A list of plug-ins that another user could have written is not loaded, and that is a problem with owner and mode."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+from crash.children import NOBODY
+
+from verl_doctor.toolkit.engine import registry
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A distribution in a folder on the path, as the current folder is for `python -m`."""
+    info = tmp_path / "hostile-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hostile\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[verl_doctor.checks]\nhostile = hostile_plugin\n")
+    (tmp_path / "hostile_plugin.py").write_text(
+        f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    # Only this one is looked at, and not every distribution of the machine that runs the tests.
+    found = importlib.metadata.PathDistribution(info).entry_points
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda: found)
+    return info
+
+
+def problem() -> str:
+    (found,) = registry.load().problems.problems
+    assert found.distribution == "hostile"
+    return found.error
+
+
+def test_one_of_ours_is_loaded(plugin: Path) -> None:
+    assert "offers no check" in problem()
+    assert (plugin.parent / "ran").exists()
+
+
+@pytest.mark.parametrize("place", ["", "entry_points.txt"])
+def test_one_that_anybody_may_write_is_not(plugin: Path, place: str) -> None:
+    (plugin / place).chmod(0o777)
+    assert (
+        f"it is not loaded: another user could have written its list of plug-ins: anybody may write to {plugin}"
+        in problem()
+    )
+    assert "mode 0777); look through it" in problem()
+    assert not (plugin.parent / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("place", ["", "entry_points.txt"])
+def test_one_of_another_user_is_not(plugin: Path, place: str) -> None:
+    os.chown(plugin / place, NOBODY, NOBODY)
+    assert f"belongs to user {NOBODY}" in problem()
+    assert not (plugin.parent / "ran").exists()

@@ -1,0 +1,195 @@
+"""RECORD files, broken and whole, and the memory for hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.trying import cases
+
+from verl_doctor.toolkit.index.records import Hashes, Recorded, RecordFile, Seen, look
+
+EMPTY = "sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
+EMPTY_HEX = hashlib.sha256(b"").hexdigest()
+
+
+@pytest.fixture
+def info(tmp_path: Path) -> Path:
+    folder = tmp_path / "x-1.dist-info"
+    folder.mkdir()
+    return folder
+
+
+def paths(info: Path, text: str | bytes) -> list[str]:
+    (info / "RECORD").write_bytes(text.encode() if isinstance(text, str) else text)
+    return [entry.path for entry in RecordFile(info / "RECORD").files()]
+
+
+def test_a_line_is_path_hash_and_size(info: Path) -> None:
+    (info / "RECORD").write_text(f"x/a.py,{EMPTY},0\n")
+    (entry,) = RecordFile(info / "RECORD").files()
+    assert entry == Recorded("x/a.py", EMPTY.removeprefix("sha256="), 0)
+    assert entry.sha256 == EMPTY_HEX
+
+
+def test_a_path_with_a_comma_is_quoted(info: Path) -> None:
+    assert paths(info, f'"x/a,b.py",{EMPTY},0\n') == ["x/a,b.py"]
+
+
+def test_windows_line_ends_do_not_matter(info: Path) -> None:
+    assert paths(info, f"x/a.py,{EMPTY},0\r\nx/b.py,{EMPTY},0\r\n") == ["x/a.py", "x/b.py"]
+
+
+def test_a_size_that_is_none_leaves_the_hash(info: Path) -> None:
+    (info / "RECORD").write_text(f"x/a.py,{EMPTY},many\n")
+    assert [entry.size for entry in RecordFile(info / "RECORD").files()] == [None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"../../../bin/ray,{EMPTY},0",
+        f"x/../../../etc/passwd,{EMPTY},0",
+        f"/etc/passwd,{EMPTY},0",
+        f"x/__pycache__/a.cpython-311.pyc,{EMPTY},0",
+        f"x-1.dist-info/INSTALLER,{EMPTY},0",
+        f"x-1.dist-info/direct_url.json,{EMPTY},0",
+        "x-1.dist-info/RECORD,,",
+        "x/a.py,,",
+        "x/a.py,md5=abc,0",
+        "x/a.py",
+        f"x/a.py,{EMPTY}",
+        f'"x/a.py,{EMPTY},0',
+        f"x/\x1b[31ma.py,{EMPTY},0",
+        "",
+    ],
+)
+def test_what_is_no_content_of_the_wheel_is_passed_over(info: Path, line: str) -> None:
+    assert paths(info, line + "\n") == []
+
+
+@pytest.mark.parametrize("digest", ["", "***", "abcd", "é" * 43, "A" * 1_000])
+def test_a_digest_that_is_none_is_empty(digest: str) -> None:
+    assert Recorded("x/a.py", digest, 0).sha256 == ""
+
+
+def test_a_record_that_is_missing_or_a_folder_has_no_lines(info: Path) -> None:
+    assert list(RecordFile(info / "RECORD").files()) == []
+    (info / "RECORD").mkdir()
+    assert list(RecordFile(info / "RECORD").files()) == []
+
+
+def test_a_record_that_is_a_pipe_does_not_hang(info: Path) -> None:
+    os.mkfifo(info / "RECORD")
+    assert list(RecordFile(info / "RECORD").files()) == []
+
+
+LINE = f"x/a.py,{EMPTY},0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (LINE, ""),
+        (LINE + "x-1.dist-info/RECORD,,\n", ""),
+        (f'"x/a,b.py",{EMPTY},0\r\n', ""),
+        ("", "empty"),
+        ("\n \n", "empty"),
+        ("x/a.py,,\nx/b.py,,\n", "without any hash"),
+        (LINE + "x/b.py,sha256=47DEQ", "damaged (1 of its 2 lines cannot be read)"),
+        ("\x01\x02\n\x03", "damaged (2 of its 2 lines cannot be read)"),
+    ],
+)
+def test_a_record_that_cannot_be_compared_with_says_why(info: Path, text: str, problem: str) -> None:
+    (info / "RECORD").write_text(text)
+    assert RecordFile(info / "RECORD").problem() == problem
+
+
+def test_no_record_and_one_that_is_no_file_differ(info: Path) -> None:
+    assert RecordFile(info / "RECORD").problem() == "missing"
+    (info / "RECORD").mkdir()
+    assert RecordFile(info / "RECORD").problem() == "unreadable"
+
+
+@settings(max_examples=cases(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    content=st.binary(max_size=300) | st.text(alphabet='a/.,"=sh26-_\n\r\0é0', max_size=200).map(str.encode)
+)
+def test_no_record_is_too_broken(info: Path, content: bytes) -> None:
+    found = paths(info, content)
+    for path in found:
+        assert not path.startswith("/")
+        assert ".." not in path
+    assert RecordFile(info / "RECORD").problem() or b"sha256=" in content.replace(b"\0", b"")
+
+
+def seen(path: Path) -> Seen:
+    found = look(str(path))
+    assert found is not None
+    return found
+
+
+def test_a_folder_a_pipe_and_nothing_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert [
+        look(str(tmp_path)),
+        look(str(tmp_path / "pipe")),
+        look(str(tmp_path / "nothing")),
+        look("\0"),
+    ] == [None] * 4
+
+
+def test_a_hash_is_remembered_for_the_next_run(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"")
+    first = Hashes(tmp_path / "cache")
+    assert first.of([seen(file)]) == {str(file): EMPTY_HEX}
+    first.save()
+    (stored,) = json.loads((tmp_path / "cache" / "sha256.json").read_text()).values()
+    assert stored == EMPTY_HEX
+    assert Hashes(tmp_path / "cache").of([seen(file)]) == {str(file): EMPTY_HEX}
+
+
+def test_an_edit_that_puts_the_time_back_is_not_taken_for_the_old_content(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"one")
+    hashes = Hashes(tmp_path / "cache")
+    hashes.of([seen(file)])
+    hashes.save()
+    before = file.stat()
+    file.write_bytes(b"two")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert Hashes(tmp_path / "cache").of([seen(file)])[str(file)] == hashlib.sha256(b"two").hexdigest()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\x00", b'{"a": 1}', b"[" * 100_000])
+def test_a_damaged_memory_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "sha256.json").write_bytes(content)
+    file = tmp_path / "a.py"
+    file.write_bytes(b"")
+    hashes = Hashes(tmp_path)
+    assert hashes.of([seen(file)]) == {str(file): EMPTY_HEX}
+    hashes.save()
+
+
+def test_a_memory_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    file = tmp_path / "a.py"
+    file.write_bytes(b"")
+    hashes = Hashes(tmp_path / "cache")
+    assert hashes.of([seen(file)]) == {str(file): EMPTY_HEX}
+    hashes.save()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "cache"]
+
+
+def test_a_file_that_vanishes_has_no_hash(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_bytes(b"")
+    there = seen(file)
+    file.unlink()
+    assert Hashes(tmp_path / "cache").of([there]) == {str(file): ""}

@@ -1,0 +1,154 @@
+"""An exception that no signature knows: whose fault it is, which setting it names, and that nobody is blamed where nothing failed."""
+
+from __future__ import annotations
+
+import pytest
+from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken
+
+from verl_doctor.toolkit.logs.blame import Fault
+from verl_doctor.toolkit.logs.diagnosis import Told, read
+from verl_doctor.toolkit.logs.lines import log_lines
+
+SITE = "/env/lib/python3.11/site-packages"
+JOB = "Error executing job with overrides: ['data.pad_mode=left', 'trainer.logger=[console,tensorbord]', 'data.train_files=/data/tables/train.csv', 'trainer.nnodes=1']\n"
+
+
+def raised(error: str, *places: str, code: str = "call()") -> str:
+    """An exception with its traceback through these places ("FILE function")."""
+    frames = (place.split(" ") for place in places)
+    lines = [
+        f'  File "{path}", line {at}, in {function}\n    {code}\n'
+        for at, (path, function) in enumerate(frames, 7)
+    ]
+    return f"Traceback (most recent call last):\n{''.join(lines)}{error}\n"
+
+
+def first_of(log: str) -> Told | None:
+    return read(list(log_lines(log)), "run.log").first
+
+
+def blamed(log: str) -> tuple[Fault, tuple[str, ...], str]:
+    """Whose fault it is, the settings, and the place."""
+    first = first_of(log)
+    assert first is not None
+    assert first.blame is not None
+    return first.blame.fault, first.blame.settings, first.blame.place
+
+
+FIT = f"{SITE}/verl/trainer/ppo/ray_trainer.py fit"
+
+
+@pytest.mark.parametrize(
+    ("places", "fault", "place"),
+    [
+        ((FIT, "/home/u/reward.py score"), "code", "/home/u/reward.py:8, in score"),
+        ((FIT, "/home/u/reward.py score", "/usr/lib/python3.11/json/decoder.py decode"), "code", "/home/u/reward.py:8, in score"),
+        ((FIT, "/home/u/verl/my_reward.py score"), "code", "/home/u/verl/my_reward.py:8, in score"),
+        ((FIT, "/home/u/verl/recipe/dapo/reward.py score"), "code", "/home/u/verl/recipe/dapo/reward.py:8, in score"),
+        (("/home/u/train.py <module>", FIT), "program", "verl/trainer/ppo/ray_trainer.py:8, in fit"),
+        (("/home/u/verl/verl/trainer/main_ppo.py run", "/home/u/verl/verl/utils/fs.py copy"), "program", "verl/utils/fs.py:8, in copy"),
+        ((FIT, "/src/vllm/vllm/v1/engine/core.py step"), "program", "vllm/v1/engine/core.py:8, in step"),
+        ((FIT, f"{SITE}/unheard_of/x.py f"), "program", "unheard_of/x.py:8, in f"),
+    ],
+)  # fmt: skip
+def test_the_deepest_place_outside_of_packages_tells_whose_code_it_is(
+    places: tuple[str, ...], fault: str, place: str
+) -> None:
+    found, _, where = blamed(JOB + raised("JudgeError: no", *places))
+    assert found == fault
+    assert where == place
+
+
+@pytest.mark.parametrize(
+    ("error", "settings"),
+    [
+        ("AssertionError: Expect pad_mode to be 'right' or 'no_padding'. Got left", ("data.pad_mode",)),
+        ("AssertionError: tensorbord is not supported", ("trainer.logger",)),
+        ("ValueError: Unsupported file format: /data/tables/train.csv", ("data.train_files",)),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/tables'", ("data.train_files",)),
+        ("ValueError: set actor_rollout_ref.actor.strategy to fsdp", ("actor_rollout_ref.actor.strategy",)),
+        ("omegaconf.errors.InterpolationKeyError: Interpolation key 'x' not found\n    full_key: trainer.default_local_dir", ("trainer.default_local_dir",)),
+    ],
+)  # fmt: skip
+def test_an_exception_that_names_a_setting_or_its_value_is_a_fault_of_the_configuration(
+    error: str, settings: tuple[str, ...]
+) -> None:
+    assert blamed(JOB + raised(error, FIT))[:2] == ("configuration", settings)
+
+
+@pytest.mark.parametrize("error", ["ValueError: 1 is not enough", "OSError: /job/reward.py is too long"])
+def test_numbers_and_names_of_files_are_no_settings(error: str) -> None:
+    assert blamed(JOB + raised(error, FIT))[:2] == ("program", ())
+
+
+def test_an_assertion_that_says_nothing_is_quoted_and_its_setting_named() -> None:
+    log = JOB + raised("AssertionError", FIT, code="assert self.pad_mode in KNOWN")
+    assert blamed(log)[:2] == ("configuration", ("data.pad_mode",))
+    first = first_of(log)
+    assert first is not None
+    assert first.words == "AssertionError: assert self.pad_mode in KNOWN"
+    assert "    assert self.pad_mode in KNOWN" in first.lines
+
+
+def test_what_only_follows_is_not_named_when_something_before_explains_it() -> None:
+    worker = spoken(
+        raised("AttributeError: no function score", f"{SITE}/verl/utils/import_utils.py load"), RAY
+    )
+    end = raised(
+        "RuntimeError: Sync replay buffer selected terminal groups with no materializable trajectories.", FIT
+    )
+    first = first_of(worker + end)
+    assert first is not None
+    assert first.words == "AttributeError: no function score"
+    assert first_of(DRIVER_SAW_IT) is None
+    assert first_of(end) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "fault", "phase", "words"),
+    [
+        ("+ cd /gone\nrun.sh: line 3: cd: /gone: No such file or directory\n", "launch", "shell", "run.sh: line 3"),
+        ("run.sh: line 3: RUN: unbound variable\n", "launch", "shell", "run.sh: line 3: RUN"),
+        ("run.sh: 3: source: not found\n", "launch", "shell", "run.sh: 3"),
+        ("usage: t [-h] [--x {a,b}]\nt: error: argument --x: invalid choice: 'c'\nsrun: error: n1: task 0: Exited\n", "configuration", "import", "t: error: argument --x"),
+        ("INFO:a.b:fine\nPrimary config directory not found.\nCheck it\n\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n", "configuration", "composition", "Primary config directory not found."),
+        ("Cannot find primary config 'g'. Check it.\n\nConfig search path:\n\tprovider=hydra\n\nSet the environment variable HYDRA_FULL_ERROR=1\n", "configuration", "composition", "Cannot find primary config 'g'."),
+    ],
+)  # fmt: skip
+def test_what_is_refused_without_a_traceback_counts(log: str, fault: str, phase: str, words: str) -> None:
+    first = first_of(log)
+    assert first is not None
+    assert first.blame is not None
+    assert (first.blame.fault, first.phase) == (fault, phase)
+    assert first.words.startswith(words)
+
+
+def test_an_argument_that_the_parser_of_a_server_refused_explains_its_end() -> None:
+    said = spoken(
+        "usage: w.py [-h]\nw.py: error: argument --dtype: invalid choice: 'float17'",
+        "(vLLMHttpServer pid=7) ",
+    )
+    first = first_of(said + DRIVER_SAW_IT)
+    assert first is not None
+    assert first.blame is not None
+    assert (first.blame.settings, first.phase) == (("--dtype",), "engine")
+    assert first.words == "w.py: error: argument --dtype: invalid choice: 'float17'"
+    assert first_of(DRIVER_SAW_IT + said) is None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        NOISE,
+        "run.sh: line 3: my_tool: command not found\n(TaskRunner pid=1) dataset len: 8\n",
+        "run.sh: line 3: my_tool: command not found\nstep:1 - a:1\n",
+        f"{JOB}{raised('JudgeError: no', '/home/u/reward.py score')}step:1 - a:1\nFinal validation metrics: x\n",
+        raised("KeyboardInterrupt", "/home/u/train.py main"),
+        f"{JOB}{raised('JudgeError: no', '/home/u/reward.py score')}step:1 - a:1\nstep:2 - a:1\n",
+        f"{spoken(raised('JudgeError: no', '/home/u/reward.py score'), RAY)}step:1 - a:1\n",
+        "(raylet) Killed\n",
+        "JudgeError: the judge did not answer\n",
+    ],
+)
+def test_nobody_is_blamed_where_nothing_failed_or_nothing_tells(log: str) -> None:
+    assert first_of(log) is None

@@ -1,0 +1,83 @@
+"""A run that somebody ended: it did not come to its end, and no fault is named for it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from support.logs.builder import DRIVER_SAW_IT, spoken, traceback
+
+from verl_doctor.toolkit.logs.diagnosis import Reading, read, together
+from verl_doctor.toolkit.logs.document import Answer, headline
+from verl_doctor.toolkit.logs.excerpt import excerpt
+
+RUNNER = "(TaskRunner pid=7131) "
+STEP = f"{RUNNER}step:1 - actor/loss:0.1 - timing_s/step:9.5\n"
+DONE = f"{STEP}{RUNNER}Final validation metrics: None\n"
+SLURM = "slurmstepd: error: *** JOB 4242 ON node7 CANCELLED AT 2026-11-20T10:00:00"
+AGENT = "torch/distributed/elastic/agent/server/api.py"
+ENDS = [
+    f"{SLURM} ***",
+    f"{SLURM} DUE TO TIME LIMIT ***",
+    f"{SLURM} DUE TO PREEMPTION ***",
+    "*** SIGTERM received at time=1726300000 on cpu 3 ***",
+    "SIGTERM received at time=1726300000 on cpu 3",
+    f"WARNING:torch.distributed.{AGENT}:Received Signals.SIGHUP death signal, shutting down workers",
+    f"W1120 10:00:00.123000 4711 {AGENT}:739] Received Signals.SIGTERM death signal, shutting down workers",
+    f"W1120 10:00:00.123000 4711 {AGENT}:739] Received 15 death signal, shutting down workers",
+    "srun: error: node-7: task 0: Terminated",
+    "command terminated with exit code 143",
+    "Terminated",
+]
+
+
+def judged(text: str) -> Reading:
+    return read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log")
+
+
+@pytest.mark.parametrize("said", ENDS)
+def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
+    reading = judged(f"{STEP}{said}\n")
+    answer = Answer(reading, ("run.log",), 100)
+    assert reading.error is not None
+    assert (reading.error.number, reading.error.lines) == (2, (said,))
+    assert (answer.verdict, answer.exit_code) == ("not_determined", 3)
+    assert headline(answer)[1].startswith("somebody, or a batch system, ended the run")
+
+
+@pytest.mark.parametrize("said", ENDS)
+def test_a_run_that_had_finished_or_went_on_was_not_ended(said: str) -> None:
+    for log in (f"{DONE}{said}\n", f"{said}\n{STEP}{STEP}{STEP}"):
+        assert Answer(judged(log), ("run.log",), 100).exit_code == 0, log
+
+
+def test_a_fault_that_was_told_before_the_end_stays_the_first_cause() -> None:
+    disk = "OSError: [Errno 28] No space left on device"
+    for fault in (f"{disk}\n", spoken(traceback(disk), RUNNER)):
+        (cause,) = judged(f"{STEP}{fault}{ENDS[0]}\n").causes
+        assert cause.signature is not None
+        assert cause.signature.code == "HOST106"
+    late = judged(f"{STEP}{ENDS[0]}\nwrite failed: No space left on device\n")
+    assert (late.causes, late.error and late.error.number) == ((), 2)
+
+
+def test_a_death_before_the_end_is_not_put_down_to_who_cleared_up() -> None:
+    first = judged(f"{ENDS[0]}\n{DRIVER_SAW_IT}").error
+    assert first is not None
+    assert first.kind == "ended"
+    died = judged(f"{DRIVER_SAW_IT}{ENDS[0]}\n").error
+    assert died is not None
+    assert died.kind == "consequence"
+
+
+@pytest.mark.parametrize(
+    "said", ["INFO the episode was Terminated", "sandbox: process exited with code 1", "answers: CANCELLED"]
+)
+def test_words_of_an_end_within_others_are_none(said: str) -> None:
+    assert judged(f"{STEP}{said}\n").error is None
+
+
+def test_workers_that_were_stopped_when_all_was_done_did_not_end_the_run() -> None:
+    worker = judged(f"{ENDS[3]}\n")
+    assert together({"a": judged(STEP), "b": worker}).error is not None
+    assert together({"a": judged(DONE), "b": worker}).error is None

@@ -1,0 +1,53 @@
+"""What is told behind the end of a training: it did not fail for that, and another run in the same log may still fail."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from support.logs.builder import spoken, traceback
+
+from verl_doctor.toolkit.logs.diagnosis import Reading, read
+from verl_doctor.toolkit.logs.excerpt import excerpt
+
+RUNNER = "(TaskRunner pid=7131) "
+STEP = f"{RUNNER}step:1 - actor/loss:0.1 - timing_s/step:9.5\n"
+DONE = f"{STEP}{RUNNER}'Final validation metrics: None'\n"
+KILLED = "RuntimeError: DataLoader worker (pid 8859) is killed by signal: Killed."
+TORN_DOWN = spoken(traceback(KILLED), RUNNER)
+FULL = spoken(traceback("OSError: [Errno 28] No space left on device"), RUNNER)
+PADDING = f"{RUNNER}fine\n" * 20_000
+
+
+def judged(text: str) -> Reading:
+    return read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log")
+
+
+@pytest.mark.parametrize("between", ["", PADDING])
+def test_a_run_did_not_fail_for_what_is_said_while_it_is_torn_down(between: str) -> None:
+    found = judged(f"{DONE}{between}{TORN_DOWN}{between}")
+    assert (found.causes, found.error, found.consequences, found.also) == ((), None, (), ())
+    assert [one.words.startswith(KILLED) for one in found.hints] == [True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{STEP}{TORN_DOWN}",
+        f"{TORN_DOWN}{DONE}",
+        DONE + spoken(traceback(KILLED), "(TaskRunner pid=9) "),
+        DONE + traceback(KILLED),
+        f"{DONE}{PADDING}ray init kwargs: {{}}\n{PADDING}{TORN_DOWN}",
+        f"{DONE}{RUNNER}Training Progress:  10%|#     | 1/10\n{TORN_DOWN}",
+    ],
+)
+def test_another_error_is_still_the_first(text: str) -> None:
+    error = judged(text).error
+    assert error is not None
+    assert error.words.startswith(KILLED)
+
+
+def test_a_fault_before_the_end_is_still_named() -> None:
+    (cause,) = judged(f"{FULL}{DONE}{TORN_DOWN}").causes
+    assert cause.signature is not None
+    assert cause.signature.code == "HOST106"

@@ -1,0 +1,512 @@
+"""`verl-doctor logs`: what is read, what is said of it in each form, and that nothing in a log does harm."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken, told_by, traceback
+from support.running import Doctor
+from support.schemas import validate
+
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.logs import excerpt as logs_excerpt
+from verl_doctor.toolkit.logs import sources
+from verl_doctor.toolkit.logs.diagnosis import read
+from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.lines import log_lines
+from verl_doctor.toolkit.logs.signature import read as signatures_in
+from verl_doctor.toolkit.logs.sources import Source, UnreadableError, opened, sources_of
+from verl_doctor.toolkit.system.secret import without_secrets
+
+LCUDA = told_by("/usr/bin/ld: cannot find -lcuda: No such file or directory\n", RAY)
+
+
+def said(text: str | bytes) -> list[tuple[int, str]]:
+    """The lines of a log that may tell, and their numbers."""
+    raw = text if isinstance(text, bytes) else text.encode()
+    return [(line.number, line.text) for line in excerpt(io.BytesIO(raw).read).lines]
+
+
+def written(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_the_verdict_comes_first_then_the_proof_and_the_next_step(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "run.log", LCUDA), cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    at = LCUDA.split("\n").index(f"{RAY}/usr/bin/ld: cannot find -lcuda: No such file or directory") + 1
+    assert done.returncode == 1
+    assert lines[0].startswith("FIRST CAUSE  CUDA105: Triton could not link")
+    assert f"run.log:{at} (WorkerDict pid=4711)" in lines[1]
+    assert "\n  verl-doctor check --select CUDA105 --deep\n" in done.stdout
+    assert "The actor died unexpectedly" in done.stdout.partition("Follows from it:")[2]
+
+
+def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    validate(found, schema_text("logs"))
+    assert (found["verdict"], [one["code"] for one in found["results"]]) == ("failures", ["CUDA105"])
+    assert found["results"][0]["status"] == "fail"
+    finding = found["results"][0]["findings"][0]
+    assert finding["fix"] == {"id": "libcuda-link", "safety": "safe"}
+    assert finding["confirm"] == "verl-doctor check --select CUDA105 --deep"
+    assert "-lcuda" in found["results"][0]["findings"][0]["evidence"]["lines"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "verdict", "words"),
+    [
+        (DRIVER_SAW_IT, 3, "NOT DETERMINED", "consequences"),
+        (NOISE, 0, "OK", "nothing in these logs shows that something failed"),
+        (traceback("KeyboardInterrupt"), 3, "NOT DETERMINED", "ended the run"),
+    ],
+)
+def test_without_a_cause_the_verdict_is_ok_or_not_determined(
+    here: Doctor, tmp_path: Path, text: str, code: int, verdict: str, words: str
+) -> None:
+    path = written(tmp_path, "run.log", text)
+    done = here("logs", path, cwd=tmp_path)
+    assert done.stdout.startswith(verdict)
+    assert words in done.stdout
+    found = json.loads(here("logs", path, "--format", "json", cwd=tmp_path).stdout)
+    validate(found, schema_text("logs"))
+    assert (found["verdict"], found["results"]) == (verdict.lower().replace(" ", "_"), [])
+    assert done.returncode == code
+
+
+def test_markdown_has_the_same(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "markdown", cwd=tmp_path)
+    assert done.stdout.startswith("## First cause: CUDA105")
+    assert "    verl-doctor explain CUDA105" in done.stdout
+
+
+def test_packed_logs_folders_and_several_ranks_are_read_together(here: Doctor, tmp_path: Path) -> None:
+    folder = tmp_path / "session" / "logs"
+    written(folder, "job-driver-1.log.gz", gzip.compress(DRIVER_SAW_IT.encode()))
+    worker = written(
+        folder, "worker-ab-01000000-4711.err", traceback("OSError: [Errno 24] Too many open files")
+    )
+    written(folder, "raylet.out", "[2026-11-20 10:00:00,000 I 1 2] (raylet) main.cc:1: fine\n")
+    written(folder, "core", b"\x7fELF\0\0\0" * 100)
+    done = here("logs", folder, "--format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert [one["code"] for one in found["results"]] == ["HOST103"]
+    assert found["results"][0]["findings"][0]["location"] == {"path": str(worker), "line": 4}
+    assert len(found["target"]["files"]) == 3
+
+
+def _at(clock: str, said: str) -> str:
+    return f"2026-11-20 {clock},000 INFO worker.py:1 -- fine\n{said}"
+
+
+def test_of_several_logs_the_earliest_tells_the_first_cause(here: Doctor, tmp_path: Path) -> None:
+    files = _at("10:00:09", traceback("OSError: [Errno 24] Too many open files"))
+    disk = _at("10:00:01", traceback("OSError: [Errno 28] No space left on device"))
+    logs = [written(tmp_path, "a.log", files), written(tmp_path, "b.log", disk)]
+    found = json.loads(here("logs", *logs, "--format", "json", cwd=tmp_path).stdout)
+    assert [one["code"] for one in found["results"]] == ["HOST106", "HOST103"]
+    own = written(tmp_path, "c.log", _at("09:59:59", traceback("KeyError: 'answer'", place="/home/u/r.py")))
+    found = json.loads(here("logs", *logs, own, "--format", "json", cwd=tmp_path).stdout)
+    assert [(one["code"], one["fault"]) for one in found["results"]] == [("LOG161", "code")]
+    assert (found["verdict"], found["first_error"]["words"]) == ("failures", "KeyError: 'answer'")
+    assert [one["code"] for one in found["also"]] == ["HOST106", "HOST103"]
+    late = written(tmp_path, "c.log", _at("10:30:00", traceback("KeyError: 'answer'", place="/home/u/r.py")))
+    found = json.loads(here("logs", *logs, late, "--format", "json", cwd=tmp_path).stdout)
+    assert [one["code"] for one in found["results"]] == ["HOST106", "HOST103"]
+
+
+def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(LCUDA.encode())))
+    assert "CUDA105" in here("logs", "-", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words", "code"),
+    [
+        ("no.log", None, "there is no such file", ExitCode.WRONG_USAGE),
+        ("core.log", b"\0\1\2\3" * 4000, "it is no text", ExitCode.COULD_NOT_CHECK),
+        ("empty", "", "no log in this folder", ExitCode.WRONG_USAGE),
+    ],
+)
+def test_what_cannot_be_read_is_one_sentence(
+    here: Doctor, tmp_path: Path, name: str, content: str | bytes | None, words: str, code: ExitCode
+) -> None:
+    if isinstance(content, bytes):
+        written(tmp_path, name, content)
+    elif content is not None:
+        (tmp_path / name).mkdir()
+    done = here("logs", name, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert words in done.stderr
+
+
+def test_of_a_log_that_was_cut_off_while_packed_what_there_is_counts(here: Doctor, tmp_path: Path) -> None:
+    noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
+    packed = gzip.compress((LCUDA + noise).encode())
+    done = here("logs", written(tmp_path, "run.log.gz", packed[: len(packed) * 2 // 3]), cwd=tmp_path)
+    assert done.stdout.startswith("FIRST CAUSE  CUDA105")
+    assert "could not be read to its end" in done.stdout
+
+
+@pytest.mark.parametrize("said", ["", "OSError: [Errno 24] Too many open files\n"])
+def test_a_log_that_was_cut_off_before_anything_was_named_is_not_said_to_be_fine(
+    here: Doctor, tmp_path: Path, said: str
+) -> None:
+    noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
+    packed = gzip.compress((noise + said + noise).encode())
+    written(tmp_path, "run.log.gz", packed[: len(packed) // 3])
+    done = here("logs", "run.log.gz", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "but not all of run.log.gz could be read" in " ".join(done.stdout.split())
+    written(tmp_path, "whole.log", f"fine\n{said}")
+    assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
+
+
+def test_an_empty_log_is_not_said_to_be_fine(
+    here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "run.log", "")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    for name, shown in (("run.log", "run.log"), ("-", "stdin")):
+        done = here("logs", name, cwd=tmp_path)
+        assert done.returncode == 3
+        assert done.stdout.startswith(f"NOT DETERMINED  nothing was read: {shown} is empty\n")
+    written(tmp_path, "other.log", "fine\n")
+    assert here("logs", "run.log", "other.log", cwd=tmp_path).returncode == 0
+
+
+def test_the_line_that_names_the_address_is_shown_with_the_failure() -> None:
+    said = "[2026-11-20 10:00:00,000 E 1 1] gcs_rpc_client.h:179: Failed to connect to GCS at address 10.0.0.1:6379 within 5 seconds."
+    raised = traceback("ray.exceptions.RpcError: Timed out while waiting for GCS to become available.")
+    (cause,) = read(list(log_lines(f"{said}\n{raised}")), "run.log").causes
+    assert cause.lines[-1] == said
+    assert "waiting for GCS" in cause.lines[-2]
+
+
+@pytest.mark.parametrize(("said", "code"), [("torch.OutOfMemoryError", 3), ("fine", 0)])
+def test_a_line_that_never_ends_is_fine_only_where_nothing_in_it_complains(
+    here: Doctor, tmp_path: Path, said: str, code: int
+) -> None:
+    written(tmp_path, "run.log", f"{'step 1 ' * 400_000}{said}\n")
+    assert here("logs", "run.log", cwd=tmp_path).returncode == code
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16_of_powershell_is_read(tmp_path: Path, encoding: str) -> None:
+    path = written(tmp_path, "run.log", LCUDA.encode(encoding))
+    with opened(Source("run.log", path)) as content:
+        assert any("-lcuda" in line.text for line in excerpt(content).lines)
+
+
+def test_of_a_folder_only_files_are_read_and_links_in_a_circle_end(here: Doctor, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    written(logs, "run.log", LCUDA)
+    os.mkfifo(logs / "pipe.log")
+    (logs / "round.log").symlink_to("round.log")
+    (logs / "again").symlink_to(logs)
+    assert [Path(one.name).name for one in sources_of([str(logs)])] == ["run.log"]
+    assert "CUDA105" in here("logs", "logs", cwd=tmp_path).stdout
+    assert "there is no such file" in here("logs", "logs/round.log", cwd=tmp_path).stderr
+
+
+def test_of_very_many_logs_those_of_ray_and_the_largest_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_MOST", 2)
+    for name, text in (("worker-1.err", "a"), ("worker-2.err", "abc"), ("raylet.out", "")):
+        written(tmp_path, name, text)
+    notes: list[str] = []
+    assert [Path(one.name).name for one in sources_of([str(tmp_path)], notes.append)] == [
+        "worker-2.err",
+        "raylet.out",
+    ]
+    assert notes == [f"{tmp_path} holds 3 logs; the 1 smallest were not read"]
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no program zstd here")
+def test_of_a_log_that_zstd_cannot_unpack_to_its_end_what_there_is_counts(tmp_path: Path) -> None:
+    noise = "".join(f"{random.Random(at).random()}\n" for at in range(20_000))
+    packed = subprocess.run(
+        ["zstd", "-cq"], input=(LCUDA + noise).encode(), capture_output=True, check=True
+    ).stdout
+    with opened(
+        Source("run.log.zst", written(tmp_path, "run.log.zst", packed[: len(packed) // 2]))
+    ) as content:
+        found = excerpt(content)
+    assert found.cut_off
+    assert any("-lcuda" in line.text for line in found.lines)
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "run.log", LCUDA)
+    assert len(sources_of([str(path), str(tmp_path), str(tmp_path / "." / "run.log")])) == 1
+
+
+def test_hostile_bytes_and_secrets_do_not_reach_the_terminal(here: Doctor, tmp_path: Path) -> None:
+    error = "\x1b]0;gotcha\x07\x1b[2J/usr/bin/ld: cannot find -lcuda \x9b31m HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789\n"
+    done = here("logs", written(tmp_path, "run.log", error), cwd=tmp_path)
+    assert "CUDA105" in done.stdout
+    assert not {"\x1b", "\x07", "\x9b"} & set(done.stdout)
+    assert "hf_abc" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("login https://u:pw@h/x", "login https://***@h/x"),
+        ("wandb_api_key=0123456789abcdef rest", "wandb_api_key=*** rest"),
+        ("{'api_key': '0123456789abcdef'}", "{'api_key': '***'}"),
+        ("KeyError: 'limit_images'", "KeyError: 'limit_images'"),
+        ("full_key: data.seed_of_all", "full_key: data.seed_of_all"),
+        ("max_num_batched_tokens=123456", "max_num_batched_tokens=123456"),
+    ],
+)
+def test_values_of_secrets_are_blanked(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+def test_the_options_of_verify_need_it(here: Doctor, tmp_path: Path) -> None:
+    done = here("logs", written(tmp_path, "a.log", NOISE), "--verl", tmp_path, cwd=tmp_path)
+    assert (done.returncode, "--verify" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_verify_asks_the_rules_concerned(here: Doctor, tmp_path: Path) -> None:
+    log = written(tmp_path, "a.log", traceback("OSError: [Errno 24] Too many open files"))
+    found = json.loads(here("logs", log, "--verify", "--format", "json", cwd=tmp_path).stdout)
+    assert found["results"][0]["reason"]
+
+
+def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Doctor, tmp_path: Path) -> None:
+    log = written(
+        tmp_path, "a.log", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
+    found = json.loads(here("logs", log, "--format", "json", cwd=tmp_path).stdout)
+    finding = found["results"][0]["findings"][0]
+    assert (found["results"][0]["code"], finding["fix"]) == ("LOG110", None)
+    assert finding["confirm"].startswith("verl-doctor check --select CUDA141,")
+    page = here("explain", "log110", cwd=tmp_path).stdout
+    assert page.startswith("# LOG110: ")
+    assert "* CUDA141: " in page
+    assert "CUDA out of memory. Tried to allocate" in page
+    assert "LOG110\terror\tlogs\t" in here("rules", cwd=tmp_path).stdout
+    assert "this family has LOG101" in here("explain", "LOG999", cwd=tmp_path).stderr
+
+
+def test_a_rule_says_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:
+    page = here("explain", "CUDA105", cwd=tmp_path).stdout
+    assert "`cannot find -lcuda`" in page.partition("## In logs")[2]
+    assert "(less than 20) GB" in here("explain", "HOST106", cwd=tmp_path).stdout
+
+
+@pytest.mark.slow
+def test_verify_takes_the_script_of_the_job(here: Doctor, tmp_path: Path) -> None:
+    log = written(tmp_path, "a.log", "Could not override 'trainer.nodes'.\nKey 'nodes' is not in struct\n")
+    tree = written(tmp_path, "verl/__init__.py", "").parent
+    written(
+        tmp_path,
+        "verl/trainer/main_ppo.py",
+        'import hydra\n@hydra.main(config_path="config", config_name="ppo_trainer")\ndef main(config): ...\n',
+    )
+    written(tmp_path, "verl/trainer/config/ppo_trainer.yaml", "trainer:\n  nnodes: 1\n")
+    script = written(tmp_path, "run.sh", "python3 -m verl.trainer.main_ppo trainer.nodes=2\n")
+    said = here("logs", log, "--verify", "--script", script, "--verl", tree, "--format", "json", cwd=tmp_path)
+    result = json.loads(said.stdout)["results"][0]
+    assert result["code"] == "CFG101"
+    assert "trainer.nodes" in result["reason"]
+    assert "LAUNCH_SCRIPT" in result["findings"][0]["confirm"]
+
+
+# The excerpt
+
+
+def test_a_line_is_found_across_blocks_with_its_number() -> None:
+    padding = "step:1 fine\n" * 200_000  # more than two blocks
+    kept = said(padding + "ValueError: no\n" + padding)
+    assert (200_001, "ValueError: no") in kept
+    assert len(kept) < 3000
+
+
+def test_a_traceback_is_kept_whole_between_what_others_say() -> None:
+    own = spoken(traceback("ValueError: no"), "(W pid=1) ")
+    mixed = "\n".join(f"{line}\n(W pid=2) step:7 fine" for line in own.splitlines())
+    assert [text for _, text in said("x\n" * 50_000 + mixed + "\n" + "x\n" * 50_000) if "_build" in text]
+
+
+def test_a_complaint_that_goes_on_in_the_next_lines_is_kept_with_them() -> None:
+    padding = "step:1 fine\n" * 50_000
+    kept = [
+        text
+        for _, text in said(
+            f"{padding}it failed:\nx.so: undefined symbol: _Z3abc\nLast error:\na\nb\nc\n{padding}"
+        )
+    ]
+    assert {"x.so: undefined symbol: _Z3abc", "a", "b"} <= set(kept)
+    assert "c" not in kept
+
+
+def test_what_is_said_ten_thousand_times_hides_nothing_and_is_not_kept() -> None:
+    chatter = "".join(f"request {at} failed, error {at % 7}\n" for at in range(10_000))
+    kept = said(chatter + "OSError: [Errno 24] Too many open files\n" + chatter)
+    assert any("Too many open" in text for _, text in kept)
+    assert len(kept) < 2000
+
+
+def test_a_log_that_is_all_complaint_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs_excerpt, "_FIRST", 200)
+    monkeypatch.setattr(logs_excerpt, "_LAST", 100)
+    words = random.Random(3)
+    flood = "".join(f"error {''.join(words.choices('abcdefghij', k=12))}\n" for _ in range(2000))
+    found = excerpt(io.BytesIO(flood.encode()).read)
+    assert found.left_out > 0
+    assert 300 <= len(found.lines) < 2000
+
+
+def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
+    found = said(b"x" * 5_000_000 + b" OSError: [Errno 24] Too many open files " + b"y" * 1000)
+    assert any("Too many open files" in text for _, text in found)
+    assert max(len(text) for _, text in found) < 5000
+
+
+@pytest.mark.parametrize(
+    ("line", "process", "level", "text"),
+    [
+        ("[rank3]: ValueError: no", "rank3", "", "ValueError: no"),
+        ("[default0]:ValueError: no", "default0", "", "ValueError: no"),
+        ("3: ValueError: no", "rank 3", "", "ValueError: no"),
+        ("[1,2]<stderr>:ValueError: no", "rank 2", "", "ValueError: no"),
+        ("worker-1  | ValueError: no", "worker-1", "", "ValueError: no"),
+        ("2026-11-20T10:00:00.123Z ValueError: no", "", "", "ValueError: no"),
+        ("(raylet, ip=10.0.0.1) no", "raylet", "", "no"),
+        ("ERROR 02-10 19:35:51 engine.py:389] ValueError: no", "", "ERROR", "ValueError: no"),
+        (
+            "[rank1]:[E1120 10:00:00.123 ProcessGroupNCCL.cpp:629] [Rank 1] no",
+            "rank1",
+            "ERROR",
+            "[Rank 1] no",
+        ),
+        ("[2026-03-12 11:50:36] (W pid=7) no", "W pid=7", "", "no"),
+        ("WARNING:2026-11-20 10:00:00,000:no", "", "WARNING", "no"),
+        ("2026-11-20 10:00:00,000 - WARNING - transfer_queue.x - no", "", "WARNING", "no"),
+        ("/venv/x.py:60: UserWarning: no", "", "WARNING", "/venv/x.py:60: UserWarning: no"),
+        ("n1:47:48 [0] NCCL INFO no", "", "INFO", "no"),
+        ("(VllmWorker rank=0 pid=9) no", "VllmWorker rank=0 pid=9", "", "no"),
+        ("(ActorWorker(infer-0) pid=9, ) no", "ActorWorker(infer-0) pid=9", "", "no"),
+        ("(pid=9) no", "pid=9", "", "no"),
+        ("[2026-11-20 10:00:00,000][verl.x][WARNING] - no", "", "WARNING", "no"),
+        ("2026-11-20 10:00:00 (W pid=7) ERROR 11-20 10:00:00 [core.py:7] no", "W pid=7", "ERROR", "no"),
+        (
+            "(task-1, pid=2150) (EngineCore_0 pid=3) ERROR 11-20 10:00:00 [core.py:7] no",
+            "EngineCore_0 pid=3",
+            "ERROR",
+            "no",
+        ),
+        ("[36m(W pid=7)[0m no", "W pid=7", "", "no"),
+        ("^[[36m(W pid=7)^[[0m no", "W pid=7", "", "no"),
+        (r"\u001b[36m(W pid=7)\u001b[0m no", "W pid=7", "", "no"),
+        ("Nov 20 10:00:00 node7 vllm[8727]: (EngineCore pid=8) no", "EngineCore pid=8", "", "no"),
+        ("2026-11-20T10:00:00.123456789Z stderr F (W pid=7) no", "W pid=7", "", "no"),
+        ("[2026-11-20 10:00:00 TP1] no", "TP1", "", "no"),
+        (
+            "[155] n1:47:48 [3] misc/x.cc:1 NCCL WARN no",
+            "rank 155",
+            "",
+            "n1:47:48 [3] misc/x.cc:1 NCCL WARN no",
+        ),
+        ('{"filename": "worker.out", "message": "(W pid=7) no"}', "W pid=7", "", "no"),
+        ('{"a": 1} no', "", "", '{"a": 1} no'),
+        ("> (W pid=7) no", "W pid=7", "", "no"),
+    ],
+)
+def test_who_speaks_is_told_from_labels_of_all_kinds(line: str, process: str, level: str, text: str) -> None:
+    (one,) = log_lines(line)
+    assert (one.process, one.level, one.text) == (process, level, text)
+
+
+def test_hostile_lines_take_no_longer_than_others() -> None:
+    """Each would take hours with a pattern that goes back and forth."""
+    for unit in (
+        "(a" * 2,
+        "a-",
+        'File "',
+        "[rank1]:",
+        "ray::",
+        "1: ",
+        "2026-11-20 10:00:00 ",
+        "x.y.",
+        "cannot find ",
+        "Error: *",
+    ):
+        raw = f"Traceback (most recent call last):\n{unit * 2000}\nValueError: {unit * 2000}\n"
+        read(excerpt(io.BytesIO(raw.encode() * 2).read).lines, "x")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arbitrary_bytes_give_an_answer(seed: int) -> None:
+    chance = random.Random(seed)
+    raw = bytearray((LCUDA + told_by("KeyError: 'a'", RAY)).encode())
+    for _ in range(60):
+        at = chance.randrange(len(raw))
+        raw[at : at + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
+    for text in (
+        bytes(raw),
+        chance.randbytes(20_000),
+        b"\n".join(chance.sample(bytes(raw).split(b"\n"), 20)),
+    ):
+        read(excerpt(io.BytesIO(text).read).lines, "x")
+
+
+@pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b""])
+def test_what_only_looks_packed_is_passed_over_or_read(tmp_path: Path, begin: bytes) -> None:
+    path = written(tmp_path, "run.log", begin + random.Random(1).randbytes(3000))
+    try:
+        with opened(Source("run.log", path)) as content:
+            excerpt(content)
+    except UnreadableError as error:
+        assert str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[signature]]\ntitle = "x"\npatterns = ["y"]\nkind = "often"',
+        '[[signature]]\ntitle = "x"\npatterns = ["y"]',
+        '[[signature]]\ntitle = "x"\npatterns = ["y"]\ncode = "A101"\nsound = 1',
+        '[[signature]]\ntitle = "x"\ncode = "A101"',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["{>3}"]',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["a {>3} b {>3}"]',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["y"]\nleads_to = ["A102"]',
+    ],
+)
+def test_a_signature_that_is_written_wrongly_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.toml: x"):
+        list(signatures_in(text, "x.toml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "speaks"),
+    [
+        ("took 61.5 s", True),
+        ("took 7 s", False),
+        ("took 7 s, took 80 s", True),
+        ("took 80 minutes", False),
+        ("took ", False),
+        ("took 1e99 s", False),
+    ],
+)
+def test_a_number_in_a_pattern_has_a_bound(text: str, *, speaks: bool) -> None:
+    (one,) = signatures_in('[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["took {>60} s"]', "x.toml")
+    assert one.matches([text]) is speaks

@@ -1,0 +1,103 @@
+"""How logs are opened: what stands before the first word of one that was emptied while somebody wrote it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.logs import sources
+from verl_doctor.toolkit.logs.reading import diagnose
+from verl_doctor.toolkit.logs.sources import Source, UnreadableError, opened
+
+SAID = b"fine\nOSError: [Errno 24] Too many open files\n"
+
+
+def content(path: Path | None) -> bytes:
+    with opened(Source("run.log", path)) as read:
+        return b"".join(iter(lambda: read(1 << 20), b""))
+
+
+@pytest.mark.parametrize("nuls", [1, 8192, 3_000_000])
+def test_a_log_that_was_emptied_while_it_was_written_is_read_behind_its_nuls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nuls: int
+) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(b"\0" * nuls + SAID)
+    assert content(path) == SAID
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    assert content(None) == SAID
+
+
+def test_a_hole_is_passed_over_without_reading_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    with path.open("wb") as file:
+        file.seek(200 << 30)
+        file.write(SAID)
+    assert content(path) == SAID
+
+
+def test_a_file_that_holds_nothing_else_is_no_text(tmp_path: Path) -> None:
+    for path, size in ((tmp_path / "run.log", 20_000), (Path("/dev/zero"), 0)):
+        if size:
+            path.write_bytes(b"\0" * size)
+        with pytest.raises(UnreadableError, match="no text"):
+            content(path)
+
+
+def packed_with_zstd(text: bytes) -> bytes:
+    return subprocess.run(["zstd", "-qc"], input=text, capture_output=True, check=True).stdout
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd here")
+def test_of_a_truncated_zst_the_whole_blocks_are_read(tmp_path: Path) -> None:
+    lines = random.Random(1).randbytes(1 << 20).hex().encode()
+    log = tmp_path / "run.zst"
+    log.write_bytes(packed_with_zstd(b"ValueError: first\n" + lines)[:-1000])
+    with opened(Source("run.zst", log)) as read:
+        blocks: list[bytes] = []
+        with pytest.raises(EOFError):
+            blocks.extend(iter(lambda: read(1 << 20), b""))
+    content = b"".join(blocks)
+    assert content.startswith(b"ValueError: first\n")
+    assert len(content) > 1 << 20
+
+
+def test_a_bomb_is_left_before_it_fills_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_UNSUSPICIOUS", 1 << 20)
+    log = tmp_path / "run.log.gz"
+    log.write_bytes(gzip.compress(b"ValueError: first\n" + b"\0" * (64 << 20)))
+    answer = diagnose([Source("run.log.gz", log)])
+    assert answer.size < 16 << 20
+    assert answer.unread == ("run.log.gz",)
+    assert any("which no log does" in note for note in answer.notes)
+
+
+def test_a_log_that_shrinks_well_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_UNSUSPICIOUS", 1 << 20)
+    log = tmp_path / "run.log.gz"
+    log.write_bytes(
+        gzip.compress(b"".join(b"step:%d - actor/entropy:0.4%d\n" % (n, n * n) for n in range(100_000)))
+    )
+    assert diagnose([Source("run.log.gz", log)]).unread == ()
+
+
+def test_of_a_pipe_the_first_word_is_waited_for_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_PATIENCE", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    source = Source("pipe", tmp_path / "pipe")
+    assert diagnose([source]).notes == (
+        "pipe was passed over: it is a pipe, and nobody wrote into it for 0 s",
+    )
+    monkeypatch.setattr(sources, "_PATIENCE", 20.0)
+    writer = subprocess.Popen(["bash", "-c", f"sleep 0.1; echo ValueError: x > {tmp_path / 'pipe'}"])
+    assert diagnose([source]).files == ("pipe",)
+    assert writer.wait() == 0

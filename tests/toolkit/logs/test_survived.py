@@ -1,0 +1,103 @@
+"""What a run survived is not its cause when it is said once more."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from support.logs.builder import DRIVER_SAW_IT, spoken, traceback
+
+from verl_doctor.toolkit.logs.diagnosis import Reading, Told, read
+from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.lines import log_lines
+
+RUNNER = "(TaskRunner pid=7131) "
+REWARD = "(RewardWorker pid=771) "
+SANDBOX = spoken(
+    f"sandbox: {traceback('ModuleNotFoundError: No module named vllm', place='/tmp/a/s.py')}", REWARD
+)
+SANDBOX = SANDBOX.replace("named vllm", "named 'vllm'")
+CTRL_C = f"^C{traceback('KeyboardInterrupt')}"
+
+
+def step(number: int) -> str:
+    return f"{RUNNER}step:{number} - actor/loss:0.1 - timing_s/step:9.5\n"
+
+
+def judged(text: str) -> Reading:
+    return read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log")
+
+
+def codes(reading: Reading) -> list[str]:
+    return [one.signature.code for one in reading.causes if one.signature is not None]
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize(
+    "end", [CTRL_C, "slurmstepd: error: *** STEP 1.0 ON n CANCELLED AT 2026-11-20T10:00:00 ***\n"]
+)
+def test_a_sandbox_that_raises_around_every_step_did_not_end_the_run(steps: int, end: str) -> None:
+    log = "".join(f"{SANDBOX}{step(at)}" for at in range(steps))
+    found = judged(f"{log}{SANDBOX}{end}")
+    assert (found.causes, found.error and found.error.kind) == ((), "ended")
+    assert [one.words for one in found.hints] == ["ModuleNotFoundError: No module named 'vllm'"]
+
+
+def test_what_the_driver_saw_is_not_explained_by_it() -> None:
+    log = "".join(f"{SANDBOX}{step(at)}" for at in range(4))
+    assert judged(f"{log}{SANDBOX}{DRIVER_SAW_IT}").causes == ()
+
+
+def test_without_steps_it_is_the_cause() -> None:
+    assert codes(judged(f"{SANDBOX}{SANDBOX}{DRIVER_SAW_IT}")) == ["LOG102"]
+
+
+def test_the_last_word_of_the_program_counts_though_it_was_survived_before() -> None:
+    memory = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB."
+    caught = spoken(traceback(memory.format("2.00")), "(WorkerDict pid=4711) ")
+    log = f"{caught}{step(1)}{step(2)}{step(3)}{traceback(memory.format('3.00'))}"
+    assert codes(judged(log)) == ["LOG110"]
+
+
+def test_what_was_raised_once_may_still_be_why_another_process_died() -> None:
+    disk = spoken(traceback("OSError: [Errno 28] No space left on device"), "(Rollouter pid=12) ")
+    assert codes(judged(f"{disk}{step(1)}{step(2)}{DRIVER_SAW_IT}")) == ["HOST106"]
+
+
+def test_a_line_outside_of_tracebacks_that_was_survived_is_no_cause_later() -> None:
+    said = f"{REWARD}write failed: No space left on device\n"
+    found = judged(f"{said}{step(1)}{step(2)}{said}{DRIVER_SAW_IT}")
+    assert found.causes == ()
+    assert codes(judged(f"{said}{DRIVER_SAW_IT}")) == ["HOST106"]
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("/tmp/t/main.c:6:10: fatal error: Python.h: No such file or directory", "CUDA107"),
+        ("/tmp/c.s: Fatal error: can't write 12 bytes: 'No space left on device'", "HOST106"),
+        ("gcc: internal compiler error: Segmentation fault signal terminated program cc1", "LOG113"),
+    ],
+)
+def test_what_the_compiler_says_counts_also_behind_its_command(said: str, code: str) -> None:
+    failed = "subprocess.CalledProcessError: Command '['gcc', 'main.c', '-lcuda']' returned non-zero exit status 1."
+    command = spoken(traceback(failed), "(EngineCore_DP0 pid=5512) ")
+    assert codes(judged(f"{command}{said}\n")) == [code]
+    assert codes(judged(f"{said}\n{command}")) == [code]
+    assert codes(judged(command)) == ["CUDA105"]
+
+
+def test_however_much_was_survived_no_complaint_is_compared_with_all_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[Told] = []
+
+    def counted(one: Told, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    monkeypatch.setattr(Told, "__eq__", counted)
+    said = [f"{'x' * at} failed: No space left on device\n" for at in range(300)]
+    found = read(list(log_lines(f"{''.join(said)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
+    assert [one.times for one in found.hints] == [len(said)]
+    assert len(compared) <= 2 * len(said)

@@ -1,0 +1,70 @@
+"""The table of texts: each is found by the quick look as by the slow one, and what it advises exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.console import svg
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.logs.timeline import phases
+from verl_doctor.toolkit.logs.timeline.phases import (
+    BARS,
+    BEGINS,
+    BREAKS,
+    ENDS,
+    PHASES,
+    TOLD,
+    telling_lines,
+    tellings,
+)
+
+TEXTS = [
+    (kind, phase, text)
+    for kind, table in (("told", TOLD), ("begin", BEGINS), ("end", ENDS), ("break", BREAKS), ("bar", BARS))
+    for phase, text in table
+]
+
+
+@pytest.mark.parametrize(("kind", "phase", "text"), TEXTS)
+def test_each_text_is_heard(kind: str, phase: str, text: str) -> None:
+    said = f"INFO {text.replace('*', 'some words').replace('{s}', '12.5')} 100% [00:12<00:00"
+    assert (phase, kind) in {(one.phase, one.kind) for one in tellings(said)}
+    assert telling_lines(f"before\n{said}\nafter".encode()) == {len("before\n")}
+
+
+def test_phases_are_known_and_whole() -> None:
+    assert {phase for _, phase, _ in TEXTS} | {"start", "step", "silence"} == set(PHASES)
+    for phase in PHASES.values():
+        assert set(phase.within) <= set(PHASES)
+        assert len(phase.letter) == 1
+        assert 1 <= phase.colour <= svg.COLOURS
+
+
+def test_what_is_advised_exists(here: Doctor, tmp_path: Path) -> None:
+    advice = " ".join(phase.helps for phase in PHASES.values())
+    codes = {check.code for check in registry.load().checks}
+    named = re.findall(r"\b[A-Z]{2,5}\d{2,3}\b|(?<=--select )[A-Z]+\b", advice)
+    assert named
+    assert [one for one in named if not any(code.startswith(one) for code in codes)] == []
+    for command in ("warmup", "check"):
+        options = here(command, "--help", cwd=tmp_path).stdout
+        said = re.findall(rf"\b{command} ((?:--?[\w-]+ ?[A-Z]*\d*,? ?)+)", advice)
+        assert {option for words in said for option in re.findall(r"--[a-z]+", words)} <= set(
+            re.findall(r"--[a-z]+", options)
+        )
+
+
+def test_a_bar_that_was_drawn_wide_is_read() -> None:
+    (bar,) = tellings(
+        f"Capturing CUDA graphs (decode, FULL):  97%|{'█' * 400}| 65/67 [00:15<00:00,  4.58it/s]"
+    )
+    assert (bar.phase, bar.seconds, bar.is_whole) == ("capture", 15, False)
+
+
+def test_the_parts_of_a_step() -> None:
+    line = b"step:1 - timing_s/gen:10.5 - timing_s/step:np.float64(29.25) - timing_per_token_ms/gen:1.0 - perf/time_per_step:29.2 - timing_s/adv:2e-05"
+    assert phases.parts_of_step(line) == {"gen": 10.5, "step": 29.25, "adv": 2e-05}

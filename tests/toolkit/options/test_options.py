@@ -1,0 +1,69 @@
+"""Shared options that do nothing in a command are not offered by it, and whoever gives one is told why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.options.options import Size
+
+REFUSED = {
+    "smoke": (
+        (("--vllm", "."), "--vllm: smoke runs what the interpreter imports"),
+        (("--transformers", "."), "--transformers: smoke runs what the interpreter imports"),
+        (("--ray-address", "a:1"), "--ray-address: smoke starts a Ray of its own"),
+    ),
+    "script": (
+        (("--tensordict", "."), "--tensordict: it decides nothing of verl's configuration"),
+        (("--ray-address", "a:1"), "--ray-address: it decides nothing of verl's configuration"),
+    ),
+    "warmup": (
+        (("--vllm", "."), "--vllm: warmup reads and starts what the interpreter imports"),
+        (("--ray-address", "a:1"), "--ray-address says which cluster is asked with --cluster"),
+    ),
+    "check": (
+        (("--gpu-memory", "80GiB"), "--gpu-memory is for rules that build the job: run them with --deep"),
+        (("--deep", "--gpu-memory", "much"), "'much' is no amount of bytes"),
+    ),
+    "watch": ((("--model", "."), "--model: watch looks at disks and memory"),),
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_does_nothing_is_refused_in_a_sentence(command: str, here: Doctor, tmp_path: Path) -> None:
+    for words, sentence in REFUSED[command]:
+        done = here(command, *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert sentence in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "offered", "left_out"),
+    [
+        (
+            "smoke",
+            "--verl --model --data --python",
+            "--tree --vllm --transformers --sglang --ray --ray-address",
+        ),
+        ("script", "--verl --tree --model --data", "--vllm --transformers --sglang --ray --ray-address"),
+        ("warmup", "--verl --model --ray-address", "--vllm --transformers --sglang --ray"),
+        ("check", "--gpu-memory --deep", ""),
+        ("watch", "--verl --path", "--vllm --sglang --ray --ray-address --model --data"),
+    ],
+)
+def test_help_shows_what_acts(
+    command: str, offered: str, left_out: str, here: Doctor, tmp_path: Path
+) -> None:
+    words = set(here(command, "--help", cwd=tmp_path).stdout.split())
+    assert words >= set(offered.split())
+    assert not words & set(left_out.split())
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [("80GiB", 80 << 30), ("80G", 80 << 30), ("81559 MiB", 81559 << 20), ("1.5t", 3 << 39)]
+)
+def test_an_amount_is_read_in_binary_units(said: str, found: int) -> None:
+    assert Size().convert(said, None, None) == found

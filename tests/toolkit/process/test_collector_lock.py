@@ -1,0 +1,142 @@
+"""Turns: one works at a time, and nobody waits long for somebody who does not move."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from support.trying import unless_disturbed
+
+from verl_doctor.toolkit.engine import collect
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.process.collector_lock import TURNS, Turns
+
+_LONG = 60.0  # seconds: no test waits that long
+
+
+def test_one_works_at_a_time() -> None:
+    turns, inside, most = Turns(_LONG), [], []
+
+    def work(number: int) -> None:
+        with turns.turn():
+            inside.append(number)
+            most.append(len(inside))
+            time.sleep(0.001)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(16)))
+    assert most == [1] * 16
+
+
+def test_who_waits_for_something_outside_lets_the_next_one_begin() -> None:
+    turns, answered, alone = Turns(_LONG), threading.Event(), []
+
+    def asks() -> None:
+        with turns.turn(), turns.waiting():
+            assert answered.wait(_LONG)
+
+    def answers() -> None:
+        with turns.turn():
+            alone.append(True)
+            answered.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(asks)
+        pool.submit(answers).result(_LONG)
+        first.result(_LONG)
+    assert alone
+
+
+def test_who_has_waited_is_alone_again_afterwards() -> None:
+    turns = Turns(_LONG)
+    with turns.turn():
+        with turns.waiting():
+            pass
+        began = threading.Event()
+        other = threading.Thread(target=lambda: _begin(turns, began), daemon=True)
+        other.start()
+        assert not began.wait(0.05)
+    assert began.wait(_LONG)
+    other.join(_LONG)
+
+
+def test_one_that_hangs_is_passed_over_and_takes_no_turn_from_anybody_when_it_ends() -> None:
+    turns, first, hangs, third = Turns(0.02), threading.Event(), threading.Event(), threading.Event()
+
+    def hanging() -> None:
+        with turns.turn():
+            first.set()
+            hangs.wait(_LONG)
+
+    stuck = threading.Thread(target=hanging, daemon=True)
+    stuck.start()
+    assert first.wait(_LONG)
+    with turns.turn():
+        turns._until = time.monotonic() + _LONG  # this one is not passed over
+        hangs.set()
+        stuck.join(_LONG)
+        other = threading.Thread(target=lambda: _begin(turns, third), daemon=True)
+        other.start()
+        assert not third.wait(0.05)
+    assert third.wait(_LONG)
+
+
+def test_waiting_means_nothing_to_who_has_no_turn() -> None:
+    turns, began = Turns(_LONG), threading.Event()
+    with turns.waiting():
+        pass
+    threading.Thread(target=lambda: _begin(turns, began), daemon=True).start()
+    assert began.wait(_LONG)
+
+
+def _begin(turns: Turns, began: threading.Event) -> None:
+    with turns.turn():
+        began.set()
+
+
+@dataclass(frozen=True)
+class Slow:
+    done: bool
+
+
+@dataclass(frozen=True)
+class Quick:
+    done: bool
+
+
+@collector()
+def slow() -> Slow:
+    time.sleep(0.2)
+    return Slow(done=True)
+
+
+@collector(timeout=0.1)
+def quick() -> Quick:
+    return Quick(done=True)
+
+
+@unless_disturbed
+def test_a_time_limit_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "TURNS", Turns(_LONG))
+    collection = Collection([slow, quick], {})
+    collection.start([Slow])
+    time.sleep(0.05)
+    assert collection.get(Quick) == Quick(done=True)
+
+
+def test_a_child_runs_while_others_work() -> None:
+    free = []
+
+    def runner(*_: object) -> Answer:
+        free.append(TURNS._holder is None)
+        return Answer(0, "", "", 0.0)
+
+    with TURNS.turn():
+        Machine(runner=runner).run(["true"], timeout=1)
+    assert free == [True]

@@ -1,0 +1,83 @@
+"""A child that is spoken with: whatever it does with its order, it is heard, and it ends when it is told to."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.trying import unless_disturbed
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process.dialogue import Dialogue
+
+LONG = b"x" * 1_000_000  # more than a pipe holds
+
+
+def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[bytes], str]:
+    with Machine().speak([sys.executable, "-c", script], order, patience=0.5) as dialogue:
+        lines = list(dialogue.lines(time.monotonic() + seconds))
+        return lines, dialogue.complaint
+
+
+def test_a_long_order_arrives_whole_while_the_child_speaks() -> None:
+    script = (
+        "import sys; print('y' * 1000000, flush=True); print(len(sys.stdin.buffer.read(1000000)), flush=True)"
+    )
+    lines, _ = said(script, LONG)
+    assert [len(lines[0]), lines[1]] == [1_000_000, b"1000000"]
+
+
+@pytest.mark.parametrize("script", ["import sys; sys.stdin.close(); print('no')", "print('no')"])
+def test_who_does_not_read_its_order_is_heard_all_the_same(script: str) -> None:
+    assert said(script, LONG)[0] == [b"no"]
+
+
+def test_the_complaint_is_heard_after_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verl_doctor.toolkit.process.dialogue._LAST_WORDS", 60.0)
+    script = "import os, sys, time; os.close(1); time.sleep(0.05); sys.stderr.write('first\\nlast words\\n')"
+    assert said(script) == ([], "last words")
+
+
+def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
+    script = "import subprocess; print('done', flush=True); subprocess.Popen(['sleep', '600'], stdout=-3)"
+    begun = time.monotonic()
+    assert said(script)[0] == [b"done"]
+    assert time.monotonic() - begun < 300
+
+
+@pytest.mark.slow
+def test_time_is_up() -> None:
+    speaks = ["sh", "-c", "echo so far; exec sleep 60"]
+    with Machine().speak(speaks, b"", patience=0.5) as dialogue:
+        assert list(dialogue.lines(time.monotonic() + 3)) == [b"so far"]
+
+
+def test_it_is_told_to_stop_and_may_clear_away(tmp_path: Path) -> None:
+    """The end of its input is the order to stop; only who does not obey is killed."""
+    away = tmp_path / "away"
+    script = f"import sys; print('ready', flush=True); sys.stdin.read(); open({str(away)!r}, 'w').close()"
+    with Machine().speak([sys.executable, "-c", script], b"", patience=120) as dialogue:
+        assert next(dialogue.lines(time.monotonic() + 120)) == b"ready"
+    assert away.exists()
+
+
+def test_who_closes_its_complaint_may_go_on() -> None:
+    script = "import os, time; os.close(2); time.sleep(0.5); print('late', flush=True)"
+    assert said(script)[0] == [b"late"]
+
+
+def test_a_child_without_pipes_is_none_to_speak_with() -> None:
+    class Deaf:
+        stdin = stdout = stderr = None
+
+    with pytest.raises(ValueError, match="all three streams"):
+        Dialogue(Deaf(), b"")  # type: ignore[arg-type]
+
+
+@unless_disturbed
+def test_nothing_is_left_open() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    said("print(1)", LONG)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

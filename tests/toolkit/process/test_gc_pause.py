@@ -1,0 +1,52 @@
+"""The search for garbage is put off, and on again whatever happens."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from verl_doctor.toolkit.process.gc_pause import collection_put_off
+
+
+def test_no_cycles_are_collected_in_the_block_and_afterwards_they_are():
+    with collection_put_off():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_what_was_made_in_the_block_is_not_looked_through_at_its_end():
+    with collection_put_off():
+        made = [[] for _ in range(100_000)]
+        waiting = gc.get_count()[0]
+    assert waiting > 50_000
+    assert gc.get_count()[0] < 50_000
+    assert gc.is_tracked(made)
+    assert not any(one is made for one in gc.get_objects(generation=0))
+
+
+def test_a_failure_turns_it_on_again():
+    with pytest.raises(ValueError, match="x"), collection_put_off():
+        raise ValueError("x")
+    assert gc.isenabled()
+
+
+def test_whoever_had_turned_it_off_keeps_it_off():
+    gc.disable()
+    try:
+        with collection_put_off():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_at_exit_there_is_nothing_to_look_through():
+    told = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); "
+    leaves = "from verl_doctor.toolkit.process.gc_pause import leave_it_at_exit; leave_it_at_exit()"
+    ended = subprocess.run(
+        [sys.executable, "-c", told + leaves], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert ended.stdout == "True\n"

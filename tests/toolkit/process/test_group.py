@@ -1,0 +1,188 @@
+"""Children: how long they may take, how much they may say, and what is left of them afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.trying import LIMITS
+
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.process import group
+from verl_doctor.toolkit.system.child import ending
+
+SLEEP = "import time; time.sleep(600)"
+
+
+def run(script: str, *, timeout: float = 120, **environ: str) -> Answer:
+    machine = Machine(environ={"PATH": os.environ["PATH"], **environ})
+    return machine.run([sys.executable, "-c", script], timeout=timeout)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_bytes_that_are_no_text_reach_the_child() -> None:
+    answer = run(r"import os; print(os.environb[b'ODD'])", ODD=os.fsdecode(b"\xff"))
+    assert answer.stdout == "b'\\xff'\n"
+
+
+def test_output_and_code_are_told() -> None:
+    answer = run("import sys; print('out'); print('first\\nlast', file=sys.stderr); sys.exit(3)")
+    assert (answer.code, answer.stdout, answer.said) == (3, "out\n", "last")
+    assert (
+        run("print('\\udcff'.encode('utf-8', 'surrogateescape')); import os; os.write(1, b'\\xff')").code == 0
+    )
+
+
+@pytest.mark.slow
+def test_what_was_said_before_the_time_was_over_is_kept() -> None:
+    machine = Machine(environ={"PATH": os.environ["PATH"]})
+    answer = machine.run(["sh", "-c", "echo begun; exec sleep 60"], timeout=3)
+    assert (answer.code, answer.stdout) == (None, "begun\n")
+
+
+FLOODS = {
+    "stdout": "while True: os.write(1, b'flood ' * 10000)",
+    "stderr": "while True: os.write(2, b'flood ' * 10000)",
+    "a grandchild": "subprocess.Popen(['yes'], start_new_session=True); time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
+    monkeypatch: pytest.MonkeyPatch, flood: str
+) -> None:
+    monkeypatch.setattr(group, "_MOST_READ", 2_000_000)
+    answer = run(f"import os, subprocess, sys, time\n{flood}")
+    assert answer.code == -9
+    assert answer.said == ending(answer, 30) == "it was killed after 1 MB of output"
+    assert max(len(answer.stdout), len(answer.stderr)) <= 2_000_000 + 100
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("print('verl-doctor 1 {}'); os._exit(0)", "the process ended with status 0 before it had answered"),
+        ("print('verl-doctor 1 {}'); sys.exit('no driver')", "no driver"),
+        ("os.abort()", "the process was ended by signal 6"),
+    ],
+)
+def test_how_a_child_ended_is_told_in_words_that_are_not_its_answers(code: str, words: str) -> None:
+    assert ending(run(f"import os, sys\n{code}", timeout=120), 120) == words
+
+
+def test_what_a_grandchild_writes_after_the_childs_end_is_not_waited_for() -> None:
+    answer = run("import subprocess; subprocess.Popen(['yes'], start_new_session=True)")
+    assert answer.code == 0
+    assert set(answer.stdout) <= set("y\n")
+
+
+ESCAPES = {
+    "same session": "subprocess.Popen([sys.executable, '-c', SLEEP])",
+    "own session": "subprocess.Popen([sys.executable, '-c', SLEEP], start_new_session=True)",
+    "double fork": "subprocess.Popen([sys.executable, '-c', DOUBLE], start_new_session=True).wait()",
+    "own session in an own session": "subprocess.Popen([sys.executable, '-c', NESTED], start_new_session=True)",
+}
+PREAMBLE = """\
+import os, subprocess, sys, time
+SLEEP = "import os, time; open(os.environ['PIDS'], 'a').write(str(os.getpid()) + ' '); time.sleep(600)"
+NESTED = "import subprocess, sys, time; SLEEP = " + repr(SLEEP) + "; p = subprocess.Popen([sys.executable, '-c', SLEEP], start_new_session=True); p.wait()"
+DOUBLE = "import os\\nif os.fork() == 0:\\n    os.setsid()\\n    exec(" + repr(SLEEP) + ")"
+def started():
+    while not os.path.exists(os.environ['PIDS']) or not open(os.environ['PIDS']).read().endswith(' '): time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("", id="it ended"),
+        pytest.param("\n" + SLEEP, id="it was killed", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+def test_nothing_that_a_child_started_survives_or_is_waited_for(
+    tmp_path: Path, escape: str, ending: str
+) -> None:
+    pids = tmp_path / "pids"
+    script = f"{PREAMBLE}{escape}\nstarted(); print('done', flush=True){ending}"
+    for limit in LIMITS if ending else (120.0,):
+        pids.unlink(missing_ok=True)
+        answer = run(script, timeout=limit, PIDS=str(pids))
+        if answer.stdout:
+            break
+    assert (answer.code, answer.stdout) == (None if ending else 0, "done\n")
+    assert answer.seconds < 300
+    (pid,) = map(int, pids.read_text().split())
+    assert not alive(pid)
+
+
+def test_nobody_elses_child_is_touched() -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True) as stranger:
+        try:
+            run("pass")
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+@pytest.mark.slow
+def test_children_of_several_threads_do_not_end_each_other() -> None:
+    answers: list[Answer] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(run("import time; time.sleep(0.5); print('mine')")))
+        for _ in range(4)
+    ]
+    for number, thread in enumerate(threads):
+        thread.start()
+        time.sleep(0.05 * number)
+    run("pass")
+    for thread in threads:
+        thread.join()
+    assert [answer.stdout for answer in answers] == ["mine\n"] * 4
+    assert group._is_subreaper() == 0
+
+
+def without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+
+
+def without_subreaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "_become_subreaper", lambda _: False)
+
+
+@pytest.mark.parametrize("poorer", [without_pidfd, without_subreaper])
+def test_on_a_poorer_system_the_time_limit_holds(
+    monkeypatch: pytest.MonkeyPatch, poorer: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    poorer(monkeypatch)
+    assert run("print(1)").stdout == "1\n"
+    assert run(SLEEP, timeout=0.3).code is None
+
+
+def test_without_adoption_the_token_still_finds_what_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_subreaper(monkeypatch)
+    pids = tmp_path / "pids"
+    run(f"{PREAMBLE}{ESCAPES['own session']}\nstarted()", PIDS=str(pids))
+    deadline = time.monotonic() + 60
+    while alive(int(pids.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(int(pids.read_text()))
+
+
+def test_what_cannot_be_started_is_an_error() -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        Machine(environ={}).run(["/nowhere/python"], timeout=1)

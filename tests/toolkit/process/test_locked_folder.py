@@ -1,0 +1,87 @@
+"""Folders with an owner, in a place where anybody may make some: only this user's own are ever found to be abandoned."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.process import locked_folder
+from verl_doctor.toolkit.process.locked_folder import abandoned, owned, text_in
+
+
+def left(place: Path, name: str = "vds-left", mode: int = 0o700) -> Path:
+    """What a killed owner leaves."""
+    folder = place / name
+    folder.mkdir()
+    with owned(folder):
+        pass
+    folder.chmod(mode)
+    return folder
+
+
+def found(place: Path) -> list[Path]:
+    return list(abandoned(place, "vds-"))
+
+
+def test_it_is_abandoned_when_its_owner_has_ended_and_not_before(tmp_path: Path) -> None:
+    folder = left(tmp_path)
+    with owned(folder):
+        assert found(tmp_path) == []
+    assert found(tmp_path) == [folder]
+    assert found(tmp_path / "nowhere") == []
+
+
+def test_who_looks_at_it_has_it_alone(tmp_path: Path) -> None:
+    folder = left(tmp_path)
+    for one in abandoned(tmp_path, "vds-"):
+        assert one == folder
+        assert found(tmp_path) == []
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_a_folder_that_others_may_write_into_is_nobodys(mode: int, tmp_path: Path) -> None:
+    folder = left(tmp_path, mode=mode)
+    assert found(tmp_path) == []
+    (folder / "note").write_text("a thesis to remove")
+    with pytest.raises(OSError, match="another user"):
+        text_in(folder, "note")
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left(tmp_path)
+    monkeypatch.setattr(locked_folder.os, "geteuid", lambda: os.getuid() + 1)
+    assert found(tmp_path) == []
+
+
+def test_links_and_pipes_prove_nothing_and_are_not_waited_for(tmp_path: Path) -> None:
+    own = tmp_path / "a file of this user"
+    own.touch()
+    for name in ("vds-link", "vds-pipe", "vds-folder"):
+        (tmp_path / name).mkdir(mode=0o700)
+    (tmp_path / "vds-link" / "owned").symlink_to(own)
+    os.mkfifo(tmp_path / "vds-pipe" / "owned")
+    (tmp_path / "vds-folder" / "owned").mkdir()
+    (tmp_path / "vds-led").symlink_to(left(tmp_path, "elsewhere"))
+    assert found(tmp_path) == []
+    os.mkfifo(tmp_path / "vds-pipe" / "note")
+    with pytest.raises(OSError, match="no file of this user"):
+        text_in(tmp_path / "vds-pipe", "note")
+
+
+def test_a_folder_has_its_owner_from_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between making its lock and locking it another one may look."""
+    folder = tmp_path / "vds-new"
+    folder.mkdir(mode=0o700)
+    seen: list[Path] = []
+    flock = locked_folder.fcntl.flock
+
+    def slow(file: object, how: int) -> None:
+        monkeypatch.setattr(locked_folder.fcntl, "flock", flock)
+        seen.extend(found(tmp_path))
+        flock(file, how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(locked_folder.fcntl, "flock", slow)
+    with owned(folder):
+        assert seen == found(tmp_path) == []

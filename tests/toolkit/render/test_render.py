@@ -1,0 +1,247 @@
+"""The views of a report: the same content, harmless whatever was read, and 80 columns wide where that matters."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from importlib import resources
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.schemas import validate
+
+from verl_doctor.toolkit.console import markdown_text, view
+from verl_doctor.toolkit.console.formats import FORMATS
+from verl_doctor.toolkit.render import junit, markdown
+from verl_doctor.toolkit.render import text as render_text
+from verl_doctor.toolkit.render.render import ReportAnswer
+from verl_doctor.toolkit.render.result_words import stopped_by
+from verl_doctor.toolkit.result import CheckResult, Repair, Report, document
+from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location
+from verl_doctor.toolkit.text import harmless, wrapped
+
+TARGET = {
+    "python": "/env/bin/python",
+    "chosen_by": "--python",
+    "passed_over": "",
+    "arguments": ["--python", "/env/bin/python"],
+    "python_version": "3.11.7",
+    "verl": {
+        "folder": "/env/lib/verl",
+        "version": "0.6.1",
+        "found_in": "site-packages",
+        "place": "site-packages",
+    },
+    "vllm": None,
+}
+
+
+def report(*findings: Finding, **more: object) -> Report:
+    status = "fail" if any(f.severity == "error" for f in findings) else "warn" if findings else "pass"
+    results = (
+        CheckResult("VLLM101", "A rule that matters", status, findings=findings, paths=("async rollout",)),  # type: ignore[arg-type]
+        CheckResult("PY102", "A rule that was skipped", "skipped", "nobody knows"),
+        CheckResult(
+            "PY103", "A rule that broke", "error", "the rule broke: KeyError", trace="Traceback\n  here"
+        ),
+    )
+    return Report(TARGET, results, 0.5, {"the-fix": "safe"}, **more)  # type: ignore[arg-type]
+
+
+def finding(message: str = "it is wrong", **more: object) -> Finding:
+    given = {
+        "evidence": Evidence("this", "that", "/there"),
+        "location": Location("/env/lib/verl/x.py", 7),
+        **more,
+    }
+    return Finding(message, severity="error", fix="the-fix", stops=("async rollout",), **given)  # type: ignore[arg-type]
+
+
+def text(said: Report, width: int | None = None, *, verbose: bool = False) -> str:
+    return "\n".join(line.plain for line in render_text.render(said, width=width, verbose=verbose))
+
+
+def test_every_form_that_can_be_asked_for_has_its_writer() -> None:
+    said = {}
+    for form in FORMATS:
+        file = StringIO()
+        view.write(ReportAnswer(report(finding())), form, file)
+        said[form] = file.getvalue()
+    assert "" not in said.values()
+    assert len(set(said.values())) == len(FORMATS)
+
+
+def test_the_verdict_comes_first_then_the_paths_then_the_next_step_then_the_evidence() -> None:
+    lines = text(report(finding())).splitlines()
+    assert lines[0].startswith("WILL FAIL  it is wrong (VLLM101, x.py:7)")
+    assert lines[-1].startswith("WILL FAIL: 1 error")
+    order = [
+        next(i for i, line in enumerate(lines) if part in line)
+        for part in ("WILL FAIL", "async rollout", "verl-doctor fix", "VLLM101 error")
+    ]
+    assert order == sorted(order)
+
+
+def test_what_to_type_next_examines_the_same_target() -> None:
+    assert "\n  verl-doctor fix --python /env/bin/python\n" in text(report(finding()))
+    assert "verl-doctor fix" not in text(
+        replace(report(finding()), target={**TARGET, "arguments": ["--facts", "f"]})
+    )
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    long = finding("a sentence that goes on and on " * 8, remedy="type this " * 20)
+    assert max(map(len, text(report(long), width=80).splitlines())) <= 80
+    repair = Repair("the-fix", "VLLM101", "a title that is longer than it should be " * 4, "safe", "repaired")
+    repaired = report(repairs=(repair,))
+    assert max(map(len, text(repaired, width=80).splitlines())) <= 80
+
+
+def test_what_stops_a_path_is_wrapped_behind_its_name() -> None:
+    codes = [f"VLLM1{number}" for number in range(10, 26)]
+    results = tuple(
+        CheckResult(code, "t", "fail", findings=(finding(),), paths=("async rollout",)) for code in codes
+    )
+    lines = text(replace(report(), results=results), width=80).splitlines()
+    (start,) = (number for number, line in enumerate(lines) if line.startswith("  async rollout"))
+    assert max(map(len, lines)) <= 80
+    assert lines[start + 1].startswith(" " * len("  async rollout  ") + "VLLM1")
+
+
+@pytest.mark.parametrize("width", [80, 40, None])
+def test_commands_to_copy_stand_on_lines_of_their_own(width: int | None) -> None:
+    python = "/a/folder/that/is/deep/and/has/a/long/name/so/that/eighty/columns/do/not/hold/it/bin/python"
+    said = replace(report(finding()), target={**TARGET, "arguments": ["--python", python]})
+    lines = text(said, width).splitlines()
+    start = lines.index("Next:")
+    commands = [line for line in lines[start + 1 :] if line.startswith("  verl-doctor")]
+    assert f"  verl-doctor fix --python {python}" in commands
+    assert "  verl-doctor explain VLLM101" in commands
+
+
+def test_a_finding_is_short_until_asked_for() -> None:
+    short, whole = (
+        text(report(finding(remedy="do this"))),
+        text(report(finding(remedy="do this")), verbose=True),
+    )
+    assert "VLLM101 error  it is wrong (/env/lib/verl/x.py:7)\n  do      do this\n" in short
+    for row in ("found", "wanted", "read"):
+        assert f"\n  {row} " not in short
+        assert f"\n  {row} " in whole
+
+
+def test_a_terminal_shows_the_first_warnings_and_counts_the_rest() -> None:
+    many = [replace(finding(f"warning {number}"), severity="warning") for number in range(12)]
+    assert "and 4 more warnings (-v shows all)" in text(report(*many), 80)
+    assert "warning 11" in text(report(*many), 80, verbose=True)
+    assert "warning 11" in text(report(*many))
+
+
+def test_a_pipe_gets_each_thing_on_one_line() -> None:
+    message = "a sentence that goes on and on " * 8
+    assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
+
+
+def test_further_places_are_folded_until_asked_for() -> None:
+    many = finding(also=tuple(Location("/x.py", line) for line in range(20)))
+    assert "20 more places (-v shows them)" in text(report(many))
+    assert "/x.py:19" in text(report(many), verbose=True)
+
+
+def test_the_trace_of_a_broken_rule_is_shown_only_with_v() -> None:
+    assert "Traceback" not in text(report())
+    assert "could not check" in text(report())
+    assert "Traceback" in text(report(), verbose=True)
+
+
+def test_rules_that_could_not_check_for_one_reason_are_one_line() -> None:
+    broken = tuple(
+        CheckResult(f"NET{number}", "t", "error", "no more threads", trace=f"{number % 2} was not read")
+        for number in range(100, 112)
+    )
+    said = text(replace(report(), results=(*report().results, *broken)))
+    assert said.count("no more threads") == 1
+    assert "12 rules could not check: no more threads" in said
+    assert "NET107 and 4 more" in said
+    assert "PY103 could not check: the rule broke: KeyError" in said
+    loud = text(replace(report(), results=broken), verbose=True)
+    assert "NET111" in loud
+    assert loud.count("0 was not read") == 1
+
+
+def test_what_no_fix_is_about_is_named_beside_a_repair_of_the_same_rule() -> None:
+    repair = Repair("the-fix", "VLLM101", "t", "safe", "repaired")
+    assert "Left" not in text(report(repairs=(repair,))).replace("Left, without a fix: PY103", "")
+    left = report(replace(finding(), fix=None), repairs=(repair,))
+    assert "Left, without a fix: VLLM101, PY103" in text(left)
+
+
+def test_the_document_fits_its_schema() -> None:
+    schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    repair = Repair(
+        "the-fix", "VLLM101", "t", "safe", "repaired", changes=({"kind": "replace_file", "path": "/x"},)
+    )
+    for said in (
+        report(),
+        report(finding()),
+        report(finding(location=None)),
+        report(finding(), repairs=(repair,)),
+    ):
+        validate(json.loads(json.dumps(document(said))), schema)
+
+
+@given(st.text())
+def test_whatever_was_read_is_printed_harmlessly(said: str) -> None:
+    whole = text(
+        report(finding(said, evidence=Evidence(said, said, said), location=Location(said, 1))), width=80
+    )
+    assert "\x1b" not in whole
+    assert harmless(whole, keep="\n") == whole
+
+
+@given(st.text())
+def test_junit_is_xml_whatever_was_read(said: str) -> None:
+    suite = ET.fromstring(
+        junit.render(
+            report(
+                finding(said), repairs=(Repair(said, "VLLM101", said, "safe", "planned", said, diff=said),)
+            )
+        )
+    )
+    assert suite.get("failures") == "1"
+    assert suite.get("errors") == "1"
+
+
+@pytest.mark.parametrize(
+    "said", ["a | b", "<script>", "`code`", "line\nbreak", "# heading", "[link](x)", "``` fence"]
+)
+def test_markdown_shows_what_was_read_and_obeys_none_of_it(said: str) -> None:
+    lines = list(markdown.render(report(finding(said, evidence=Evidence(said)))))
+    assert not any(
+        line.startswith(said[:1]) and said.startswith(("#", "`")) and said in line
+        for line in lines[1:]
+        if not line.startswith("###")
+    )
+    assert all("\n" not in line for line in lines)
+    assert "<script>" not in "\n".join(lines)
+
+
+def test_a_fence_is_longer_than_any_in_its_content() -> None:
+    assert next(markdown_text.fenced("````\nx", "diff")) == "`````diff"
+
+
+def test_long_words_are_not_broken() -> None:
+    path = "/very/long" * 20
+    assert any(path in line for line in wrapped(f"at {path} there", 40))
+
+
+def test_every_phase_has_words_and_is_in_the_schema_in_order() -> None:
+    schema = json.loads(
+        resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    )
+    assert schema["$defs"]["phase"]["enum"] == [*PHASES, None]
+    words = [stopped_by(replace(finding(), stops=("job",), phase=phase)) for phase in PHASES]
+    assert len(set(words)) == len(PHASES)

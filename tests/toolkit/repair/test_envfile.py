@@ -1,0 +1,112 @@
+"""Entries of environment files: what is refused, what two of them make together, what sourcing them does."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.change import SetVariable
+from verl_doctor.toolkit.repair.envfile import SOURCED, Entry, Reason, entry, sourced, united, without
+from verl_doctor.toolkit.system.errors import Refused
+
+FILE = "/job/verl-doctor.env.sh"
+LINK, NVCC = Reason("CUDA101", "libcuda-link", "one"), Reason("CUDA133", "cuda-home", "another")
+
+
+def prepend(name: str, value: str, reason: Reason = LINK) -> Entry:
+    return Entry(name, value, (reason,), prepend=True)
+
+
+def test_the_reason_is_one_line_with_its_end() -> None:
+    wanted = SetVariable(
+        "OMP_NUM_THREADS", "8", "eight cores\n for each\tworker.", "the node has more cores."
+    )
+    (reason,) = entry(wanted, "HOST110", "threads").reasons
+    assert str(reason) == "HOST110 threads: eight cores for each worker; needed until the node has more cores"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (SetVariable("A B", "1", ""), "cannot be set by a shell"),
+        (SetVariable("A$(reboot)", "1", ""), "cannot be set by a shell"),
+        (SetVariable("A\n", "1", ""), "cannot be set by a shell"),
+        (SetVariable("A", "1\0", ""), "cannot be set by a shell"),
+        (SetVariable("A", "", "", prepend=True), "cannot be set by a shell"),
+        (SetVariable("HF_TOKEN", "x", ""), "may hold a secret"),
+        (SetVariable("HF_TOKEN", None, ""), "may hold a secret"),
+        (SetVariable("A", "hf_" + "a" * 34, ""), "may hold a secret"),
+        (SetVariable("https_proxy", "http://me:pw@proxy:80", ""), "may hold a secret"),
+        (SetVariable("https_proxy", "http://***@proxy:80", ""), "may hold a secret"),
+    ],
+)
+def test_what_no_file_may_hold_is_refused(wanted: SetVariable, said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        entry(wanted, "ENV101", "fix")
+
+
+def test_addresses_and_paths_are_no_secrets() -> None:
+    for name, value in (("no_proxy", "10.0.0.1,@host,localhost"), ("LIBRARY_PATH", "/a:/b@c")):
+        assert entry(SetVariable(name, value, ""), "NET113", "fix").value == value
+
+
+def test_two_that_agree_are_one_with_both_reasons() -> None:
+    both = united(Entry("A", "1", (LINK,)), Entry("A", "1", (NVCC,), node_only=True))
+    assert both == Entry("A", "1", (LINK, NVCC), node_only=True)
+
+
+def test_two_folders_for_one_list_stand_there_together() -> None:
+    both = united(prepend("P", "/a:/b"), prepend("P", "/b:/c", NVCC))
+    assert (both.value, both.reasons) == ("/a:/b:/c", (LINK, NVCC))
+
+
+@pytest.mark.parametrize(
+    "other", [Entry("A", "2", (NVCC,)), Entry("A", None, (NVCC,)), prepend("A", "1", NVCC)], ids=str
+)
+def test_two_that_disagree_are_refused_with_both_reasons(other: Entry) -> None:
+    with pytest.raises(Refused, match=r"A=1 is wanted by CUDA101 libcuda-link: one but .* CUDA133 cuda-home"):
+        united(Entry("A", "1", (LINK,)), other)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, "/x"),
+        ({"P": ""}, "/x"),
+        ({"P": "/a"}, "/x:/a"),
+        ({"P": "/x"}, "/x"),
+        ({"P": "/x:/a"}, "/x:/a"),
+        ({"P": "/a:/x"}, "/x:/a:/x"),
+        ({"P": "/xy"}, "/x:/xy"),
+    ],
+    ids=str,
+)
+def test_what_is_put_in_front_stands_there_once(before: dict[str, str], after: str) -> None:
+    once = sourced(before, [prepend("P", "/x")])
+    assert once == {"P": after}
+    assert sourced(once, [prepend("P", "/x")]) == once
+
+
+ENTRIES = [
+    Entry("SET", "1", (LINK,)),
+    Entry("OTHER", "1", (LINK,), instead_of="0"),
+    Entry("GONE", None, (LINK,), instead_of="a\nb"),
+    prepend("P", "/x:/y"),
+]
+
+
+@pytest.mark.parametrize("path", ["", "/a:/b", "/x", None])
+def test_what_was_sourced_can_be_thought_away(path: str | None) -> None:
+    before = {"OTHER": "0", "GONE": "a\nb", "HOME": "/home/me"} | ({} if path is None else {"P": path})
+    during = {**sourced(before, ENTRIES), SOURCED: FILE}
+    expected = before if path else {name: value for name, value in before.items() if name != "P"}
+    assert without(during, ENTRIES, FILE) == expected
+
+
+def test_an_environment_that_did_not_source_this_file_stays_as_it_is() -> None:
+    for environ in ({"SET": "1"}, {"SET": "1", SOURCED: "/other/verl-doctor.env.sh"}):
+        assert without(environ, ENTRIES, FILE) == environ
+
+
+def test_what_was_set_since_the_file_was_sourced_counts() -> None:
+    environ = {SOURCED: FILE, "SET": "2", "GONE": "back", "P": "/b:/x:/y"}
+    assert without(environ, ENTRIES, FILE) == {"SET": "2", "GONE": "back", "P": "/b:/x:/y"}

@@ -1,0 +1,82 @@
+"""The `runtime_env`: YAML that holds any value, and what Ray makes of it in a worker."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_doctor.toolkit.repair.envfile import Entry, Reason
+from verl_doctor.toolkit.repair.envfile_ray import left_out, written
+
+REASON = Reason("CUDA101", "libcuda-link", 'it\'s "here": {a: b} # not a comment, `&x *y`')
+
+
+def in_a_worker(text: str, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The variables as Ray sets them in a process that has this environment: expanded, what is unset of `${X}` blank."""
+    given_by_raylet = {name: os.environ[name] for name in ("PATH",)} | dict(environ)
+    with monkeypatch.context() as patched:
+        for name in list(os.environ):
+            patched.delenv(name)
+        for name, value in given_by_raylet.items():
+            patched.setenv(name, value)
+        pairs = yaml.safe_load(text)["env_vars"].items()
+        return {name: re.sub(r"\$\{[A-Z0-9_]+\}", "", os.path.expandvars(value)) for name, value in pairs}
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
+def test_any_value_is_a_string_of_yaml(value: str) -> None:
+    text = written([Entry("A", value, (REASON,))], ())
+    loaded = yaml.safe_load(text)["env_vars"]
+    assert loaded == ({} if "$" in value and left_out(Entry("A", value, ())) else {"A": value})
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "yes", "null", "1e3", "0x10", "~", "", "2026-11-21", "x" * 30_000, "\x7f\x85\u2028"]
+)
+def test_what_looks_like_something_else_stays_text(value: str) -> None:
+    assert yaml.safe_load(written([Entry("A", value, (REASON,))], ())) == {"env_vars": {"A": value}}
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (Entry("A", None, (REASON,)), "a runtime_env can take no variable away"),
+        (Entry("A", "1", (REASON,), node_only=True), "another node may need another value"),
+        (Entry("A", "$HOME/x", (REASON,)), "Ray would replace what begins with a dollar sign"),
+        (Entry("A", "${}", (REASON,)), "Ray would replace"),
+        (Entry("A", "\udcff", (REASON,)), "its bytes are no text"),
+    ],
+    ids=["unset", "node only", "dollar", "braces", "bytes"],
+)
+def test_what_ray_cannot_be_given_is_a_comment_with_the_reason(entry: Entry, why: str) -> None:
+    text = written([entry, Entry("B", "1", (REASON,))], ())
+    assert f"  # A is not here: {why}" in text
+    assert yaml.safe_load(text) == {"env_vars": {"B": "1"}}
+    assert yaml.safe_load(written([entry], ())) == {"env_vars": {}}
+
+
+@pytest.mark.parametrize("value", ["5$", "a $ b", "$-x", "$$"])
+def test_a_dollar_sign_that_names_nothing_stays(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert in_a_worker(written([Entry("A", value, (REASON,))], ()), {}, monkeypatch) == {"A": value}
+
+
+def test_what_is_put_in_front_stands_before_what_the_node_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = written([Entry("LIBRARY_PATH", "/x", (REASON,), prepend=True)], {"LIBRARY_PATH"})
+    assert in_a_worker(text, {"LIBRARY_PATH": "/a:/b"}, monkeypatch) == {"LIBRARY_PATH": "/x:/a:/b"}
+
+
+def test_where_there_is_no_list_nothing_is_added_to_it() -> None:
+    text = written([Entry("LIBRARY_PATH", "/x", (REASON,), prepend=True)], {"PATH"})
+    assert yaml.safe_load(text) == {"env_vars": {"LIBRARY_PATH": "/x"}}
+
+
+def test_every_variable_says_why() -> None:
+    both = (REASON, Reason("ENV101", "other", "second"))
+    lines = written([Entry("A", "1", both)], ()).splitlines()
+    assert [line.strip() for line in lines[-3:]] == [f"# {REASON}", "# ENV101 other: second", 'A: "1"']

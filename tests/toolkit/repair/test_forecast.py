@@ -1,0 +1,107 @@
+"""The verdict to which a plan would lead, judged without writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.patches.launch.script_word import script_word
+from verl_doctor.patches.launch.script_word_changed import script_word_changed
+from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
+from verl_doctor.toolkit.collectors.installed.sources import source_files
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.render.text import render
+from verl_doctor.toolkit.repair import repair
+from verl_doctor.toolkit.result import Forecast, Report
+from verl_doctor.toolkit.rule import Correction, Evidence, Finding, Location, Rewrite, check
+from verl_doctor.toolkit.target import Target
+
+SCRIPT = "python3 -m verl.trainer.main_ppo \\\n  a.one={one} \\\n  a.two={two}\n"
+
+
+def words(launch: Launch) -> tuple[Word, ...]:
+    return launch.command.words if launch.command else ()
+
+
+def correction(code: str, word: Word, new: str, effect: str = "") -> Correction:
+    return Correction(code, (Rewrite(word.text or "", new, Location(word.path, word.line)),), "", effect)
+
+
+@check("CFG901")
+def first_is_bad(launch: Launch) -> Iterator[Finding]:
+    """The first word is bad."""
+    for word in words(launch):
+        if word.text == "a.one=bad":
+            found = correction("CFG901", word, "a.one=good")
+            yield Finding("one is bad", Evidence("bad"), fix="script-word", correction=found)
+
+
+@check("CFG902", requires={"CFG901"})
+def second_is_bad(launch: Launch) -> Iterator[Finding]:
+    """The second word is bad; nobody looks at it while the first is."""
+    for word in words(launch):
+        if word.text == "a.two=bad":
+            found = correction("CFG902", word, "a.two=good", "this changes the training")
+            yield Finding("two is bad", Evidence("bad"), fix="script-word-changed", correction=found)
+        if word.text == "a.two=hopeless":
+            yield Finding(
+                "two is hopeless", Evidence("hopeless"), Location(word.path, word.line), "Write another"
+            )
+
+
+@check("CFG903", requires={"CFG901"})
+def both_are_good(launch: Launch) -> Iterator[Finding]:
+    """A rule that finds fault with a repair."""
+    if any(word.text == "a.two=good" for word in words(launch)):
+        yield Finding("two is too good", Evidence("good"), severity="warning")
+
+
+def shown(folder: Path, one: str, two: str) -> Report:
+    """The plan for a script, after which it is as it was."""
+    path = folder / "run.sh"
+    path.write_text(SCRIPT.format(one=one, two=two))
+    before = path.stat()
+    registry = Registry(
+        (first_is_bad, second_is_bad, both_are_good),
+        (script_word, script_word_changed),
+        (launch, source_files),
+        (),
+        PluginProblems(()),
+    )
+    target = Target(folder / "bin" / "python", "--python", files=(path,))
+    run = Session(Machine(environ={}, cwd=folder), target, Config(), registry, Selection())
+    look = run.look()
+    report = repair.show(run, look, run.check(look))
+    assert path.stat() == before
+    return report
+
+
+def test_what_comes_to_light_behind_a_repair_is_in_the_plan(tmp_path: Path) -> None:
+    report = shown(tmp_path, "bad", "bad")
+    assert [(one.code, one.safety, one.outcome) for one in report.repairs or ()] == [
+        ("CFG901", "safe", "planned"),
+        ("CFG902", "unsafe", "planned"),
+    ]
+    assert report.forecasts == (
+        Forecast(unsafe=False, verdict="failures", left=("CFG902",)),
+        Forecast(unsafe=True, verdict="warnings"),
+    )
+    said = [line.plain for line in render(report)]
+    assert said[-2:] == ["After fix --apply: WILL FAIL: CFG902", "After fix --apply --unsafe: NO FAULT FOUND"]
+
+
+def test_one_verdict_is_shown_where_unsafe_repairs_add_nothing(tmp_path: Path) -> None:
+    assert shown(tmp_path, "bad", "good").forecasts == (Forecast(unsafe=False, verdict="warnings"),)
+
+
+def test_what_no_repair_heals_stays_with_the_line_to_edit(tmp_path: Path) -> None:
+    report = shown(tmp_path, "bad", "hopeless")
+    assert report.forecasts == (Forecast(unsafe=False, verdict="failures", left=("CFG902",)),)
+    said = "\n".join(line.plain for line in render(shown(tmp_path, "good", "hopeless")))
+    assert f"CFG902 {tmp_path}/run.sh:3: Write another" in said

@@ -1,0 +1,344 @@
+"""What becomes of a repair: proven by a fresh look, or said to be something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.change import Change, NewFile, Refusal, ReplaceFile, RunCommand, fix
+from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Broken, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.repair import recorded, repair
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Evidence, Finding, Location, Subject, check
+from verl_doctor.toolkit.target import Target
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words in two files of the current folder."""
+
+    one: str
+    two: str
+
+
+@collector()
+def words(machine: Machine) -> Words | Unknown:
+    """Read them; a file that says "unreadable" cannot be."""
+    one, two = ((machine.cwd / name).read_text() for name in ("one", "two"))
+    return Broken("one cannot be read") if one == "unreadable" else Words(one, two)
+
+
+@check("HOST901")
+def bad_words(words: Words) -> Iterator[Finding]:
+    """A word is bad."""
+    for name, said in (("one", words.one), ("two", words.two)):
+        if said == "bad":
+            yield Finding(f"{name} is bad", Evidence(said), fix="mend")
+
+
+@check("HOST902")
+def ugly_words(words: Words) -> Iterator[Finding]:
+    """A word is ugly."""
+    if "ugly" in (words.one, words.two):
+        yield Finding("ugly", Evidence("ugly"))
+
+
+@check("HOST903", requires={"HOST901"})
+def short_words(words: Words) -> Iterator[Finding]:
+    """A word is short; nobody asks while one is bad."""
+    if len(words.two) < 4:
+        yield Finding("short", Evidence(words.two))
+
+
+Planner = Callable[[str, str, Path], list[Change] | Refusal]
+
+
+def mending(plan: Planner, safety: str = "safe"):
+    @fix("mend", repairs="HOST901", safety=safety)
+    def mend(finding: Finding, words: Words, machine: Machine) -> list[Change] | Refusal:
+        """Mend the word."""
+        name = finding.message.split()[0]
+        return plan(name, getattr(words, name), machine.cwd)
+
+    return mend
+
+
+def writing(content: str) -> Planner:
+    return lambda name, said, folder: [ReplaceFile(folder / name, said.encode(), content.encode())]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "one").write_text("bad")
+    (tmp_path / "two").write_text("good")
+    return tmp_path
+
+
+def session(folder: Path, plan: Planner, safety: str = "safe", select: tuple[str, ...] = ()) -> Session:
+    registry = Registry(
+        (bad_words, ugly_words, short_words), (mending(plan, safety),), (words,), (), PluginProblems(())
+    )
+    target = Target(folder / "bin" / "python", "--python")
+    return Session(Machine(cwd=folder), target, Config(), registry, Selection(select=select))
+
+
+def carried_out(run: Session, *, unsafe: bool = False) -> Report:
+    collection = run.look()
+    return repair.carry_out(run, collection, run.check(collection), unsafe=unsafe)
+
+
+def outcomes(report: Report) -> list[str]:
+    return [done.outcome for done in report.repairs or ()]
+
+
+def test_a_repair_is_proven_by_a_fresh_look(folder: Path) -> None:
+    report = carried_out(session(folder, writing("fine")))
+    assert outcomes(report) == ["repaired"]
+    assert repair.exit_code(report) == 0
+    assert (folder / "one").read_text() == "fine"
+    assert report.verdict == "ok"
+
+
+def test_a_plan_changes_nothing(folder: Path) -> None:
+    run = session(folder, writing("fine"))
+    collection = run.look()
+    report = repair.show(run, collection, run.check(collection))
+    assert outcomes(report) == ["planned"]
+    assert "+fine" in (report.repairs or ())[0].diff
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_a_change_that_helps_nothing_is_still_failing(folder: Path) -> None:
+    run = session(folder, lambda name, said, place: [NewFile(place / "unrelated", b"x")])
+    report = carried_out(run)
+    assert outcomes(report) == ["still failing"]
+    assert repair.exit_code(report) == 1
+
+
+def test_a_repair_after_which_another_rule_fails_is_taken_back(folder: Path) -> None:
+    report = carried_out(session(folder, writing("ugly")))
+    assert outcomes(report) == ["made worse, undone"]
+    assert (folder / "one").read_text() == "bad"
+    assert repair.exit_code(report) == 1
+
+
+def test_what_a_repair_brings_to_light_is_repaired_too_when_that_is_safe(folder: Path) -> None:
+    hidden = "wrong"
+
+    @check("HOST904")
+    def wrong_words(words: Words) -> Iterator[Finding]:
+        """A word is wrong."""
+        if words.one == hidden:
+            yield Finding("one is wrong", Evidence(hidden), fix="right")
+
+    @fix("right", repairs="HOST904", safety="safe")
+    def right(finding: Finding, words: Words, machine: Machine) -> list[Change] | Refusal:
+        """Right the word."""
+        return repairing(machine.cwd)
+
+    def repaired(plan: Callable[[Path], list[Change] | Refusal]) -> list[str]:
+        nonlocal repairing
+        repairing = plan
+        (folder / "one").write_text("bad")
+        run = session(folder, writing(hidden))
+        known = replace(
+            run.registry, checks=(*run.registry.checks, wrong_words), fixes=(*run.registry.fixes, right)
+        )
+        return outcomes(carried_out(replace(run, registry=known)))
+
+    repairing: Callable[[Path], list[Change] | Refusal]
+    assert repaired(lambda place: [ReplaceFile(place / "one", hidden.encode(), b"fine")]) == ["repaired"] * 2
+    assert (folder / "one").read_text() == "fine"
+    assert repaired(lambda place: Refusal("no")) == ["made worse, undone"]
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_a_repair_after_which_the_rule_cannot_be_judged_is_taken_back(folder: Path) -> None:
+    report = carried_out(session(folder, writing("unreadable")))
+    assert outcomes(report) == ["made worse, undone"]
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_a_rule_that_was_masked_until_now_does_not_make_it_worse(folder: Path) -> None:
+    (folder / "two").write_text("abc")
+    report = carried_out(session(folder, writing("fine")))
+    assert outcomes(report) == ["repaired"]
+    assert report.verdict == "failures"
+
+
+def test_each_finding_is_repaired_and_judged_by_itself(folder: Path) -> None:
+    (folder / "two").write_text("bad")
+    only_one: Planner = lambda name, said, place: (  # noqa: E731
+        writing("fine")(name, said, place) if name == "one" else [NewFile(place / "unrelated", b"x")]
+    )
+    report = carried_out(session(folder, only_one))
+    assert sorted(outcomes(report)) == ["repaired", "still failing"]
+    assert repair.exit_code(report) == 1
+
+
+def test_a_refusal_is_said_and_fails(folder: Path) -> None:
+    report = carried_out(session(folder, lambda *_: Refusal("this form is not known")))
+    assert outcomes(report) == ["refused"]
+    assert (report.repairs or ())[0].reason == "this form is not known"
+    assert repair.exit_code(report) == 1
+
+
+def test_a_fix_that_breaks_is_a_refusal(folder: Path) -> None:
+    report = carried_out(session(folder, lambda *_: list.pop([])))
+    assert outcomes(report) == ["refused"]
+    assert "IndexError" in (report.repairs or ())[0].reason
+
+
+def test_a_file_that_changed_since_the_look_is_refused(folder: Path) -> None:
+    report = carried_out(
+        session(folder, lambda name, said, place: [ReplaceFile(place / name, b"other", b"fine")])
+    )
+    assert outcomes(report) == ["refused"]
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_what_cannot_be_undone_is_not_done_unasked(folder: Path) -> None:
+    command: Planner = lambda name, said, place: [RunCommand(("touch", str(place / "ran")), "why")]  # noqa: E731
+    for declared in ("unsafe", "safe"):
+        report = carried_out(session(folder, command, declared))
+        assert outcomes(report) == ["not attempted"]
+        assert repair.exit_code(report) == 1, "the fault is still there"
+        assert not (folder / "ran").exists()
+
+
+def test_with_unsafe_it_is_done(folder: Path) -> None:
+    command: Planner = lambda name, said, place: [  # noqa: E731
+        RunCommand(("sh", "-c", f"printf fine > {place / name}"), "why")
+    ]
+    report = carried_out(session(folder, command, "unsafe"), unsafe=True)
+    assert outcomes(report) == ["repaired"]
+
+
+def test_what_is_manual_is_only_shown(folder: Path) -> None:
+    assert outcomes(carried_out(session(folder, writing("fine"), "manual"), unsafe=True)) == ["not attempted"]
+    assert (folder / "one").read_text() == "bad"
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """The Rays of others that run on this machine."""
+
+    count: int
+
+
+def meanwhile(folder: Path, found: Callable[[Path], Finding], *, about_words: bool = False) -> list[str]:
+    """What becomes of a repair when an error comes up at the same time, and that error's rule reads what it reads, or not."""
+
+    @collector()
+    def strangers(machine: Machine) -> Strangers:
+        """One more once the repair is there."""
+        return Strangers(int((machine.cwd / "one").read_text() == "fine"))
+
+    @check("RAY915")
+    def strangers_ray(strangers: Strangers) -> Iterator[Finding]:
+        """A stranger's Ray came up."""
+        if strangers.count:
+            yield found(folder)
+
+    @check("RAY916")
+    def fine_words(words: Words) -> Iterator[Finding]:
+        """A word is fine."""
+        if words.one == "fine":
+            yield found(folder)
+
+    run = session(folder, writing("fine"))
+    checks = (*run.registry.checks, fine_words if about_words else strangers_ray)
+    known = replace(run.registry, checks=checks, collectors=(words, strangers))
+    return outcomes(carried_out(replace(run, registry=known)))
+
+
+ELSEWHERE: dict[str, Callable[[Path], Finding]] = {
+    "a cluster": lambda _: Finding("up", Evidence("x"), subject=Subject("cluster", "10.0.0.1:6379")),
+    "a process": lambda _: Finding("up", Evidence("x"), subject=Subject("process", "4711")),
+    "a full disk": lambda folder: Finding("up", Evidence("x"), subject=Subject("folder", str(folder))),
+    "a place in another file": lambda folder: Finding("up", Evidence("x"), Location(str(folder / "two"), 1)),
+    "a rule that reads other things": lambda _: Finding("up", Evidence("x")),
+}
+
+
+@pytest.mark.parametrize("what", ELSEWHERE)
+def test_a_repair_is_not_blamed_for_what_comes_up_meanwhile(folder: Path, what: str) -> None:
+    assert meanwhile(folder, ELSEWHERE[what]) == ["repaired"]
+    assert (folder / "one").read_text() == "fine"
+
+
+@pytest.mark.parametrize("what", ["a cluster", "a process", "a full disk", "a place in another file"])
+def test_nor_by_a_rule_that_reads_what_it_reads(folder: Path, what: str) -> None:
+    assert meanwhile(folder, ELSEWHERE[what], about_words=True) == ["repaired"]
+
+
+OURS: dict[str, Callable[[Path], Finding]] = {
+    "its file": lambda folder: Finding("bad", Evidence("x"), Location(str(folder / "one"), 7)),
+    "its file as the subject": lambda f: Finding(
+        "bad", Evidence("x"), subject=Subject("file", str(f / "one"))
+    ),
+    "its file besides": lambda folder: Finding(
+        "bad", Evidence("x"), Location("/x"), also=(Location(str(folder / "." / "one")),)
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OURS)
+def test_it_is_blamed_for_what_is_about_its_file(folder: Path, what: str) -> None:
+    assert meanwhile(folder, OURS[what]) == ["made worse, undone"]
+    assert (folder / "one").read_text() == "bad"
+
+
+def test_several_repairs_of_one_run_are_one_transaction(folder: Path) -> None:
+    (folder / "two").write_text("bad")
+    report = carried_out(session(folder, writing("fine")))
+    first, second = (done.transaction for done in report.repairs or ())
+    assert first is not None
+    assert first == second
+    home, _, number = first.rpartition("/")
+    done, refused = recorded.take_back([recorded.parts_of(Path(home), number)])
+    assert (len(done), refused) == (1, [])
+    assert [(folder / name).read_text() for name in ("one", "two")] == ["bad", "bad"]
+    # The next run has a number of its own.
+    (third, *_) = (done.transaction for done in carried_out(session(folder, writing("fine"))).repairs or ())
+    assert third not in {None, first}
+
+
+def test_the_plan_names_what_else_would_change(folder: Path) -> None:
+    """One file of each kind: in an environment whose link leads out, and in a tree outside of it."""
+    environment, tree = folder / "env", folder / "tree"
+    for prefix in (environment, folder / "other"):
+        (prefix / "bin").mkdir(parents=True)
+        (prefix / "pyvenv.cfg").touch()
+        (prefix / "one.py").symlink_to(folder / "one")
+    (tree / "verl").mkdir(parents=True)
+    (tree / "verl/x.py").write_text("x")
+    changes: list[Change] = [
+        ReplaceFile(environment / "one.py", b"bad", b"fine"),
+        ReplaceFile(tree / "verl/x.py", b"x", b"y"),
+    ]
+
+    def notes(*, through_links: bool) -> str:
+        run = session(folder, lambda *_: changes)
+        run = replace(run, target=Target(environment / "bin/python", "--python"))
+        collection = run.look()
+        shown = repair.show(run, collection, run.check(collection), through_links=through_links)
+        return "\n".join((shown.repairs or ())[0].notes)
+
+    assert f"{environment / 'one.py'} is a link to {folder / 'one'}: it becomes a private copy" in notes(
+        through_links=False
+    )
+    assert f"{folder / 'other'} and all others that lead there stay as they are" in notes(through_links=False)
+    assert f"{folder / 'other'} will change too" in notes(through_links=True)
+    assert f"{tree / 'verl'} lies outside of {environment}: every other environment" in notes(
+        through_links=False
+    )

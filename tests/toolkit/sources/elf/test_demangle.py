@@ -1,0 +1,48 @@
+"""Mangled names: what they name, and what they say in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.sources.elf.demangle import in_words, is_same_name, qualified_prefix
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        ("_ZN3c104cuda9SetDeviceEab", "_ZN3c104cuda9SetDevice"),
+        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "_ZN3c105ErrorC2"),
+        ("_ZNK3c106SymInt22maybe_as_int_slow_pathEv", "_ZNK3c106SymInt22maybe_as_int_slow_path"),
+        ("_ZNR5torch7Library4_defEON3c1014FunctionSchemaE", "_ZNR5torch7Library4_def"),
+        ("_ZN2at6Tensor8data_ptrIfEEPT_v", "_ZN2at6Tensor8data_ptr"),
+        ("_Z3addii", "_Z3add"),
+        ("ncclCommInitRank", ""),
+        ("_ZTVN3c105ErrorE", ""),
+        ("_ZN", ""),
+        ("_ZN9999x", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_symbol_is_without_what_it_takes(name: str, prefix: str) -> None:
+    assert qualified_prefix(name) == prefix
+
+
+def test_a_longer_name_is_another_one() -> None:
+    assert is_same_name("_ZN3c104cuda9SetDevice", "_ZN3c104cuda9SetDeviceEa")
+    assert is_same_name("_ZN3c104name", "_ZN3c104nameB5cxx11Ev")
+    assert not is_same_name("_ZN3c104cuda", "_ZN3c104cuda9SetDeviceEa")
+
+
+def test_names_in_words() -> None:
+    assert in_words(Machine(), ["_ZN3c105ErrorC2ENS_14SourceLocationESs", "ncclCommInitRank", "_ZN"]) == {
+        "_ZN3c105ErrorC2ENS_14SourceLocationESs": "c10::Error::Error(c10::SourceLocation, std::string)",
+        "ncclCommInitRank": "ncclCommInitRank",
+        "_ZN": "_ZN",
+    }
+
+
+def test_nobody_who_can_tell_leaves_names_as_they_are() -> None:
+    machine = Machine(runner=lambda argv, environ, timeout: Answer(1, "", "no such library", 0.0))
+    assert in_words(machine, ["_Z1av"]) == {"_Z1av": "_Z1av"}
+    assert in_words(machine, []) == {}

@@ -1,0 +1,148 @@
+"""Configurations are composed, and overrides applied, as Hydra does it. `test_hydra_real.py` asks Hydra itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.sources.hydra.compose import Composed, Sources, compose
+from verl_doctor.toolkit.sources.hydra.defaults import CompositionError, NotFollowedError
+from verl_doctor.toolkit.sources.hydra.grammar import parse_override
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD, lookup
+
+FILES = {
+    "main": """\
+        defaults:
+          - engine_kind: dp
+          - actor@job.actor: ${engine_kind}_actor
+          - data@data: plain
+          - optional extra: nothing
+          - _self_
+        job: {actor: {lr: 1e-6}, kept: 1}
+        top: null
+        copy: ${job.actor.lr}
+        chosen: ${oc.select:job.missing,7}
+        where: ${oc.env:HOME}
+        """,
+    "megatron_main": "defaults: [main, override engine_kind: megatron, _self_]\n",
+    "engine_kind/dp": "# @package _global_\nkind: dp\n",
+    "engine_kind/megatron": "# @package _global_\nkind: megatron\n",
+    "actor/base": "lr: 1\nbase: true\noptim: {}\n",
+    "actor/dp_actor": "defaults: [../optim@optim: adam, base, _self_]\nname: dp\n",
+    "actor/megatron_actor": "defaults: [base, _self_]\nname: megatron\n",
+    "optim/adam": "kind: adam\nrate: 1e-3\n",
+    "optim/sgd": "kind: sgd\n",
+    "data/plain": "files: [a, b]\n",
+    "data/other": "files: c\n",
+}
+
+
+def composed(folder: Path, *overrides: str, name: str = "main") -> Composed:
+    for path, text in FILES.items():
+        file = folder / f"{path}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(dedent(text))
+    return compose(Sources([folder]), name, [parse_override(text) for text in overrides])
+
+
+def test_the_files_are_merged_in_order(tmp_path: Path) -> None:
+    assert composed(tmp_path).after == {
+        "kind": "dp",
+        "job": {
+            "actor": {"optim": {"kind": "adam", "rate": 1e-3}, "lr": 1e-6, "base": True, "name": "dp"},
+            "kept": 1,
+        },
+        "data": {"files": ["a", "b"]},
+        "top": None,
+        "copy": "${job.actor.lr}",
+        "chosen": "${oc.select:job.missing,7}",
+        "where": "${oc.env:HOME}",
+    }
+
+
+@pytest.mark.parametrize("how", ["in the file", "on the command line"])
+def test_another_option_is_chosen(how: str, tmp_path: Path) -> None:
+    given = ["engine_kind=megatron"] if how == "on the command line" else []
+    after = composed(tmp_path, *given, name="main" if given else "megatron_main").after
+    assert (after["kind"], after["job"]["actor"]["name"]) == ("megatron", "megatron")
+
+
+def test_groups_go_to_other_packages(tmp_path: Path) -> None:
+    assert composed(tmp_path, "data=other").after["data"] == {"files": "c"}
+    assert composed(tmp_path, "+optim@mine.optim=sgd").after["mine"] == {"optim": {"kind": "sgd"}}
+    assert composed(tmp_path, "~data").after.get("data") is None
+
+
+def test_a_line_is_known_for_each_key(tmp_path: Path) -> None:
+    origins = composed(tmp_path).origins
+    assert origins["job.actor.name"] == f"{tmp_path / 'actor' / 'dp_actor.yaml'}:2"
+    assert origins["job.actor.lr"] == f"{tmp_path / 'main.yaml'}:7"
+
+
+@pytest.mark.parametrize(
+    ("override", "outcome", "key", "value"),
+    [
+        ("job.kept=2", "applied", "job.kept", 2),
+        ("job.new=2", "no such key", "job.new", MISSING),
+        ("+job.new.deep=2", "applied", "job.new.deep", 2),
+        ("++job.kept=2", "applied", "job.kept", 2),
+        ("+job.kept=2", "already there", "job.kept", 1),
+        ("+top=2", "applied", "top", 2),
+        ("top.x=1", "no such key", "top", None),
+        ("+top.x=1", "applied", "top.x", 1),
+        ("~job.kept", "applied", "job.kept", MISSING),
+        ("~job.kept=2", "nothing to delete", "job.kept", 1),
+        ("~job.new", "nothing to delete", "job.new", MISSING),
+        ("job.actor={lr: 3}", "applied", "job.actor.base", True),
+        ("job.actor={new: 3}", "no such key", "job.actor.new", MISSING),
+        ("+job.actor={new: 3}", "applied", "job.actor.new", 3),
+        ("data.files.0=z", "applied", "data.files", ["z", "b"]),
+        ("data.files=[]", "applied", "data.files", []),
+        ("nothing@job=1", "no such group", "job.kept", 1),
+    ],
+)
+def test_overrides(override: str, outcome: str, key: str, value: Any, tmp_path: Path) -> None:
+    found = composed(tmp_path, override)
+    assert found.outcomes == (outcome,)
+    assert lookup(found.after, key) == value
+
+
+def test_interpolations_are_followed_or_not_told(tmp_path: Path) -> None:
+    tree = composed(tmp_path, "job.actor.lr=2").after
+    assert lookup(tree, "copy") == 2
+    assert lookup(tree, "chosen") == 7
+    assert lookup(tree, "where") is UNTOLD
+    assert lookup({"a": "${.b}", "b": {"c": "${..d}"}, "d": 1}, "b.c") == 1
+    assert lookup({"a": "${a}"}, "a") is UNTOLD
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("defaults: [missing]", "no `missing.yaml`"),
+        ("defaults: [actor: '${unknown}']", "names no group"),
+        ("defaults: [main2]", "does not end"),
+        ("defaults: {a: b}", "no list"),
+        ("a: 1\na: 2", "duplicate key"),
+        ("a: [", "line 2"),
+        ("defaults: [data: plain, data: other]", "several values"),
+    ],
+)
+def test_what_hydra_refuses_to_compose(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "main2.yaml").write_text(text)
+    with pytest.raises(CompositionError, match=why):
+        composed(tmp_path, name="main2")
+
+
+def test_what_is_not_followed_is_said(tmp_path: Path) -> None:
+    (tmp_path / "main2.yaml").write_text("defaults: [data: '${oc.env:X}']")
+    with pytest.raises(NotFollowedError, match=r"oc\.env"):
+        composed(tmp_path, name="main2")
+
+
+def test_a_group_that_is_not_there_cannot_be_chosen(tmp_path: Path) -> None:
+    with pytest.raises(CompositionError, match=r"it has actor@job\.actor"):
+        composed(tmp_path, "actor=dp_actor")

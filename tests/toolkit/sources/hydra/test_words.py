@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from verl_doctor.toolkit.sources.hydra.grammar import parse_override
+from verl_doctor.toolkit.sources.hydra.words import word
+
+plain = some.none() | some.booleans() | some.integers() | some.text("ab'\\ ,[]{}:=$", max_size=8)
+
+
+@given(plain | some.lists(plain, max_size=3))
+def test_what_is_written_is_read_again(value: Any) -> None:
+    assert parse_override(word("a.b", value, "++")).value == value
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.01, "a=0.01"), ("1", "a='1'"), ({}, "a={}"), ({"x": [True]}, "a={x:[true]}"), (None, "a=null")],
+)
+def test_values_stand_as_hydra_has_them(value: Any, said: str) -> None:
+    assert word("a", value) == said

@@ -1,0 +1,132 @@
+"""What validating code refuses is told from its syntax tree, and what is not certain is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.sources.hydra.lookup import lookup
+from verl_doctor.toolkit.sources.python.refusals import (
+    Follower,
+    FunctionNode,
+    NotFollowedError,
+    Refusal,
+    RefusedError,
+    Section,
+)
+from verl_doctor.toolkit.sources.python.source import SourceTree
+
+TREE: Mapping[str, Any] = {
+    "n": 2,
+    "text": "a",
+    "none": None,
+    "far": "${oc.env:X}",
+    "actor": {"_target_": "pack.classes.Child", "size": 3, "part": 2, "style": "linear", "inner": {"_target_": "pack.classes.Inner"}},
+}  # fmt: skip
+
+CLASSES = """
+from dataclasses import dataclass
+from typing import Literal
+from enum import Enum
+
+Sizes = Literal[1, 8, 16]
+
+class Kind(str, Enum):
+    A = "a"
+
+class Inner:
+    width: int = 4
+
+@dataclass
+class Parent:
+    size: int = 1
+    part: int | None = None
+    style: str = "constant"
+
+    def __post_init__(self):
+        if self.size % self.part != 0:
+            raise ValueError(f"{self.size} is no multiple of {self.part}")
+
+@dataclass
+class Child(Parent):
+    def __post_init__(self):
+        self.half = self.size
+        super().__post_init__()
+
+    def validate(self, total):
+        assert total > self.half, "too few"
+"""
+
+
+def refused(tmp_path: Path, body: str) -> Refusal | None:
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "__init__.py").write_text("from .classes import *\n")
+    (pack / "classes.py").write_text(CLASSES)
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    (pack / "main.py").write_text(f"import os\nfrom pack import Kind, Sizes\n\ndef f(config):\n{lines}")
+    follower = Follower([SourceTree(pack, "pack")], lambda key: lookup(TREE, key))
+    function = follower.named("pack.main.f")
+    assert isinstance(function, FunctionNode)
+    try:
+        follower.call(function, [Section("")], {})
+    except RefusedError as error:
+        return error.refusal
+    except NotFollowedError:
+        return None
+    return None
+
+
+@pytest.mark.parametrize(
+    ("body", "raised", "keys"),
+    [
+        ("assert config.n == 3, 'no'", "AssertionError", ("n",)),
+        ("if config.n < 5 and config.text != 'b':\n    raise ValueError('no')", "ValueError", ("n", "text")),
+        ("total = config.n * 2\nif total > 3:\n    raise ValueError('no')", "ValueError", ("n",)),
+        ("def inner(one):\n    if one is None:\n        raise KeyError('x')\ninner(config.get('none'))", "KeyError", ("none",)),
+        ("return config.n < config.none", "TypeError", ("n", "none")),
+        ("return config.text.width", "AttributeError", ("text",)),
+        ("return 5 % (config.n - 2)", "ZeroDivisionError", ("n",)),
+        ("if config.text == Kind.A:\n    raise ValueError", "ValueError", ("text",)),
+        ("from typing import get_args\nif config.n not in sorted(get_args(Sizes)):\n    raise ValueError('size')", "ValueError", ("n",)),
+        ("for name in ['x', config.text]:\n    assert name in ['x', 'y']", "AssertionError", ()),
+        ("omega_conf_to_dataclass(config.actor)", "ValueError", ("actor.size", "actor.part")),
+        ("assert config.get('missing', 4) == 5", "AssertionError", ("missing",)),
+    ],
+)  # fmt: skip
+def test_what_is_certain_is_told(tmp_path: Path, body: str, raised: str, keys: tuple[str, ...]) -> None:
+    found = refused(tmp_path, body)
+    assert found is not None
+    assert (found.raised, found.keys) == (raised, keys)
+    assert found.read_from.rpartition(":")[0].endswith(".py")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert config.n == 2",
+        "assert config.far == 'x'",
+        "assert config.missing == 'x'",
+        "if config.far:\n    return\nraise ValueError",
+        "if os.path.exists('/gone'):\n    raise ValueError",
+        "x = 1\nif config.far:\n    x = 2\nassert x == 1",
+        "try:\n    assert config.n == 3\nexcept AssertionError:\n    pass",
+        "while config.far:\n    raise ValueError",
+        "if config.far and config.n < config.none:\n    raise ValueError",
+        "made = omega_conf_to_dataclass(config.actor.inner)\nassert made.width == 4",
+        "yield 1\nraise ValueError",
+        "for name in os.listdir('.'):\n    assert name == 'x'",
+    ],
+)
+def test_what_is_not_certain_is_not_told(tmp_path: Path, body: str) -> None:
+    assert refused(tmp_path, body) is None
+
+
+def test_a_message_is_told_with_its_values(tmp_path: Path) -> None:
+    found = refused(tmp_path, "omega_conf_to_dataclass(config.actor)")
+    assert found is not None
+    assert found.text == "3 is no multiple of 2"
+    assert found.condition == "self.size % self.part != 0"

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.system.errors import reason_of
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/x"), "No such file or directory"),
+        (OSError("it is no text"), "it is no text"),
+        (ValueError("embedded null byte"), "embedded null byte"),
+        (EOFError(), "EOFError"),
+    ],
+)
+def test_every_error_has_a_reason(error: Exception, said: str) -> None:
+    assert reason_of(error) == said

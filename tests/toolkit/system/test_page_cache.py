@@ -1,0 +1,184 @@
+"""What the kernel keeps of a file: both ways of asking agree, and where one of them lies the other is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.places import ROOT
+from support.trying import unless_disturbed
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.system import page_cache
+from verl_doctor.toolkit.system.page_cache import Residency, residency
+
+SIZE = 8 * 1024 * 1024
+WHOLE = SIZE + mmap.PAGESIZE  # a file that ends in the middle of a page
+
+# Run where a file system was mounted: prints what is said of a file before and after a part of it is read.
+ASK = """
+import json, os, sys
+from verl_doctor.toolkit.system.page_cache import Residency, residency
+if len(sys.argv) > 2:
+    os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+before = residency(file)
+os.pread(file, 1048576, 0)
+said = [before, residency(file)]
+print(json.dumps([[one.size, one.looked_at, one.cached] if isinstance(one, Residency) else one.reason for one in said]))
+"""
+
+
+@pytest.fixture
+def weights(disk: Path) -> Path:
+    return cold(disk / "weights", SIZE + 100)
+
+
+def cold(path: Path, size: int = SIZE) -> Path:
+    """A file of which nothing was written yet, so that nothing is cached: what is read of it is, as of any other."""
+    path.write_bytes(b"")
+    os.truncate(path, size)
+    return path
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A file that is read without reading ahead."""
+    file = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def by_mincore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel before 6.5."""
+    monkeypatch.setattr(page_cache, "_CACHESTAT", 100_000)
+
+
+@unless_disturbed
+def test_both_ways_agree_with_what_was_read(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(weights) as file:
+        os.pread(file, 3 * mmap.PAGESIZE, 1024 * 1024)
+        by_default = residency(file)
+        by_mincore(monkeypatch)
+        assert residency(file) == by_default == Residency(WHOLE, WHOLE, 3 * mmap.PAGESIZE)
+
+
+def test_asking_reads_nothing(weights: Path) -> None:
+    with opened(weights) as file:
+        for _ in range(3):
+            assert residency(file) == Residency(WHOLE, WHOLE, 0)
+
+
+@unless_disturbed
+def test_a_file_that_was_read_is_all_there(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights.read_bytes()
+    with opened(weights) as file:
+        by_default = residency(file)
+        by_mincore(monkeypatch)
+        assert residency(file) == by_default == Residency(WHOLE, WHOLE, WHOLE)
+
+
+@pytest.mark.parametrize("old_kernel", [False, True])
+@unless_disturbed
+def test_a_range_is_asked_about_alone(
+    weights: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if old_kernel:
+        by_mincore(monkeypatch)
+    quarter = SIZE // 4
+    with opened(weights) as file:
+        os.pread(file, quarter, 0)
+        assert residency(file, 0, quarter).share == 1.0  # type: ignore[union-attr]
+        assert residency(file, quarter, quarter) == Residency(quarter, quarter, 0)
+        assert residency(file, quarter).size == WHOLE - quarter  # type: ignore[union-attr]
+        assert residency(file, 0, 10 * SIZE).size == WHOLE  # type: ignore[union-attr]
+
+
+@unless_disturbed
+def test_a_sample_of_windows_stands_for_the_file(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_mincore(monkeypatch)
+    monkeypatch.setattr(page_cache, "_WINDOW", 16 * mmap.PAGESIZE)
+    with opened(weights) as file:
+        os.pread(file, SIZE // 2, 0)
+        found = residency(file, most=SIZE // 4)
+    assert isinstance(found, Residency)
+    assert found.size == WHOLE
+    assert found.looked_at <= SIZE // 4 + 16 * mmap.PAGESIZE
+    assert 0.4 < found.share < 0.6
+
+
+def test_an_empty_file_lacks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with opened(tmp_path / "empty") as file:
+        assert residency(file) == Residency(0, 0, 0)
+        assert Residency(0, 0, 0).share == 1.0
+
+
+def test_what_is_no_file_cannot_be_asked_about() -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    assert residency(reader) == Residency(0, 0, 0)
+    os.close(reader)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        residency(reader)
+
+
+def asked(command: list[str], *words: str) -> list[list[int] | str]:
+    """What ASK prints when it is run by a command."""
+    done = subprocess.run(
+        [*command, sys.executable, "-c", ASK, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".dev")},
+    )
+    if done.returncode and "permitted" in done.stderr:
+        pytest.skip("this needs a user who may mount")
+    assert done.returncode == 0, done.stderr
+    answers: list[list[int] | str] = json.loads(done.stdout)
+    return answers
+
+
+@unless_disturbed
+def test_a_file_below_an_overlay_is_seen_where_its_pages_are(disk: Path) -> None:
+    for name in ("lower", "upper", "work", "merged"):
+        (disk / name).mkdir(exist_ok=True)
+    cold(disk / "lower" / "weights")
+    options = "lowerdir=lower,upperdir=upper,workdir=work"
+    mount = f'cd {disk} && mount -t overlay overlay -o {options} merged && exec "$@"'
+    before, after = asked(["unshare", "-m", "sh", "-c", mount, "sh"], str(disk / "merged" / "weights"))
+    assert before == [SIZE, SIZE, 0]
+    assert after == [SIZE, SIZE, 1024 * 1024]
+
+
+@unless_disturbed
+def test_who_may_not_know_is_told_nothing_untrue() -> None:
+    """Linux before 5.2 tells everybody the truth, as its mincore asked for no permission."""
+    if os.geteuid() != 0:
+        pytest.skip("only root has files that others do not own")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = cold(Path(folder, "weights"))
+        for answer in asked([], str(path), "65534"):
+            assert isinstance(answer, str) or answer[2] in {0, 1024 * 1024}
+
+
+def test_nobody_is_told_when_the_kernel_tells_nobody(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_mincore(monkeypatch)
+    monkeypatch.setattr(page_cache, "_resident", lambda _address, length: length)
+    with opened(weights) as file:
+        answer = residency(file)
+    assert isinstance(answer, Unknown)
+    assert "owns it" in answer.reason

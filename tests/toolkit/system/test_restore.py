@@ -1,0 +1,75 @@
+"""JSON back into dataclasses: what fits comes back, what does not is refused in words. `test_factsfile` has every fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from verl_doctor.toolkit.system.restore import restored
+
+
+@dataclass(frozen=True)
+class Leaf:
+    name: str
+    size: int = 3
+
+
+@dataclass(frozen=True)
+class Tree:
+    leaves: tuple[Leaf, ...] = ()
+    ends: tuple[int, str] = (0, "")
+    height: float = 0.0
+    kind: Literal["oak", "fir"] = "oak"
+    marks: Mapping[str, int] = field(default_factory=dict)
+    first: Leaf | str | None = None
+    other: Any = None
+    below: tuple[Tree, ...] = ()
+
+
+def test_what_fits_comes_back() -> None:
+    value = {
+        "leaves": [{"name": "a"}, {"name": "b", "size": 4, "new in a later version": 1}],
+        "ends": [7, "x"],
+        "height": 2,
+        "kind": "fir",
+        "marks": {"m": 1},
+        "first": {"name": "c"},
+        "other": [{"whatever": None}],
+        "below": [{"height": 0.5}],
+    }
+    assert restored(Tree, value) == Tree(
+        leaves=(Leaf("a"), Leaf("b", 4)),
+        ends=(7, "x"),
+        height=2,
+        kind="fir",
+        marks={"m": 1},
+        first=Leaf("c"),
+        other=[{"whatever": None}],
+        below=(Tree(height=0.5),),
+    )
+    assert restored(Tree, {}) == Tree()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([], "a Tree was expected"),
+        ({"leaves": {"name": "a"}}, "a list was expected"),
+        ({"leaves": [{"size": 3}]}, "a Leaf has name, which this one lacks"),
+        ({"leaves": [{"name": 3}]}, "str was expected, not 3"),
+        ({"ends": [1]}, "a list of 2 was expected"),
+        ({"height": "high"}, "float was expected"),
+        ({"kind": "ash"}, "one of"),
+        ({"kind": []}, "one of"),
+        ({"marks": {"m": "1"}}, "int was expected"),
+        ({"marks": []}, "an object was expected"),
+        ({"first": 3}, "was expected, not 3"),
+        ({"below": [{"height": None}]}, "float was expected"),
+    ],
+)
+def test_what_does_not_fit_is_refused(value: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        restored(Tree, value)

@@ -1,0 +1,133 @@
+"""What is blanked in a line of a log, and what only sounds like a secret and must stay readable."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("serve --api-key hunter2 --port 80", "serve --api-key *** --port 80"),
+        ("huggingface-cli login --hf-token hunter2", "huggingface-cli login --hf-token ***"),
+        ("docker run -e WANDB_API_KEY hunter2 image", "docker run -e WANDB_API_KEY *** image"),
+        ("PGPASSWORD=pw1 psql", "PGPASSWORD=*** psql"),
+        ("TOKEN=abc", "TOKEN=***"),
+        ("SECRET_KEY=PLANTED_SECRET_17", "SECRET_KEY=***"),
+        ("VLLM_HOST_PW=correcthorse", "VLLM_HOST_PW=***"),
+        ("bad password 'hunter2x'", "bad password '***'"),
+        ("https://u:pa/w#rd@host/x", "https://***@host/x"),
+        ("+trainer.wandb_api_key=correct", "+trainer.wandb_api_key=***"),
+        ("DB_PASSWORD_FILE=correcthorse", "DB_PASSWORD_FILE=***"),
+        ("PWD=hunter2", "PWD=***"),
+        ('password="pw1"', 'password="***"'),
+        ('password = "corr,hunter2;horse" x', 'password = "***" x'),
+        ("password=corr,hunter2;horse x", "password=*** x"),
+        ("(token=abc)", "(token=***)"),
+        ('pwd: "hunter2 with space"', 'pwd: "***"'),
+        ("Authorization: Token hunter2", "Authorization: ***"),
+        ('curl -H "Authorization: Token hunter2" https://x', 'curl -H "Authorization: ***" https://x'),
+        ("{'Authorization': 'Token hunter2', 'Accept': 'json'}", "{'Authorization': '***', 'Accept': 'json'}"),
+        ("Cookie: a=b; other=hunter2", "Cookie: ***"),
+        ("https://x/y?X-Amz-Algorithm=A&X-Amz-Signature=b&z=1&sig=c", "https://x/y?X-Amz-Algorithm=A&X-Amz-Signature=***&z=1&sig=***"),
+        ("https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=abc", "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=***"),
+        ("b'HF_TOKEN': b'abc'", "b'HF_TOKEN': b'***'"),
+        ('{"name":"WANDB_API_KEY","value":"abc"}', '{"name":"WANDB_API_KEY","value":"***"}'),
+        ('api_key=\\"abc\\"', 'api_key=\\"***\\"'),
+        ('"{\\"api_key\\": \\"abc\\", \\"b\\": 1}"', '"{\\"api_key\\": \\"***\\", \\"b\\": 1}"'),
+        ("token  =  abc", "token  =  ***"),
+        ("API key: abc", "API key: ***"),
+        ("auth=['joe', 'hunter2'] x", "auth=*** x"),
+        ("ssh joe:hunter2@host", "ssh joe:***@host"),
+        ("wandb login --relogin 0123abcd", "wandb login --relogin ***"),
+        ("swanlab login -k 0123abcd", "swanlab login -k ***"),
+        ("docker login -u joe -p correct", "docker login -u joe -p ***"),
+        ("mysql -u root -pcorrect runs", "mysql -u root -p*** runs"),
+        ("+a.tokens=[x1y,z2w]", "+a.tokens=***"),
+        ("Password for 'https://host': correct", "Password for 'https://host': ***"),
+        ('api_key=SecretStr("correct")', 'api_key=SecretStr("***")'),
+        ("WANDB_API_KEY is 0123456789abcdef0123", "WANDB_API_KEY is ***"),
+        ("bad eyJhbGciOiJI.eyJzdWIiOiI.SflKxwRJSM_x9", "bad ***"),
+        ("https://hooks.slack.com/services/T1/B2/abc", "https://hooks.slack.com/services/***"),
+        ("password: 12345", "password: ***"),
+        ("wandb.login(key='0123abcd')", "wandb.login(key='***')"),
+        ("curl -u joe:hunter2 https://x", "curl -u joe:*** https://x"),
+        ("sshpass -p hunter2 ssh x", "sshpass -p *** ssh x"),
+    ],
+)  # fmt: skip
+def test_the_value_is_blanked_and_its_name_stays(text: str, shown: str) -> None:
+    assert without_secrets(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens=64",
+        "may hold a secret: HF_ENDPOINT",
+        "read in one pass: a gigabyte",
+        "DB_PASSWORD_FILE=/run/secrets/db",
+        "export HF_TOKEN=$HF_TOKEN WANDB_API_KEY=${WANDB_API_KEY}",
+        "pin_memory=True, cpu_pin=2, forward_pass=fast, pass_rate=0.5, keys=[a], monkey=george",
+        "tokens: 512",
+        "prompt tokens 100",
+        "max_num_batched_tokens=8192, tokenizer='/models/Qwen', tokenizer_mode=auto",
+        "--max-num-batched-tokens 8192 --tokenizer /models/Qwen --skip-tokenizer-init",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24576",
+        "'prompt_key': 'prompt', 'reward_fn_key': 'data_source', 'image_key': 'images'",
+        "full_key: data.seed_of_all",
+        "unexpected key: model.layers.0",
+        "KeyError: 'lora_rank_2'",
+        '{"key":"lora","n":3}',
+        "sorted(names, key=lambda name: name)",
+        "killed by sig=9, sig: SIGKILL",
+        "PASS: 1200 tests",
+        "PWD=/data/verl",
+        "SigBlk:	0000000000010000",
+        "google-auth==2.40.3",
+        "{'auth': {}, 'available_node_types': {}}",
+        "HF_TOKEN: not set, API key: missing, auth=ok",
+        "docker run --user 1000:1000 image",
+        "token usage: 0.34, #new-token: 4096, #cached-token: 0",
+        "pad_token='<|endoftext|>', eos_token: <|im_end|>, bos_token_id=151643, prompt_token_ids=[1, 2]",
+        "perf/total_num_tokens:123456 - timing_per_token_ms/gen:0.051",
+        "token=None, use_auth_token=False, api_key: null",
+        "rollout_token_veto_threshold=1e-4",
+        "HF_TOKEN is not set, pass --hf-token or log in with huggingface-cli login",
+        "call wandb login from the command line",
+        "HF_TOKEN is not set",
+        "monkey is 12345678901234567",
+        "perf/total_num_tokens:12345",
+        "num.tokens=[1, 2]",
+        "site-packages/aiohttp/cookies.py:33: DeprecationWarning",
+        "ubuntu:22.04@sha256:0123",
+        "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
+        "no_proxy=localhost,auth:80",
+        "Author: joe, monkeys: 5, pattern: abc",
+    ],
+)
+def test_what_is_none_stays_readable(text: str) -> None:
+    assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("wandb_key", "hunter2", True),
+        ("jwt", "abc", True),
+        ("a_token", "abc", True),
+        ("a_token", "12", False),
+        ("password", "123456", True),
+        ("auth", "null", False),
+        ("prompt_key", "prompt", False),
+        ("ppo_max_token_len_per_gpu", "12", False),
+    ],
+)
+def test_a_value_counts_too(name: str, value: str, secret: bool) -> None:
+    assert is_secret(name, value) is secret
+
+
+@pytest.mark.parametrize("text", ["a={hf_token:abc,b:1}", "https://hooks.slack.com/services/T1/B2/abc"])
+def test_a_text_in_which_one_may_stand(text: str) -> None:
+    assert may_hold_secret(text)

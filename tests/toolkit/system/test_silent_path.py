@@ -1,0 +1,64 @@
+"""A path whose file system hangs is said, and not waited for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.running import Doctor
+
+from verl_doctor.toolkit.logs.sources import sources_of
+from verl_doctor.toolkit.system import silent_path
+
+
+@pytest.fixture
+def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder about which the kernel never answers, as of a network file system whose server is gone."""
+    folder, over, real = tmp_path / "gone", threading.Event(), os.stat
+
+    def look(path: Any, **how: Any) -> os.stat_result:
+        if str(path).startswith(str(folder)):
+            over.wait()
+        return real(path, **how)
+
+    monkeypatch.setattr(silent_path.os, "stat", look)
+    monkeypatch.setattr(silent_path, "PATIENCE", 0.05)
+    yield folder
+    over.set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--model"),
+        ("check",),
+        ("report", "--output"),
+        ("compare",),
+        ("logs", "run.log", "--script"),
+        ("tiny",),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_answer_is_one_sentence(words: tuple[str, ...], here: Doctor, gone: Path) -> None:
+    done = here(*words, gone / "run.sh", cwd=gone.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{gone}/run.sh: its file system does not answer: " in done.stderr
+    assert " have it mounted anew, or name a copy elsewhere" in done.stderr
+
+
+def test_of_several_logs_the_others_are_read(gone: Path) -> None:
+    log, notes = gone.parent / "run.log", list[str]()
+    log.touch()
+    (found,) = sources_of([str(gone / "a.log"), str(log)], notes.append)
+    assert found.path == log
+    (note,) = notes
+    assert note.startswith(f"{gone}/a.log was not read: its file system does not answer")
+
+
+def test_what_is_there_and_what_is_not_both_answer(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing", tmp_path / ("x" * 5000), "\0"):
+        assert silent_path.why_silent(str(path)) == ""

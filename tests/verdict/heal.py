@@ -1,0 +1,165 @@
+"""What `fix --apply`, and then `fix --apply --unsafe`, make of cases that `check` says will fail. Fixes of launch scripts alone are tried.
+
+    python tests/verdict/heal.py CASE...
+
+`heal.toml` says of each case whether a repair of its script can heal it; it was written down before the first attempt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from verdict import case as cases_of
+from verdict.case import HERE, Case, tomllib
+from verdict.predict import Predictor, leave_checkpoint
+
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.repair import repair
+from verl_doctor.toolkit.result import Report
+
+CLASSES = HERE / "heal.toml"
+_OURS = "verl_doctor.patches.launch."
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The known repair of each case that a script's repair can heal, and why each of the others cannot be healed so."""
+
+    healable: Mapping[str, str]
+    not_healable: Mapping[str, str]
+
+
+def classes() -> Classes:
+    """What was written down before the first attempt."""
+    return Classes(**tomllib.loads(CLASSES.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Healed:
+    """What became of a case. `by` is "safe", "unsafe" or "" for one that still fails; `left` are its errors with what is printed for them.
+
+    `worse` are rules that find errors now and passed before; `offered` says that a fix was planned.
+    """
+
+    case: str
+    by: str
+    repairs: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
+    offered: bool = False
+    script: str = ""
+
+
+@dataclass(frozen=True)
+class _Steady(Session):
+    """A session of which every look has what was read once for all cases of one kind of target."""
+
+    always: Mapping[type, Any] = field(default_factory=dict)
+
+    def look(self, known: Mapping[type, Any] | None = None) -> Collection:
+        """Facts about the script are collected anew."""
+        return super().look({**self.always, **(known or {})})
+
+
+class Healer:
+    """Heals cases below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.predictor = Predictor(folder)
+
+    def heal(self, case: Case) -> Healed | None:
+        """Build the case, repair it, and judge it again; None for a case that is not said to fail."""
+        if not self.predictor.foretell(case).fails:
+            return None
+        script = self.predictor.builder.build(case)
+        leave_checkpoint(case, script.parent)
+        with tempfile.TemporaryDirectory(prefix="v-", dir=self.predictor.builder.folder) as private:
+            session = self._session(case, script, Path(private))
+            before = session.check(session.look())
+            safe = _repaired(session, unsafe=False)
+            if safe.verdict != "failures":
+                return _outcome(case, "safe", before, safe, script.read_text("utf-8"))
+            every = _repaired(session, unsafe=True)
+            repairs = (
+                *(one for one in safe.repairs or () if one.outcome == "repaired"),
+                *(every.repairs or ()),
+            )
+        return _outcome(case, "unsafe", before, replace(every, repairs=repairs), script.read_text("utf-8"))
+
+    def _session(self, case: Case, script: Path, private: Path) -> Session:
+        plain = self.predictor.session(case, script, private)
+        ours = tuple(fix for fix in plain.registry.fixes if fix.plan.__module__.startswith(_OURS))
+        facts = self.predictor.shared[case.base.device, case.base.group]
+        return _Steady(**{**vars(plain), "registry": replace(plain.registry, fixes=ours)}, always=facts)
+
+
+def _repaired(session: Session, *, unsafe: bool) -> Report:
+    look = session.look()
+    return repair.carry_out(session, look, session.check(look), unsafe=unsafe)
+
+
+def _outcome(case: Case, by: str, before: Report, after: Report, script: str) -> Healed:
+    passed = {result.code for result in before.results if result.status in {"pass", "warn"}}
+    errors = [(result.code, finding) for result, finding in after.findings() if finding.severity == "error"]
+    return Healed(
+        case.name,
+        by if after.verdict != "failures" else "",
+        tuple(f"{one.fix} for {one.code}: {one.outcome}" for one in after.repairs or ()),
+        tuple(f"{code} {finding.message} => {finding.remedy}" for code, finding in errors),
+        tuple(code for code, _ in errors if code in passed),
+        bool(after.repairs),
+        script,
+    )
+
+
+def recorded(files: Iterable[Path]) -> list[Healed]:
+    """What `--record` wrote."""
+    rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    lists = ("repairs", "left", "worse")
+    return [Healed(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in rows]
+
+
+def healed(names: Iterable[str]) -> Iterable[Healed]:
+    """What became of these cases, of those that are said to fail."""
+    known = cases_of.cases()
+    with tempfile.TemporaryDirectory(prefix="v") as folder:
+        healer = Healer(Path(folder))
+        for name in names:
+            found = healer.heal(known[name])
+            if found is not None:
+                yield found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="what fix makes of cases that will fail")
+    parser.add_argument("names", nargs="*", metavar="CASE", help="all that are classed without any")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write what became of each as a line of JSON"
+    )
+    parser.add_argument("--script", action="store_true", help="show the script afterwards")
+    options = parser.parse_args()
+    known = classes()
+    for one in healed(options.names or [*known.healable, *known.not_healable]):
+        kind = "healable" if one.case not in known.not_healable else "not healable"
+        print(f"{one.case} ({kind}): {one.by or 'NOT HEALED'}{' WORSE ' if one.worse else ''}", flush=True)
+        for line in (*one.repairs, *one.left, *one.worse):
+            print(f"    {line}", flush=True)
+        if options.record:
+            with options.record.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(one)) + "\n")
+        if options.script:
+            print(one.script)
+
+
+if __name__ == "__main__":
+    main()

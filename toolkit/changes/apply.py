@@ -1,0 +1,128 @@
+"""Carrying changes out. This package, and it alone, changes the examined environment.
+
+A transaction is written into the journal first; then all its files change; then its bytecode is written and its
+commands are run, in order. If one of them fails, everything before it is taken back. If this process is killed, the
+next one takes it back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from verl_doctor.toolkit.change import (
+    Change,
+    CompileBytecode,
+    NewFile,
+    NewLink,
+    ReplaceFile,
+    RunCommand,
+    SetVariable,
+)
+from verl_doctor.toolkit.changes import bytecode, command, files, journal, lock
+from verl_doctor.toolkit.changes.journal import (
+    BytecodeRecord,
+    CommandRecord,
+    Entry,
+    FileRecord,
+    Planned,
+    Run,
+)
+from verl_doctor.toolkit.changes.sentences import sentence, sentences
+from verl_doctor.toolkit.changes.transactions import Changed, State, Transaction, history, transaction
+from verl_doctor.toolkit.changes.undoing import (
+    PATIENCE,
+    demand_within,
+    recover,
+    recover_locked,
+    roll_back,
+    undo,
+    undo_together,
+)
+from verl_doctor.toolkit.system.errors import Refused
+
+__all__ = [
+    "Changed",
+    "Refused",
+    "State",
+    "Transaction",
+    "apply",
+    "history",
+    "recover",
+    "undo",
+    "undo_together",
+]
+
+
+def apply(
+    changes: Sequence[Change],
+    home: Path,
+    *,
+    fix: str,
+    code: str,
+    patience: float = PATIENCE,
+    run: Run = Run(),  # noqa: B008 - it is frozen
+    through_links: bool = False,
+) -> Transaction | None:
+    """Carry out all changes, or none of them, and say what was done; None when everything was in place already.
+
+    `home` is the journal's folder; it is made when something is written. What is done in the same `run` is taken back
+    together. A link out of its environment becomes a private copy, unless the changes go `through_links`. Waits up to
+    `patience` seconds for another doctor. Raises Refused; everything is then as it was, except for what a command did and what the message names.
+    """
+    with sentences(f"{fix} was not applied, and nothing was changed"):
+        if not os.path.isdir(home) and not _plan(changes, through_links=through_links):
+            return None
+        journal.open_home(home)
+        with lock.exclusive(home, patience) as held:
+            recover_locked(home)
+            plan = _plan(changes, through_links=through_links)
+            if not plan:
+                return None
+            entry = journal.begin(home, fix, code, plan, run, files.around(plan))
+            try:
+                demand_within(entry)
+                _carry_out(entry, held)
+                entry = journal.mark(entry, "applied")
+            except BaseException as error:
+                told = roll_back(entry)
+                if isinstance(error, (OSError, Refused)):
+                    raise Refused(f"{sentence(error)}; {told}") from error
+                raise
+            return transaction(entry, (entry,), None)
+
+
+def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
+    """Check every change against this disk. What is in place already is left out."""
+    found = [_plan_one(change, through_links=through_links) for change in changes]
+    plan = [planned for planned in found if planned is not None]
+    seen: set[str] = set()
+    for planned in plan:
+        if isinstance(planned.record, FileRecord):
+            if planned.record.file in seen:
+                raise Refused(f"the plan changes {planned.record.file} twice; that is a defect of its fix")
+            seen.add(planned.record.file)
+    return plan
+
+
+def _plan_one(change: Change, *, through_links: bool) -> Planned | None:
+    match change:
+        case ReplaceFile() | NewFile() | NewLink():
+            return files.plan(change, through_links=through_links)
+        case CompileBytecode():
+            return bytecode.plan(change)
+        case RunCommand():
+            return command.plan(change)
+        case SetVariable(name):
+            raise Refused(f"{name} belongs in the job's environment, into files that --output-env DIR names")
+
+
+def _carry_out(entry: Entry, held: int) -> None:
+    files.move(entry, [index for index, _ in entry.files()], "after")
+    for index, record in enumerate(entry.changes):
+        match record:
+            case BytecodeRecord():
+                bytecode.write(entry, index, record, held)
+            case CommandRecord():
+                command.run(entry, index, record)

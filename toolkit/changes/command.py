@@ -1,0 +1,61 @@
+"""Commands: run as a child without a shell. What they did cannot be taken back."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+
+from verl_doctor.toolkit.change import RunCommand
+from verl_doctor.toolkit.changes import journal
+from verl_doctor.toolkit.changes.journal import CommandRecord, Entry, Planned
+from verl_doctor.toolkit.system.errors import Refused, said_by
+
+_OUTCOME = "outcome.json"
+_STANDARD_ERROR = 2
+
+
+def plan(change: RunCommand) -> Planned:
+    """What a command means here; whether it is needed is for its fix to know. Raises Refused when it cannot be found."""
+    if not change.argv or shutil.which(change.argv[0]) is None:
+        raise Refused(
+            f"{change.argv[0] if change.argv else 'an empty command'} is not a program that can be run here"
+        )
+    return Planned(CommandRecord("run_command", change.argv, change.why), {})
+
+
+def run(entry: Entry, index: int, record: CommandRecord) -> None:
+    """Run the command, its output going to standard error, and write its exit code down.
+
+    Raises Refused when it cannot be started or fails, and OSError when the journal cannot be written.
+    """
+    journal.note(entry, index, _OUTCOME, _document(None))
+    try:
+        done = subprocess.run(record.argv, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)
+    except (OSError, ValueError) as error:
+        cause = said_by(error) if isinstance(error, OSError) else str(error)
+        raise Refused(f"`{said(record)}` could not be started: {cause}") from None
+    journal.note(entry, index, _OUTCOME, _document(done.returncode))
+    if done.returncode:
+        ended = (
+            f"with exit code {done.returncode}" if done.returncode > 0 else f"by signal {-done.returncode}"
+        )
+        raise Refused(f"`{said(record)}` ended {ended}; its messages are above")
+
+
+def was_run(entry: Entry) -> bool:
+    """Whether some command of this transaction was run, or at least begun. Raises OSError."""
+    return any(
+        isinstance(record, CommandRecord) and journal.noted(entry, index, _OUTCOME) is not None
+        for index, record in enumerate(entry.changes)
+    )
+
+
+def said(record: CommandRecord) -> str:
+    """The command as a person would type it."""
+    return shlex.join(record.argv)
+
+
+def _document(exit_code: int | None) -> bytes:
+    return json.dumps({"exit_code": exit_code}).encode("ascii") + b"\n"

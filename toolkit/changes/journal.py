@@ -1,0 +1,471 @@
+"""The journal: a folder for each transaction, from which every file can be given back after a crash or a week later.
+
+    .verl-doctor/
+        0001-applied/       the number is the transaction's id, the rest its state
+            entry.json      what was to be done; never rewritten
+            0.before        the original bytes of change 0 (absent when the file was new)
+            0.after         the bytes that replaced them
+            kept.0          the original file itself: another hard link to it, which undo puts back
+
+A state changes by renaming the folder: one atomic step, which a full disk cannot prevent. Nobody else may enter the
+folder; a journal that another user could have written is refused. Its files are private, but for the original itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import dacite
+
+from verl_doctor.toolkit.changes import safe_write
+from verl_doctor.toolkit.system import own_folders
+from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
+
+SCHEMA_VERSION = 2
+_READ = (1, SCHEMA_VERSION)
+State = Literal["applying", "applied", "undoing", "undone", "failed"]
+Side = Literal["before", "after"]
+
+_FOLDER = re.compile(r"(?P<number>[0-9]{4,18})-(?P<state>applying|applied|undoing|undone|failed|preparing)")
+_UNFINISHED = "preparing"
+_LARGEST_ENTRY = 64 * 1024 * 1024
+_LARGEST_ID = 2**32 - 2  # the number after it stands for "leave the owner as it is"
+_LATEST = 2**62 * 10**9  # nanoseconds whose seconds fit into 64 bits
+_MODE = 0o600
+_KEPT = "kept"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file that was replaced or made, a link that was made, or one that became a private copy of what it leads to.
+
+    The content of a link is where it leads. `before` and `after` are SHA-256, `before` is None for what is new. `path` is
+    what the plan named, `file` what is written; `folders` are those that had to be made, outermost first; `mode` is octal.
+    `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded. `linked` is the SHA-256 of
+    what a link that became a private copy led to.
+    """
+
+    kind: Literal["replace_file", "new_file", "new_link", "private_copy"]
+    path: str
+    file: str
+    before: str | None
+    after: str
+    mode: str
+    uid: int
+    gid: int
+    folders: tuple[str, ...] = ()
+    atime: int | None = None
+    mtime: int | None = None
+    linked: str = ""
+
+
+@dataclass(frozen=True)
+class BytecodeRecord:
+    """Bytecode caches that were written below `roots`, all of interpreters with the cache tag `tag`."""
+
+    kind: Literal["compile_bytecode"]
+    python: str
+    roots: tuple[str, ...]
+    tag: str
+
+
+@dataclass(frozen=True)
+class CommandRecord:
+    """A command that was run."""
+
+    kind: Literal["run_command"]
+    argv: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class RemovalRecord:
+    """A leftover of a dead job that was to be removed, and what proved that nobody needs it. `size` is in bytes."""
+
+    kind: Literal["removal"]
+    what: str
+    name: str
+    proof: tuple[str, ...]
+    size: int | None = None
+
+
+Record = FileRecord | BytecodeRecord | CommandRecord | RemovalRecord
+
+_KINDS: Mapping[str, type[Record]] = {
+    "replace_file": FileRecord,
+    "new_file": FileRecord,
+    "new_link": FileRecord,
+    "private_copy": FileRecord,
+    "compile_bytecode": BytecodeRecord,
+    "run_command": CommandRecord,
+    "removal": RemovalRecord,
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A record with the contents that it speaks of, before it is written down."""
+
+    record: Record
+    contents: Mapping[Side, bytes]
+
+
+@dataclass(frozen=True)
+class FolderRecord:
+    """A folder before the first of its files changed: its times in nanoseconds, and a digest of the names in it."""
+
+    path: str
+    atime: int
+    mtime: int
+    names: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What belongs together: the changes of one run of the doctor, wherever their journals lie.
+
+    `token` tells it from any other run, "" for a change that stands alone. `homes` are the journals that may hold a part
+    of it, `environment` is the folder of the environment that it is about.
+    """
+
+    token: str = ""
+    homes: tuple[str, ...] = ()
+    environment: str = ""
+
+
+def new_run(homes: Iterable[Path], environment: Path) -> Run:
+    """A run whose changes will be taken back together."""
+    return Run(secrets.token_hex(8), tuple(map(str, dict.fromkeys(homes))), os.path.realpath(environment))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One transaction as the journal knows it. `token` makes the names of its temporary files its own.
+
+    `owner` is one more user than root and this one whose word in the journal is taken.
+    """
+
+    home: Path
+    number: int
+    state: State
+    time: str
+    fix: str
+    code: str
+    token: str
+    changes: tuple[Record, ...]
+    run: Run = field(default_factory=Run)
+    around: tuple[FolderRecord, ...] = ()
+    owner: int = 0
+
+    @property
+    def id(self) -> str:
+        """How a person names the transaction."""
+        return f"{self.number:04}"
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are now."""
+        return self.home / f"{self.id}-{self.state}"
+
+    def at(self, index: int, what: str) -> Path:
+        """The file that holds `what` of the change number `index`."""
+        return self.folder / f"{index}.{what}"
+
+    def kept(self, index: int) -> Path:
+        """The original file of the change number `index` itself, where it could be kept."""
+        return self.folder / f"{_KEPT}.{index}"
+
+    def files(self) -> list[tuple[int, FileRecord]]:
+        """Its changed files, with their numbers."""
+        return [(index, r) for index, r in enumerate(self.changes) if isinstance(r, FileRecord)]
+
+
+def open_home(home: Path) -> None:
+    """Make the journal's folder if there is none, and close it to others. Raises Refused and OSError."""
+    demand_own(home)
+    try:
+        own_folders.made(home)
+    except own_folders.ForeignFolderError as error:
+        raise Refused(_disobeyed(home, str(error))) from None
+
+
+def demand_own(home: Path, *, to_read: bool = False) -> int:
+    """Refuse a journal that another user could have written: its folder, or that of a transaction.
+
+    Returns one more user who is believed: nobody but root, or for a look that changes nothing, `to_read`, the owner of the
+    folder in which the journal lies, because all of that is theirs.
+    """
+    owner = home.parent.stat().st_uid if to_read and os.path.isdir(home) else 0
+    folders = (home, *(home / found.string for found in _folders(home)))
+    if why := why_any_foreign(folders, group_counts=True, trusted=owner):
+        raise Refused(_disobeyed(home, why))
+    return owner
+
+
+def begin(
+    home: Path,
+    fix: str,
+    code: str,
+    plan: Sequence[Planned],
+    run: Run = Run(),
+    around: Sequence[FolderRecord] = (),
+) -> Entry:
+    """Write a transaction down, through to the disk, before anything is changed. Raises OSError.
+
+    It comes into being by the last step, a rename: what a crash leaves before it is swept by `tidy`. Its number is new in
+    all journals of its run.
+    """
+    homes = dict.fromkeys((home, *map(Path, run.homes)))
+    number = 1 + max((int(found["number"]) for one in homes for found in _folders(one)), default=0)
+    # Milliseconds, because "the last one" may be in another journal.
+    now = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    changes = tuple(planned.record for planned in plan)
+    entry = Entry(home, number, "applying", now, fix, code, secrets.token_hex(4), changes, run, tuple(around))
+    try:
+        _write_down(entry, plan)
+    except BaseException:
+        drop(entry)
+        raise
+    return entry
+
+
+def mark(entry: Entry, state: State) -> Entry:
+    """Give a transaction another state; when that fails it keeps the old one. Raises OSError."""
+    marked = replace(entry, state=state)
+    entry.folder.rename(marked.folder)
+    try:
+        safe_write.sync_folder(entry.home)
+    except OSError:
+        marked.folder.rename(entry.folder)
+        raise
+    return marked
+
+
+def note(entry: Entry, index: int, what: str, content: bytes) -> None:
+    """Add to a transaction what is known only once it runs, whole or not at all. Raises OSError."""
+    _write_whole(entry.at(index, what), content)
+
+
+def noted(entry: Entry, index: int, what: str) -> bytes | None:
+    """What `note` added, or None."""
+    return _read(entry.at(index, what), entry.owner)
+
+
+def content(entry: Entry, index: int, side: Side) -> bytes | None:
+    """The bytes of a changed file on one side of the change; None when the file did not exist there.
+
+    Raises Refused when the journal's copy is not what it was.
+    """
+    record = dict(entry.files())[index]
+    expected = record.before if side == "before" else record.after
+    if expected is None:
+        return None
+    saved = entry.at(index, side)
+    kept = _read(saved, entry.owner)
+    if kept is None or safe_write.sha256(kept) != expected:
+        raise Refused(
+            f"{saved} is {'missing' if kept is None else 'damaged'}, so {record.file} cannot be brought to it; reinstall "
+            f"the package that the file belongs to, then move {entry.folder} elsewhere"
+        )
+    return kept
+
+
+def forget_originals(entry: Entry) -> None:
+    """Let go of the original files of a transaction that is over: they are in their places again. Raises OSError."""
+    for file in entry.folder.glob(f"{_KEPT}.*"):
+        file.unlink(missing_ok=True)
+
+
+def drop(entry: Entry) -> None:
+    """Forget a transaction that changed nothing, or did not even begin. Raises OSError."""
+    unfinished = entry.home / f"{entry.id}-{_UNFINISHED}"
+    with contextlib.suppress(FileNotFoundError):
+        entry.folder.rename(unfinished)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(unfinished)
+
+
+def tidy(home: Path) -> None:
+    """Remove what a crash left of the journal's own writing, and keep the folder out of git.
+
+    The caller holds the lock. Raises Refused and OSError.
+    """
+    for found in _folders(home):
+        if found["state"] == _UNFINISHED:
+            shutil.rmtree(home / found.string)
+        elif found["state"] in {"undone", "failed"}:
+            for file in (home / found.string).glob(f"{_KEPT}.*"):
+                file.unlink(missing_ok=True)
+    ours = [home / found.string for found in _folders(home)]
+    for unfinished in (home / ".gitignore.new", *(file for folder in ours for file in folder.glob("*.new"))):
+        unfinished.unlink(missing_ok=True)
+    if not os.path.exists(home / ".gitignore"):
+        _write_whole(home / ".gitignore", b"*\n")
+
+
+def is_journal(home: Path) -> bool:
+    """Whether this folder holds a transaction: any other folder is somebody else's, and nothing in it is touched."""
+    try:
+        return any(os.path.isfile(home / found.string / "entry.json") for found in _folders(home))
+    except OSError:
+        return False
+
+
+def entries(home: Path, *, to_read: bool = False) -> tuple[Entry, ...]:
+    """All transactions, oldest first.
+
+    Raises Refused, naming the file, when one of them cannot be understood, or could have been written by another user (see `demand_own`).
+    """
+    owner = demand_own(home, to_read=to_read)
+    folders = sorted(
+        (found for found in _folders(home) if found["state"] != _UNFINISHED),
+        key=lambda found: int(found["number"]),
+    )
+    return tuple(
+        _read_entry(home, int(found["number"]), found["state"], home / found.string, owner)
+        for found in folders
+    )
+
+
+def _write_down(entry: Entry, plan: Sequence[Planned]) -> None:
+    folder = entry.home / f"{entry.id}-{_UNFINISHED}"
+    own_folders.made(folder)
+    for index, planned in enumerate(plan):
+        for side, content in planned.contents.items():
+            safe_write.create(folder / f"{index}.{side}", content, _MODE)
+        if isinstance(planned.record, FileRecord) and planned.record.before is not None:
+            _keep(Path(planned.record.file), folder / f"{_KEPT}.{index}")
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "time": entry.time,
+        "fix": entry.fix,
+        "code": entry.code,
+        "token": entry.token,
+        "run": asdict(entry.run),
+        "around": [asdict(folder) for folder in entry.around],
+        "changes": [asdict(change) for change in entry.changes],
+    }
+    safe_write.create(folder / "entry.json", json.dumps(document, indent=1).encode("ascii") + b"\n", _MODE)
+    safe_write.sync_folder(folder)
+    safe_write.rename(folder, entry.folder)
+
+
+def _write_whole(file: Path, content: bytes) -> None:
+    unfinished = file.with_name(f"{file.name}.new")
+    safe_write.create(unfinished, content, _MODE)
+    safe_write.rename(unfinished, file)
+
+
+def _keep(original: Path, kept: Path) -> None:
+    """Keep the original itself by another hard link, where the file system and the kernel permit it; its bytes are kept anyway."""
+    with contextlib.suppress(OSError):
+        os.link(original, kept, follow_symlinks=False)
+
+
+def _read(file: Path, owner: int, largest: int | None = None) -> bytes | None:
+    """The content of a file of the journal, None when it is missing. Raises Refused when another user could have written it."""
+    return safe_write.read(file, largest, owner=owner)
+
+
+def _folders(home: Path) -> list[re.Match[str]]:
+    try:
+        names = [path.name for path in home.iterdir()]
+    except FileNotFoundError:
+        return []
+    return [found for found in map(_FOLDER.fullmatch, names) if found]
+
+
+def _read_entry(home: Path, number: int, state: Any, folder: Path, owner: int) -> Entry:
+    file = folder / "entry.json"
+    try:
+        text = _read(file, owner, _LARGEST_ENTRY)
+        if text is None:
+            raise Refused(_unreadable(file, "it is missing"))
+        document = json.loads(text)
+        if document["schema_version"] not in _READ or isinstance(document["schema_version"], bool):
+            raise Refused(
+                f"{file} was written by another version of verl-doctor (schema {document['schema_version']!r:.20}, "
+                f"this one reads {' and '.join(map(str, _READ))}); use that version to undo it"
+            )
+        changes = tuple(_read_record(raw) for raw in document["changes"])
+        said = {name: _text(document[name]) for name in ("time", "fix", "code", "token")}
+        run = _record(Run, document.get("run", {}))
+        around = tuple(_read_folder(one) for one in document.get("around", []))
+    except OSError as error:
+        raise Refused(_unreadable(file, said_by(error))) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, dacite.DaciteError) as error:
+        raise Refused(_unreadable(file, f"{type(error).__name__}: {str(error)[:100]}")) from None
+    if not re.fullmatch(r"[0-9a-f]{8}", said["token"]):
+        raise Refused(_unreadable(file, "its token is not one"))
+    return Entry(home, number, state, changes=changes, run=run, around=around, owner=owner, **said)
+
+
+def _record(kind: type[T], raw: Any) -> T:
+    return dacite.from_dict(kind, raw, dacite.Config(cast=[tuple], strict=True))
+
+
+def _read_record(raw: dict[str, Any]) -> Record:
+    record: Record = _record(_KINDS[raw["kind"]], raw)
+    paths: tuple[str, ...] = ()
+    if isinstance(record, FileRecord):
+        _within(int(record.mode, 8), 0, 0o7777)
+        _within(record.uid, 0, _LARGEST_ID)
+        _within(record.gid, 0, _LARGEST_ID)
+        _timed(record.atime, record.mtime)
+        paths = (record.path, record.file, *record.folders)
+    elif isinstance(record, BytecodeRecord):
+        paths = (record.python, *record.roots)
+    for path in paths:
+        if not Path(path).is_absolute() or b"\0" in os.fsencode(
+            path
+        ):  # UnicodeEncodeError is a ValueError too
+            raise ValueError(f"{path!r:.80} is no absolute path")
+    return record
+
+
+def _read_folder(raw: Any) -> FolderRecord:
+    record = _record(FolderRecord, raw)
+    _timed(record.atime, record.mtime)
+    return record
+
+
+def _timed(*times: int | None) -> None:
+    for time in times:
+        _within(time or 0, -_LATEST, _LATEST)
+
+
+def _within(number: int, least: int, most: int) -> None:
+    """Raise ValueError for a number that the operating system would not take."""
+    if not least <= number <= most:
+        raise ValueError(f"{number!r:.40} is not between {least} and {most}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.80} is no text")
+    return value
+
+
+def _disobeyed(home: Path, why: str) -> str:
+    step = next_step(home, *(home / found.string for found in _folders(home)))
+    return f"the journal {home} is not obeyed, because another user could have written it: {why}; {step}"
+
+
+def _unreadable(file: Path, why: str) -> str:
+    return (
+        f"the journal's {file} cannot be understood ({why}); nothing was changed. Its folder holds the original bytes "
+        f"as *.before: move it elsewhere to go on without it"
+    )

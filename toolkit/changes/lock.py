@@ -1,0 +1,73 @@
+"""One doctor at a time: an exclusive lock on a journal's folder, released by the kernel when its holder dies."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.system.errors import Refused
+
+_NAME = "lock"
+_PAUSE = 0.05
+
+
+@contextlib.contextmanager
+def exclusive(home: Path, patience: float) -> Iterator[int]:
+    """Hold the lock of the journal in the existing folder `home`, waiting up to `patience` seconds for it.
+
+    Yields the lock's file descriptor: a child process that inherits it keeps the lock until it ends too. Raises
+    Refused, naming the holder, when the wait was in vain, and OSError when the file system has no locks.
+    """
+    descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _wait_for(descriptor, home, patience)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            os.fchmod(
+                descriptor, 0o600
+            )  # the umask may have taken from it, and older versions made it readable
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} on {platform.node()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def holder(home: Path) -> str | None:
+    """Who holds the lock now ("4711 on node7"), or None when nobody does."""
+    try:
+        descriptor = os.open(home / _NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _written_in(descriptor)
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for(descriptor: int, home: Path, patience: float) -> None:
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # noqa: PERF203 - it waits anyway
+            if time.monotonic() >= until:
+                raise Refused(
+                    f"{home} is in use: process {_written_in(descriptor)} is changing this environment; "
+                    f"let it finish, then run this again"
+                ) from None
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def _written_in(descriptor: int) -> str:
+    return os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "(not yet named)"

@@ -1,0 +1,144 @@
+"""The transactions of a journal, as a person hears of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.changes import bytecode, command, files, journal, lock, removal_record
+from verl_doctor.toolkit.changes.bytecode import Remaining
+from verl_doctor.toolkit.changes.journal import (
+    BytecodeRecord,
+    CommandRecord,
+    Entry,
+    FileRecord,
+    Record,
+    RemovalRecord,
+    Run,
+)
+from verl_doctor.toolkit.changes.sentences import sentences
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.text import counted
+
+State = Literal["applied", "undone", "failed", "interrupted", "in progress"]
+
+_DONE = {
+    "replace_file": "replaced",
+    "new_file": "made",
+    "new_link": "made the link",
+    "private_copy": "replaced the link",
+}
+
+
+@dataclass(frozen=True)
+class Changed:
+    """One change of a transaction: what it was, where, and whether it is still there.
+
+    `paths` are the files or folders that it changed, none for a command. `now` is "in place", "partly in place", "changed again by 0007", "changed by someone else", "gone back" or "cannot be
+    undone".
+    """
+
+    kind: str
+    path: str
+    description: str
+    now: str
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """What was changed at once. `time` is UTC in ISO 8601, `fix` and `code` say for what, `folder` holds the originals.
+
+    `run` tells which other transactions, of whichever journal, were made by the same run of the doctor.
+    """
+
+    id: str
+    time: str
+    fix: str
+    code: str
+    state: State
+    changes: tuple[Changed, ...]
+    folder: Path
+    run: Run = field(default_factory=Run)
+
+
+def history(home: Path) -> tuple[Transaction, ...]:
+    """All transactions of a journal, oldest first. Writes nothing. Raises Refused when the journal is damaged."""
+    with sentences(f"{home} could not be read"):
+        journal.demand_own(home, to_read=True)
+        holder = lock.holder(home)
+        entries = _settled_entries(home)
+        return tuple(transaction(entry, entries, holder) for entry in entries)
+
+
+def changed_again(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str | None:
+    """The newest later transaction that is in force and changed the same file."""
+    later = (other for other in reversed(entries) if other.number > entry.number and other.state == "applied")
+    return next((o.id for o in later if any(theirs.file == record.file for _, theirs in o.files())), None)
+
+
+def _settled_entries(home: Path) -> tuple[Entry, ...]:
+    """Read the journal without its lock: a state that changes under the reader is no damage."""
+    for _ in range(5):
+        names = sorted(home.iterdir()) if os.path.isdir(home) else []
+        try:
+            return journal.entries(home, to_read=True)
+        except Refused:
+            if names == sorted(home.iterdir()):
+                raise
+    return journal.entries(home, to_read=True)
+
+
+def transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> Transaction:
+    """An entry in words; `holder` is who works on its journal now."""
+    state: State
+    match entry.state:
+        case "applying" | "undoing":
+            state = "in progress" if holder else "interrupted"
+        case settled:
+            state = settled
+    changes = tuple(_changed(entry, index, record, entries) for index, record in enumerate(entry.changes))
+    return Transaction(entry.id, entry.time, entry.fix, entry.code, state, changes, entry.folder, entry.run)
+
+
+def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry]) -> Changed:
+    match record:
+        case FileRecord(kind, path, file):
+            now = _file_now(entry, record, entries)
+            return Changed(kind, path, f"{_DONE[kind]} {path}", now, (file,))
+        case BytecodeRecord(kind, _, roots):
+            said, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
+            return Changed(kind, ", ".join(roots), said, now, tuple(roots))
+        case CommandRecord(kind):
+            return Changed(
+                kind, record.argv[0] if record.argv else "", f"ran {command.said(record)}", "cannot be undone"
+            )
+        case RemovalRecord(kind, what, name):
+            told = removal_record.told(entry, index)
+            return Changed(kind, name, f"{what} {name}: {told}", "cannot be undone")
+
+
+def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, str]:
+    """What was done, and what is left of it. After an interruption nobody knows who wrote a cache that is there."""
+    if caches.written is None:
+        done = f"had {counted(caches.meant, 'bytecode cache')} to write and did not come to the end"
+        total = caches.meant
+    else:
+        done, total = f"wrote {counted(caches.written, 'bytecode cache')}", caches.written
+    if entry.state in {"undone", "failed"}:
+        return done, "gone back"
+    now = "gone back" if not caches.there else "in place" if caches.there == total else "partly in place"
+    return f"{done}, {caches.there} {'is' if caches.there == 1 else 'are'} there", now
+
+
+def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str:
+    if entry.state in {"undone", "failed"}:
+        return "gone back"
+    if newer := changed_again(entry, record, entries):
+        return f"changed again by {newer}"
+    return {"after": "in place", "before": "gone back", "other": "changed by someone else"}[
+        files.state(record)
+    ]

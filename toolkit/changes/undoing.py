@@ -1,0 +1,325 @@
+"""Taking changes back: those of a transaction, of a whole run, or what a killed doctor left half-way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from verl_doctor.toolkit.changes import bytecode, command, files, journal, links, lock
+from verl_doctor.toolkit.changes.journal import (
+    BytecodeRecord,
+    CommandRecord,
+    Entry,
+    FileRecord,
+    RemovalRecord,
+)
+from verl_doctor.toolkit.changes.sentences import announce, sentence, sentences
+from verl_doctor.toolkit.changes.transactions import Transaction, changed_again, transaction
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.text import listed
+
+# Seconds to wait for another doctor that works on the same environment.
+PATIENCE = 10.0
+
+_Name = tuple[Path, str]
+
+
+def undo(
+    home: Path, identifier: str | None = None, *, everything: bool = False, patience: float = PATIENCE
+) -> list[Transaction]:
+    """Take back the transaction named `identifier`, or `everything`, newest first, or the last one.
+
+    Returns what was undone; a transaction that a killed doctor left half-way is the last one. Raises Refused with the difference when a file was changed by someone else since; the
+    transaction is then as it was. With `everything`, the others are taken back all the same, and those that did
+    nothing but run commands are passed over.
+    """
+    with sentences("nothing was undone"):
+        if not journal.is_journal(home):
+            raise Refused(f"there is nothing to undo: {home} is no journal, or an empty one")
+        journal.demand_own(home)
+        with lock.exclusive(home, patience):
+            recovered = recover_locked(home)
+            entries = journal.entries(home)
+            if everything:
+                return recovered + _undo_all(home, entries)
+            if recovered and identifier is None:
+                return recovered
+            chosen = _chosen(entries, identifier)
+            if again := [done for done in recovered if done.id == chosen.id]:
+                return again
+            _demand_undoable(chosen, entries)
+            return [_over(_undo(chosen, entries), entries)]
+
+
+def undo_together(
+    names: Iterable[_Name], *, named: Sequence[Path] = (), patience: float = PATIENCE
+) -> list[Transaction]:
+    """Take back what one run changed, each by its journal and number: all of it, or nothing where that can be told before.
+
+    `named` are the trees that the user names: a journal of an environment may speak of them. Returns what was undone, newest
+    first. Raises Refused; what was undone before is then put in place again. What commands did is left.
+    """
+    asked = list(dict.fromkeys(names))
+    with sentences("nothing was undone"), ExitStack() as held:
+        for home in sorted({home for home, _ in asked}):
+            if not journal.is_journal(home):
+                raise Refused(f"there is nothing to undo: {home} is no journal, or an empty one")
+            journal.demand_own(home)
+            held.enter_context(lock.exclusive(home, patience))
+        journals = {home: (recover_locked(home, named), journal.entries(home)) for home, _ in asked}
+        parts = [(_chosen(journals[home][1], number), home) for home, number in asked]
+        recovered = [one for home, (done, _) in journals.items() for one in done if (home, one.id) in asked]
+        return recovered + _undo_parts(
+            [part for part, home in parts if part.id not in {one.id for one in journals[home][0]}],
+            {home: entries for home, (_, entries) in journals.items()},
+            named,
+            alone=len(parts) == 1,
+        )
+
+
+def _undo_parts(
+    parts: Sequence[Entry], journals: Mapping[Path, Sequence[Entry]], named: Sequence[Path], *, alone: bool
+) -> list[Transaction]:
+    """Take the parts of one run back, newest first, after a look at all of them."""
+    standing = parts if alone else [part for part in parts if part.state not in {"undone", "failed"}]
+    going: list[Entry] = []
+    for part in sorted(standing, key=_age, reverse=True):
+        if not alone and _cannot_be_undone(part):
+            announce(f"{part.id} {_why_not_undoable(part)}")
+            continue
+        _demand_undoable(part, journals[part.home], going, named)
+        going.append(part)
+    undone: list[Entry] = []
+    try:
+        for part in going:
+            undone.append(_undo(part, journal.entries(part.home)))  # noqa: PERF401 - what was undone counts when one is refused
+    except (Refused, OSError) as error:
+        told = [f"{part.id}: {_put_again(part)}" for part in reversed(undone)]
+        raise Refused("; ".join([sentence(error), *told])) from error
+    return [_over(part, journals[part.home]) for part in undone]
+
+
+def _age(entry: Entry) -> tuple[str, int]:
+    return entry.time, entry.number
+
+
+def _over(entry: Entry, entries: Sequence[Entry]) -> Transaction:
+    """Finish with a transaction that was undone."""
+    with contextlib.suppress(OSError):  # `tidy` lets them go otherwise
+        journal.forget_originals(entry)
+    return transaction(entry, entries, None)
+
+
+def recover(home: Path, *, patience: float = PATIENCE) -> None:
+    """Finish what a killed doctor left: what it was applying or undoing is taken back. Raises Refused."""
+    with sentences(f"{home} could not be put in order"):
+        if os.path.isdir(home):
+            journal.demand_own(home)
+            with lock.exclusive(home, patience):
+                recover_locked(home)
+
+
+def _take_back(entry: Entry, ours: frozenset[str]) -> list[str]:
+    """Give back what is in place, whatever was reached, and return the files that someone else changed."""
+    for index, record in enumerate(entry.changes):
+        if isinstance(record, BytecodeRecord):
+            bytecode.remove(entry, index, record)
+    states = {index: files.state(record) for index, record in entry.files()}
+    moving = [index for index, state in states.items() if state == "after"]
+    files.move(entry, moving[::-1], "before", ours)
+    files.give_back_folders(entry.around)
+    return [record.file for index, record in entry.files() if states[index] == "other"]
+
+
+def roll_back(entry: Entry) -> str:
+    """Take a failed transaction back at once, and say what became of it."""
+    try:
+        left = _take_back(entry, frozenset())
+        if left:
+            return f"{', '.join(left)} was changed by someone else meanwhile and left as it is; see verl-doctor undo --list"
+        if command.was_run(entry):
+            journal.forget_originals(journal.mark(entry, "failed"))
+            return "the changes to files were taken back, what the command did was not"
+        journal.drop(entry)
+    except (OSError, Refused) as error:
+        return f"taking it back failed too ({sentence(error)}); verl-doctor undo will try again"
+    return "everything is as it was"
+
+
+def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
+    """Take back what a killed doctor left half-way, unless someone else changed its files, and return what that was.
+
+    The caller holds the journal's lock. Whatever becomes of it is announced.
+    """
+    journal.demand_own(home)
+    journal.tidy(home)
+    entries = journal.entries(home)
+    recovered = []
+    for entry in reversed(entries):
+        if entry.state not in {"applying", "undoing"}:
+            continue
+        about = f"{entry.fix} for {entry.code} of {entry.time} ({entry.home}/{entry.id}) was interrupted"
+        if why := _why_outside(entry, named):
+            announce(f"{about}, and is left as it is: {why}")
+            continue
+        paths = listed([record.path for _, record in entry.files()], 4)
+        if foreign := _take_back(entry, _our_folders(entries)):
+            announce(
+                f"{about}, and {', '.join(foreign)} was changed by someone else since and left as it is; see verl-doctor undo --list"
+            )
+            continue
+        settled = journal.mark(entry, "failed" if _did_what_stays(entry) else "undone")
+        announce(f"{about}, and was taken back" + (f": {paths}" if paths else ""))
+        recovered.append(_over(settled, entries))
+    return recovered
+
+
+def demand_within(entry: Entry, named: Sequence[Path] = ()) -> None:
+    """Refuse a transaction in an environment's journal that speaks of files elsewhere."""
+    if why := _why_outside(entry, named):
+        raise Refused(f"{entry.id} is refused: {why}")
+
+
+def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
+    """Why a transaction is not obeyed, "" when it may be.
+
+    An environment that was unpacked or copied brings its journal along, whoever wrote that: it speaks of files in it, or in
+    a tree that the user `named`, and of no others.
+    """
+    environment = entry.home.parent
+    if not links.is_environment(environment):
+        return ""
+    roots = [os.path.realpath(root) for root in (environment, *named)]
+    for path in _paths(entry):
+        real = Path(os.path.realpath(Path(path).parent), Path(path).name)
+        if not any(real.is_relative_to(root) for root in roots):
+            return (
+                f"the journal of {environment} speaks of {path}, which lies outside of it; if that is in a tree of yours, name "
+                f"the tree with --verl, else compare it with the originals in {entry.folder} and put it back by hand"
+            )
+    return ""
+
+
+def _paths(entry: Entry) -> Iterator[str]:
+    """Every file and folder that taking a transaction back may write."""
+    for record in entry.changes:
+        if isinstance(record, FileRecord):
+            yield from (record.file, *record.folders)
+        elif isinstance(record, BytecodeRecord):
+            yield from record.roots
+    yield from (folder.path for folder in entry.around)
+
+
+def _chosen(entries: Sequence[Entry], identifier: str | None) -> Entry:
+    if identifier is None:
+        for entry in reversed(entries):
+            if entry.state not in {"undone", "failed"}:
+                return entry
+        raise Refused(
+            "there is nothing to undo: " + ("all was undone already" if entries else "nothing was changed")
+        )
+    for entry in entries:
+        if identifier.isascii() and identifier.isdigit() and entry.number == int(identifier[:18]):
+            return entry
+    raise Refused(f"there is no transaction {identifier}; verl-doctor undo --list names those there are")
+
+
+def _undo_all(home: Path, entries: Sequence[Entry]) -> list[Transaction]:
+    undone, refused = [], []
+    for entry in reversed(entries):
+        if entry.state in {"undone", "failed"} or _cannot_be_undone(entry):
+            continue
+        try:
+            now = journal.entries(home)
+            _demand_undoable(entry, now)
+            undone.append(_over(_undo(entry, now), now))
+        except (Refused, OSError) as error:
+            refused.append(sentence(error))
+    if refused:
+        done = ", ".join(transaction.id for transaction in undone) or "nothing"
+        raise Refused("\n".join([*refused, f"undone: {done}"]))
+    return undone
+
+
+def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
+    ours = _our_folders(entries)
+    undoing = journal.mark(entry, "undoing") if entry.state == "applied" else entry
+    try:
+        _take_back(undoing, ours)
+        return journal.mark(undoing, "undone")
+    except BaseException as error:
+        if entry.state == "applied":
+            told = _put_again(undoing)
+            if isinstance(error, (OSError, Refused)):
+                raise Refused(f"{entry.id} was not undone: {sentence(error)}; {told}") from error
+        raise
+
+
+def _demand_undoable(
+    entry: Entry, entries: Sequence[Entry], going: Sequence[Entry] = (), named: Sequence[Path] = ()
+) -> None:
+    """Refuse before anything is written: all files must be on one of the two sides of their change.
+
+    `going` are later transactions that will have been undone before.
+    """
+    if entry.state in {"undone", "failed"}:
+        raise Refused(
+            f"{entry.id} was undone already"
+            if entry.state == "undone"
+            else f"{entry.id} failed, and its files were given back then; what its commands did cannot be undone"
+        )
+    if why := _why_not_undoable(entry):
+        raise Refused(f"{entry.id} {why}; name an older transaction to undo that one")
+    demand_within(entry, named)
+    problems = []
+    before = {record.file for other in going for _, record in other.files()}
+    for index, record in entry.files():
+        if record.file in before:
+            continue
+        newer = changed_again(entry, record, entries)
+        if newer is not None:
+            raise Refused(
+                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again: undo {newer} first"
+            )
+        if files.state(record) == "other":
+            problems.append(files.changed_since(entry, index, record))
+    if problems:
+        raise Refused(f"{entry.id} was not undone, and nothing was changed: " + "\n".join(problems))
+
+
+def _why_not_undoable(entry: Entry) -> str:
+    if any(isinstance(record, RemovalRecord) for record in entry.changes):
+        return "removed what dead jobs had left, which cannot be undone"
+    if not _cannot_be_undone(entry):
+        return ""
+    ran = ", ".join(f"`{command.said(r)}`" for r in entry.changes if isinstance(r, CommandRecord))
+    return f"ran {ran}, which cannot be undone"
+
+
+def _cannot_be_undone(entry: Entry) -> bool:
+    return all(isinstance(record, (CommandRecord, RemovalRecord)) for record in entry.changes)
+
+
+def _did_what_stays(entry: Entry) -> bool:
+    removed = any(isinstance(record, RemovalRecord) for record in entry.changes)
+    return removed or command.was_run(entry)
+
+
+def _put_again(entry: Entry) -> str:
+    """After an undo that failed half-way: bring the files to where they were before it."""
+    try:
+        states = {index: files.state(record) for index, record in entry.files()}
+        files.move(entry, [index for index, state in states.items() if state == "before"], "after")
+        journal.mark(entry, "applied")
+    except (OSError, Refused) as error:
+        return f"it is half undone ({sentence(error)}); verl-doctor undo will finish it"
+    if any(isinstance(record, BytecodeRecord) for record in entry.changes):
+        return "all files are as they were, except for bytecode caches that were removed already"
+    return "everything is as it was"
+
+
+def _our_folders(entries: Sequence[Entry]) -> frozenset[str]:
+    return frozenset(folder for entry in entries for _, record in entry.files() for folder in record.folders)

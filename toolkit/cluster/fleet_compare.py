@@ -1,0 +1,136 @@
+"""What nodes are compared in, and counting what they say."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.cluster.fleet_facts import NodeFacts, Recent
+from verl_doctor.toolkit.cluster.fleet_subjects import SUBJECTS, Nearly, SubjectReader, gpus_of
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, NodeKind, Said, Subject
+from verl_doctor.toolkit.facts import Need, Unknown, arguments_from, needs_of
+from verl_doctor.toolkit.system.node_names import fold
+
+_Answers = tuple[tuple[tuple[str, str], str], ...]
+"""What one node says to the questions of one comparison: kind and name of the subject, and the value."""
+
+
+@dataclass
+class _Comparing:
+    """One comparison: how a node's answers are read from its facts, and which nodes said what."""
+
+    subject: SubjectReader
+    needs: tuple[Need, ...]
+    known: Recent[tuple[int, ...], tuple[_Answers | None]] = field(default_factory=Recent)
+    said: dict[_Answers, array[int]] = field(default_factory=dict)
+
+    def add(self, node: int, facts: NodeFacts) -> None:
+        """Ask one node. One whose facts could not be had says nothing, which is no difference."""
+        key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
+        (answers,) = self.known.get(key) or self.known.put(key, (self._answers(facts),))
+        if answers is not None:
+            self.said.setdefault(answers, array("I")).append(node)
+
+    def _answers(self, facts: NodeFacts) -> _Answers | None:
+        arguments = arguments_from(self.needs, facts.get)
+        return (
+            None if isinstance(arguments, Unknown) else tuple(sorted(self.subject.read(**arguments).items()))
+        )
+
+    def differing(self, members: Iterable[int]) -> Iterator[tuple[tuple[str, str], dict[str, list[int]]]]:
+        """The subjects to which some of these nodes answer otherwise than others, with the nodes by answer."""
+        among = set(members)
+        groups = [
+            (dict(answers), own)
+            for answers, nodes in self.said.items()
+            if (own := [node for node in nodes if node in among])
+        ]
+        for key in dict.fromkeys(key for answers, _ in groups for key in answers) if len(groups) > 1 else ():
+            by_value: dict[str, list[int]] = {}
+            for answers, nodes in groups:
+                if key in answers or self.subject.lacking_counts:
+                    by_value.setdefault(answers.get(key, ""), []).extend(nodes)
+            if len(by_value) > 1 and self.subject.nearly is not None:
+                by_value = _together(by_value, self.subject.nearly)
+            if len(by_value) > 1 and not (self.subject.may_name and _names_nodes(by_value)):
+                yield key, by_value
+
+
+class Comparison:
+    """What the nodes say of that in which they should agree."""
+
+    def __init__(self) -> None:
+        self._comparing = [_Comparing(subject, needs_of(subject.read)) for subject in SUBJECTS]
+        self._kinds: dict[str, array[int]] = {}
+
+    def add(self, node: int, facts: NodeFacts) -> None:
+        """Count what one node says."""
+        self._kinds.setdefault(gpus_of(facts), array("I")).append(node)
+        for comparing in self._comparing:
+            comparing.add(node, facts)
+
+    def fleet(self, names: Sequence[str]) -> Fleet:
+        """What was said, where it is not the same everywhere."""
+        folds = _Folds(names)
+        kinds = sorted(self._kinds.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+        differ: list[Subject] = []
+        odd: set[int] = set()
+        for comparing in self._comparing:
+            apart = comparing.subject.among_a_kind and len(kinds) > 1
+            groups = kinds if apart else [("", range(len(names)))]
+            for among, members in groups:
+                for (kind, name), by_value in comparing.differing(members):
+                    subject = Subject(kind, name, folds.said(by_value), among)
+                    differ.append(subject)
+                    if not comparing.subject.weak:
+                        odd.update(_unlike(subject.usual, by_value))
+        return Fleet(
+            nodes=len(names),
+            kinds=tuple(NodeKind(gpus, len(nodes), folds.of(nodes, len(names))) for gpus, nodes in kinds),
+            differ=tuple(sorted(differ, key=lambda subject: (subject.kind, subject.name, subject.among))),
+            odd=len(odd),
+        )
+
+
+def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, list[int]]:
+    """The same with numbers that are nearly the same as one value."""
+    shown = nearly.together(value for value in by_value if value)
+    together: dict[str, list[int]] = {}
+    for value, nodes in by_value.items():
+        together.setdefault(shown.get(value, ""), []).extend(nodes)
+    return together
+
+
+def _names_nodes(by_value: Mapping[str, Sequence[int]]) -> bool:
+    """Whether the answers tell the nodes apart rather than being meant to be the same."""
+    return len(by_value) > max(2, sum(map(len, by_value.values())) / 2)
+
+
+def _unlike(usual: Said | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:
+    """The nodes that do not say what most say: all where there is no majority."""
+    for value, nodes in by_value.items():
+        if usual is None or value != usual.value:
+            yield from nodes
+
+
+class _Folds:
+    """Folds lists of nodes, each once: most subjects are disputed by the same nodes. Most nodes are not named."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._known: dict[tuple[int, ...], str] = {}
+
+    def of(self, nodes: Sequence[int], among: int) -> str:
+        if 2 * len(nodes) > among:
+            return ""
+        key = tuple(sorted(nodes))
+        if key not in self._known:
+            self._known[key] = fold(self._names[node] for node in key)
+        return self._known[key]
+
+    def said(self, by_value: Mapping[str, Sequence[int]]) -> tuple[Said, ...]:
+        """The answers, the most frequent one first."""
+        ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+        every = sum(len(nodes) for nodes in by_value.values())
+        return tuple(Said(value, len(nodes), self.of(nodes, every)) for value, nodes in ordered)

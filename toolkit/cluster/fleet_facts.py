@@ -1,0 +1,106 @@
+"""The facts of many nodes, of which most are the same: each distinct one is decoded and restored once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import count
+from typing import Any, Generic, TypeVar, cast
+
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.engine import factsfile
+from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown
+from verl_doctor.toolkit.target import UsageError
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_KEPT = 64
+"""Distinct values of one fact, or answers of one rule, that are remembered.
+
+What nodes share comes again before 64 others have come. What differs on each node never comes again, and must not be kept.
+"""
+
+
+class Recent(Generic[K, V]):
+    """The entries that were used last."""
+
+    def __init__(self, most: int = _KEPT) -> None:
+        self._most = most
+        self._entries: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The entry, which becomes the youngest."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._entries[key] = entry
+        return entry
+
+    def put(self, key: K, entry: V) -> V:
+        """Add an entry; the oldest one gives way."""
+        if len(self._entries) >= self._most:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = entry
+        return entry
+
+
+class Shared:
+    """One distinct value of a fact. Equal texts have equal numbers as long as they are remembered."""
+
+    def __init__(self, collector: Collector, text: str, number: int) -> None:
+        self._collector = collector
+        self._text = text
+        self.number = number
+
+    @cached_property
+    def value(self) -> Any:
+        """The fact, or the `Unknown` that the node answered."""
+        try:
+            return factsfile.restore("", self._collector, json.loads(self._text))
+        except (UsageError, ValueError, RecursionError) as error:
+            return Broken(f"{self._collector.name} came back damaged: {str(error).splitlines()[0]:.200}")
+
+
+class NodeFacts:
+    """The facts of one node, restored when somebody asks. `given` are those that are the same for all."""
+
+    def __init__(self, given: Mapping[type, Any], shared: Mapping[type, Shared]) -> None:
+        self._given = given
+        self._shared = shared
+        self.numbers = {fact: one.number for fact, one in shared.items()}
+        """Of each fact that the node told: equal values have equal numbers."""
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """The fact, or why it could not be had."""
+        if (found := self._shared.get(fact)) is not None:
+            return cast("F | Unknown", found.value)
+        return cast("F | Unknown", self._given.get(fact, _NOT_ASKED))
+
+
+_NOT_ASKED = Unknown("it needs the machine itself, and was not asked of the nodes", kind="not tried")
+
+
+class FactStore:
+    """Makes `NodeFacts` of answers."""
+
+    def __init__(self, collectors: Iterable[Collector], given: Mapping[type, Any]) -> None:
+        self._by_name = {part.name: part for part in collectors if not part.local and part.fact not in given}
+        self._given = given
+        self._numbers = count(1)
+        self._known: dict[str, Recent[str, Shared]] = {name: Recent() for name in self._by_name}
+
+    def facts_of(self, answer: NodeAnswer) -> NodeFacts:
+        """The facts in one answer. A fact of another doctor is passed over."""
+        return NodeFacts(
+            self._given,
+            {
+                self._by_name[name].fact: self._shared(name, text)
+                for name, text in answer.facts.items()
+                if name in self._by_name
+            },
+        )
+
+    def _shared(self, name: str, text: str) -> Shared:
+        known = self._known[name]
+        return known.get(text) or known.put(text, Shared(self._by_name[name], text, next(self._numbers)))

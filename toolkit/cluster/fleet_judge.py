@@ -1,0 +1,177 @@
+"""Judging many nodes: a rule is judged once for each distinct set of the facts that it reads, however many nodes have it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import TypeVar
+
+from verl_doctor.toolkit.cluster.fleet_facts import NodeFacts, Recent
+from verl_doctor.toolkit.cluster.fleet_fold import folded
+from verl_doctor.toolkit.engine.judge import Selection, facts_of, in_order, judge_one
+from verl_doctor.toolkit.result import CheckResult, Status, status_of
+from verl_doctor.toolkit.rule import Check, Finding
+from verl_doctor.toolkit.system.node_names import fold, shortened
+from verl_doctor.toolkit.text import counted, listed
+
+T = TypeVar("T")
+
+_WORST_FIRST: tuple[Status, ...] = ("fail", "error", "warn", "pass", "skipped", "not_applicable")
+_REASONS = 3  # told for one rule
+
+
+@dataclass
+class _Rule:
+    """A rule, and what it said: each result with the number of the first node that it holds for, until the next one's."""
+
+    check: Check
+    facts: tuple[type, ...]
+    requires: tuple[str, ...]
+    wanted: bool
+    known: Recent[tuple[object, ...], CheckResult] = field(default_factory=Recent)
+    said: list[tuple[int, CheckResult]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def by_result(self, nodes: int) -> dict[CheckResult, list[int]]:
+        """Which of so many nodes have which result."""
+        found: dict[CheckResult, list[int]] = {}
+        ends = [*(first for first, _ in self.said[1:]), nodes]
+        for (first, result), end in zip(self.said, ends, strict=True):
+            found.setdefault(result, []).extend(range(first, end))
+        return found
+
+
+class NodeJudge:
+    """The rules that can be judged from one node's facts alone, and what they said of the nodes so far.
+
+    Of a node, the rules alone are looked at of which a fact, or a rule that they require, is not as on the node before it.
+    """
+
+    def __init__(self, checks: Sequence[Check], selection: Selection, today: date) -> None:
+        self._selection = selection
+        self._today = today
+        order = in_order([check for check in checks if check.cost != "cluster"], selection)
+        known = {check.code for check in order}
+        self._rules = [
+            _Rule(check, tuple(facts_of([check])), tuple(check.requires & known), selection.wants(check))
+            for check in order
+        ]
+        self._concerned: Recent[frozenset[type], list[_Rule]] = Recent()
+        self._nodes = 0
+        self._numbers: Mapping[type, int] = {}
+        self._results: dict[str, CheckResult] = {}
+        self._failing: set[str] = set()
+        self.failing: Counter[str] = Counter()
+        """On how many nodes each rule fails."""
+
+    def judge(self, facts: NodeFacts) -> None:
+        """Judge one more node."""
+        differ = frozenset(fact for fact, _ in self._numbers.items() ^ facts.numbers.items())
+        self._numbers = facts.numbers
+        for rule in self._rules if self._nodes == 0 else self._concerned_by(differ):
+            code = rule.check.code
+            result = self._judge_one(rule, facts)
+            if result != self._results.get(code):
+                self._results[code] = result
+                rule.said.append((self._nodes, result))
+                (self._failing.add if result.status == "fail" else self._failing.discard)(code)
+        self.failing.update(self._failing)
+        self._nodes += 1
+
+    def results(self, names: Sequence[str], addresses: Sequence[str]) -> tuple[CheckResult, ...]:
+        """One result a rule, over all nodes; equal findings are one that names the nodes."""
+        wanted = [rule for rule in self._rules if rule.wanted and self._nodes]
+        return tuple(
+            replace(_joined(rule.by_result(self._nodes), names, addresses), seconds=rule.seconds)
+            for rule in sorted(wanted, key=lambda rule: rule.check.code)
+        )
+
+    def _concerned_by(self, differ: frozenset[type]) -> list[_Rule]:
+        """The rules that read one of these facts, or require a rule that does, each after what it requires."""
+        concerned = self._concerned.get(differ)
+        if concerned is None:
+            codes: set[str] = set()
+            concerned = self._concerned.put(differ, [])
+            for rule in self._rules:
+                if not differ.isdisjoint(rule.facts) or not codes.isdisjoint(rule.requires):
+                    codes.add(rule.check.code)
+                    concerned.append(rule)
+        return concerned
+
+    def _judge_one(self, rule: _Rule, facts: NodeFacts) -> CheckResult:
+        number = facts.numbers.get
+        required = [
+            (self._results[code].status, self._results[code].deliberate, self._results[code].follows_from)
+            for code in rule.requires
+        ]
+        key = (*[number(fact, 0) for fact in rule.facts], *required)
+        if (result := rule.known.get(key)) is None:
+            result = judge_one(rule.check, facts, self._selection, self._results, self._today)
+            rule.known.put(key, result)
+            rule.seconds += result.seconds
+        return result
+
+
+def _joined(
+    said: Mapping[CheckResult, Iterable[int]], names: Sequence[str], addresses: Sequence[str]
+) -> CheckResult:
+    """What one rule said of all nodes, as one result: the worst status, and why it could not be judged on some."""
+    first = min(said, key=lambda result: (result.status, result.reason))
+    by_finding: dict[Finding, list[int]] = {}
+    by_reason: dict[tuple[Status, str], list[int]] = {}
+    for result, nodes in said.items():
+        for finding in result.findings:
+            by_finding.setdefault(finding, []).extend(nodes)
+        by_reason.setdefault((result.status, result.reason), []).extend(nodes)
+    findings = folded(by_finding, names, addresses)
+    status = worst(status for status, _ in by_reason)
+    if status in {"fail", "warn", "pass"}:
+        status = status_of(findings)
+    ended_so = [result for result in said if result.status == status] or list(said)
+    return replace(
+        first,
+        status=status,
+        reason_kind=common(result.reason_kind for result in ended_so),
+        follows_from=common(result.follows_from for result in ended_so),
+        reason=_reason(by_reason, status, names),
+        findings=findings,
+        paths=tuple(sorted({path for result in said for path in result.paths})),
+        trace=min((result.trace for result in said if result.trace), default=""),
+        deliberate=all(result.deliberate for result in said),
+        unjudged=tuple(sorted({entry for result in said for entry in result.unjudged}, key=repr)),
+    )
+
+
+def common(values: Iterable[T | None]) -> T | None:
+    """What all of them are, None when they are not all the same."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """How a rule ended that ended in several ways: judged on some is judged."""
+    return min(statuses, key=_WORST_FIRST.index)
+
+
+def _reason(
+    by_reason: Mapping[tuple[Status, str], Sequence[int]], status: Status, names: Sequence[str]
+) -> str:
+    """Why the rule ended as it did; and where it could not be judged on some nodes, on which, and why there."""
+    if len(by_reason) == 1:
+        return next(iter(by_reason))[1]
+    told = []
+    for (ended, reason), nodes in sorted(by_reason.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+        if reason and ended in {"error", "skipped"}:
+            told.append(f"{reason} on {_named(nodes, names)}")
+        elif reason and ended == status:
+            told.append(reason)
+    return listed(told, _REASONS)
+
+
+def _named(nodes: Sequence[int], names: Sequence[str]) -> str:
+    """Which nodes; most of them are a number."""
+    if 2 * len(nodes) > len(names):
+        return counted(len(nodes), "node")
+    return shortened(fold(names[node] for node in nodes), len(nodes))

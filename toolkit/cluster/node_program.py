@@ -1,0 +1,148 @@
+"""The program of the parcel that travels to a node: it collects the facts that were asked for and writes them into a file.
+
+It is the `__main__` of the unpacked folder, run by the node's own Python (`probes.node`): called with the files of the request
+and of the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import json
+import os
+import sys
+import zlib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.console.masked import masked
+from verl_doctor.toolkit.engine import factsfile
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.facts import Broken, Collector, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.system.restore import restored
+from verl_doctor.toolkit.system.sites import Sites
+from verl_doctor.toolkit.target import Target
+
+REPAIRS = "repairs"
+"""What the answer has in place of facts when a repair was asked for."""
+UNDONE = "undone"
+"""The same where repairs are taken back."""
+WARMED = "warmed"
+"""The same for a warm-up."""
+
+
+def main(asked: str, told: str) -> None:
+    """Answer one request."""
+    request = json.loads(Path(asked).read_text("ascii"))
+    _lend_psutil()
+    machine = Machine(cwd=Path(request["cwd"]))
+    os.environ["XDG_CACHE_HOME"] = str(
+        Path(told).with_name("cache")
+    )  # what is remembered goes with the folder
+    Path(told).write_text(json.dumps(answered(request, machine)), "ascii")
+
+
+def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+    """What was asked for: facts, or with "repair", "undo" or "warm" what became of that."""
+    if "warm" in request:
+        from verl_doctor.toolkit.cluster.node_warm import warmed  # noqa: PLC0415 - it is in few parcels
+
+        return {WARMED: packed_text(json.dumps(warmed(machine, request["warm"], request["seconds"])))}
+    if "repair" in request:
+        from verl_doctor.toolkit.cluster.node_repair import repairs  # noqa: PLC0415 - it is in few parcels
+
+        done = repairs(machine, _target(request["target"]), request["marker"], request["repair"])
+        return {REPAIRS: packed_text(json.dumps(done))}
+    if "undo" in request:
+        from verl_doctor.toolkit.cluster.node_undo import undone  # noqa: PLC0415 - it is in few parcels
+
+        told = undone(machine, _target(request["target"]), request["undo"])
+        return {UNDONE: packed_text(json.dumps(told))}
+    return entries(request, machine)
+
+
+def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+    """The facts by name, each as an entry of a facts file, packed."""
+    collectors = tuple(_collectors(request["modules"]))
+    wanted = set(request["facts"])
+    given = {
+        Machine: machine,
+        Target: _target(request["target"]),
+        Marker: Marker(request["marker"]),
+        Sites: restored(Sites, request.get("sites", {})),
+        **_given(request["given"], collectors),
+    }
+    collection = Collection(collectors, given)
+    asked = [collector for collector in collectors if collector.name in wanted]
+    collection.start(collector.fact for collector in asked)
+    return {collector.name: packed(_plain(collection.get(collector.fact))) for collector in asked}
+
+
+def packed(answer: Any) -> str:
+    """An entry as text that is the same for the same entry, so that the equal ones of many nodes are read once."""
+    return packed_text(json.dumps(masked(factsfile.entry(answer)), sort_keys=True, separators=(",", ":")))
+
+
+def packed_text(text: str) -> str:
+    """JSON in ASCII, as it travels inside of JSON."""
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
+
+
+def unpacked(text: str) -> str:
+    """The entry's JSON again. Raises ValueError or zlib.error when it is damaged."""
+    return zlib.decompress(base64.b64decode(text)).decode("ascii")
+
+
+def _given(entries: Mapping[str, Any], collectors: tuple[Collector, ...]) -> dict[type, Any]:
+    """Facts that are not looked at here: the launch files are those of the driver's node."""
+    mine = [collector for collector in collectors if collector.name in entries]
+    return factsfile.facts_of(entries, mine, "the request")
+
+
+def _plain(answer: Any) -> Any:
+    """What lacks a package on this node was not seen there: the doctor is not broken."""
+    if isinstance(answer, Broken) and answer.error == ModuleNotFoundError.__name__:
+        return Unknown(f"{answer.message} on that node")
+    return answer
+
+
+def _collectors(modules: list[str]) -> list[Collector]:
+    found = []
+    for name in modules:
+        members = vars(importlib.import_module(name)).values()
+        found += [member for member in members if isinstance(member, Collector)]
+    return list(dict.fromkeys(found))
+
+
+def _target(said: Mapping[str, Any]) -> Target:
+    """The same paths as on the driver's node, looked at here, and the interpreter that runs this."""
+
+    def path(name: str) -> Path | None:
+        return Path(said[name]) if said[name] else None
+
+    return Target(
+        python=Path(sys.executable),
+        chosen_by="--python",
+        libraries=tuple((name, Path(folder)) for name, folder in said["libraries"]),
+        files=tuple(map(Path, said["files"])),
+        words=tuple(said["words"]),
+        data=tuple(map(Path, said["data"])),
+        verl=path("verl"),
+        vllm=path("vllm"),
+        model=path("model"),
+        model_by=said["model_by"],
+        ray_address=said["ray_address"],
+        gpu_memory=said.get("gpu_memory", 0),
+    )
+
+
+def _lend_psutil() -> None:
+    """Ray brings a psutil of its own (python/ray/thirdparty_files), for environments that have none."""
+    with contextlib.suppress(ImportError, ValueError):
+        if find_spec("psutil") is None and (ray := find_spec("ray")) and ray.origin:
+            sys.path.append(str(Path(ray.origin).with_name("thirdparty_files")))

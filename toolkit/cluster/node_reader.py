@@ -1,0 +1,28 @@
+"""Reading what nodes answer: entries that many nodes share are unpacked once and are one text."""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Mapping
+
+from verl_doctor.toolkit.cluster.node_program import unpacked
+
+_KEPT = 4096  # entries: those that nodes share come again before as many others have come
+
+
+def read(text: str) -> tuple[Mapping[str, str], str]:
+    """The entries of `probes.node`'s answer by the facts' names, and why there are none, "" when there are."""
+    try:
+        answer = json.loads(text)
+        if "facts" not in answer:
+            return {}, str(answer["missing"])
+        return {name: _entry(packed) for name, packed in answer["facts"].items()}, ""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
+        return {}, "its answer was cut off or is damaged" if text else "its process ended without an answer"
+
+
+@functools.lru_cache(_KEPT)
+def _entry(packed: str) -> str:
+    return unpacked(packed)

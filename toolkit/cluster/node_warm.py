@@ -1,0 +1,26 @@
+"""The part of the parcel that has files in the page cache of the node on which it runs, as `warmup` would there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.restore import restored
+from verl_doctor.toolkit.warm.ending import Ending
+from verl_doctor.toolkit.warm.request import WarmRequest
+from verl_doctor.toolkit.warm.request import warmed as summed_up
+from verl_doctor.toolkit.warm.warm import Moment, Plan
+
+
+def warmed(machine: Machine, asked: Any, seconds: float) -> dict[str, Any]:
+    """What became of the request within so many seconds, as JSON has it. Where nothing is missing, nobody asks whether they were enough."""
+    found = summed_up(machine, restored(WarmRequest, asked), Ending(seconds), _unseen)
+    return asdict(found if found.missing else replace(found, ended=""))
+
+
+@contextlib.contextmanager
+def _unseen(_: Plan) -> Iterator[Callable[[Moment], None]]:
+    yield lambda _: None

@@ -1,0 +1,165 @@
+"""`fix` for many nodes: each environment is repaired once, however many nodes see its files; one node first, then the rest.
+
+This machine is the first node. The environments of the others are repaired there, by the doctor's own code that travels to
+them, with the journal on that node. At the end all nodes are looked at again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.cluster import transport
+from verl_doctor.toolkit.cluster.examination import ReachedNodes
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import place_parcel, repair_parcel
+from verl_doctor.toolkit.cluster.node_program import REPAIRS
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.transport import Way
+from verl_doctor.toolkit.collectors.installed.environment_place import EnvironmentPlace
+from verl_doctor.toolkit.console.progress import announce
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.examination import Request, Watch, examine
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.repair import repair
+from verl_doctor.toolkit.result import Repair, Report, with_repairs
+from verl_doctor.toolkit.system.node_names import fold
+from verl_doctor.toolkit.text import counted
+
+LONGEST = 300.0
+"""Seconds for the repairs of one environment: each is followed by a fresh look."""
+_FAILED = frozenset({"still failing", "made worse, undone", "refused"})
+
+
+@dataclass(frozen=True)
+class Environments:
+    """The environments of the cluster, each with the nodes that see its files: that of this machine, and those of others.
+
+    `untold` are nodes of which it is not known: they are not touched.
+    """
+
+    here: tuple[NodeAnswer, ...]
+    others: tuple[tuple[NodeAnswer, ...], ...]
+    shared: frozenset[str]
+    untold: tuple[NodeAnswer, ...]
+
+    def sentence(self) -> str:
+        """How many there are, and where."""
+        said = f"the environment lies in {counted(1 + len(self.others), 'place')}: here"
+        if self.here:
+            said += f" for {fold(node.node for node in self.here)}"
+        said += "".join(f", on {fold(node.node for node in nodes)}" for nodes in self.others)
+        return said + (f"; not known of {fold(node.node for node in self.untold)}" if self.untold else "")
+
+
+def environments(way: Way, run: Session, collection: Collection, watch: Watch) -> Environments:
+    """Ask every node where its environment lies."""
+    here = collection.get(EnvironmentPlace)
+    mine = "" if isinstance(here, Unknown) else here.files
+    groups: dict[str, list[NodeAnswer]] = {mine: []}
+    shared, untold = set(), []
+    with contextlib.closing(way.ask(place_parcel(run, collection), watch=watch)) as answers:
+        for answer in answers:
+            place = json.loads(answer.facts.get(EnvironmentPlace.__name__, "{}")).get("is")
+            if place is None or not mine:
+                untold.append(answer)
+                continue
+            groups.setdefault(place["files"], []).append(answer)
+            shared |= {answer.node} if place["shared"] else set()
+    ours = groups.pop(mine)
+    others = tuple(tuple(nodes) for nodes in groups.values())
+    return Environments(tuple(ours), others, frozenset(shared), tuple(untold))
+
+
+def show(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> None:
+    """Say what `carry_out` would repair where. Nothing is changed."""
+    way = transport.way_to(nodes, run, collection)
+    announce(way.says)
+    announce(environments(way, run, collection, watch).sentence())
+
+
+def carry_out(
+    nodes: AskedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
+) -> tuple[Report, tuple[NodeAnswer, ...]]:
+    """Repair here, then the other environments, and look at all nodes again; besides, the nodes that were left out.
+
+    When the first environment that needs a repair does not get well, the others are not touched.
+    """
+    way = transport.way_to(nodes, run, collection)
+    announce(way.says)
+    found = environments(way, run, collection, watch)
+    announce(found.sentence())
+    done = list(repair.carry_out(run, collection, report, unsafe=unsafe).repairs or ())
+    tried = any(one.outcome == "repaired" for one in done)
+    left = list(found.untold)
+    for turn in _turns(found, alone=not tried):
+        if any(one.outcome in _FAILED for one in done):
+            announce(f"leaves {fold(one.node for one in turn)} as it is: the first repair did not help")
+            left += turn
+            continue
+        repaired, unheard = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
+        done += repaired
+        left += unheard
+    if any(one.outcome == "repaired" and one.transaction is None for one in done):
+        announce(f"undo --all {_named(nodes, run)} takes all of it back, here and there")
+    after = examine(Request(run, ReachedNodes(way)), watch).report
+    return with_repairs(after, done, applied=True), tuple(left)
+
+
+def _named(nodes: AskedNodes, run: Session) -> str:
+    """The options with which another command reaches the same nodes and the same environment."""
+    reached = ["--nodes", fold(nodes.hosts), "--via", nodes.via] if nodes.hosts else ["--cluster"]
+    target = replace(run.target, libraries=(), files=(), words=(), model=None, data=())
+    return shlex.join([*reached, *target.arguments])
+
+
+def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ...]]:
+    """One node of each environment: those on shared file systems one after the other, for two may be one after all.
+
+    The first is `alone` when nothing has shown yet that the repair helps.
+    """
+    first = [nodes[0] for nodes in found.others]
+    yield from ((node,) for node in first if node.node in found.shared)
+    own = [node for node in first if node.node not in found.shared]
+    if alone and len(own) == len(first) and own:
+        yield (own.pop(0),)
+    if own:
+        yield tuple(own)
+
+
+def _repaired(
+    way: Way, run: Session, collection: Collection, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
+) -> tuple[list[Repair], list[NodeAnswer]]:
+    """Have these nodes repair their environments; besides, those that did not tell."""
+    parcel = repair_parcel(run, collection, unsafe=unsafe)
+    told: dict[Repair, list[str]] = {}
+    unheard = []
+    with contextlib.closing(way.ask(parcel, turn, watch, LONGEST)) as answers:
+        for answer in answers:
+            if answer.missing or REPAIRS not in answer.facts:
+                announce(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")
+                unheard.append(answer)
+                continue
+            for one in json.loads(answer.facts[REPAIRS]):
+                told.setdefault(_as_one(one), []).append(_with_journal(answer.node, one["transaction"]))
+    return [_on(nodes, one) for one, nodes in told.items()], unheard
+
+
+def _as_one(told: dict[str, object]) -> Repair:
+    """A repair without what differs from node to node, so that equal ones are one."""
+    texts = {name: str(told[name]) for name in ("fix", "code", "title", "safety", "reason", "restart")}
+    return Repair(**texts, outcome=told["outcome"])  # type: ignore[arg-type]
+
+
+def _with_journal(node: str, transaction: object) -> str:
+    return f"{node} ({transaction})" if transaction else node
+
+
+def _on(nodes: Iterable[str], one: Repair) -> Repair:
+    """Say where it was done; the names in brackets are those of the journal on that node."""
+    where = ", ".join(nodes)
+    return replace(one, reason=f"on {where}" + (f": {one.reason}" if one.reason else ""))

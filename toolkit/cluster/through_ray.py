@@ -1,0 +1,171 @@
+"""The facts of all nodes of a Ray cluster, asked through Ray itself: answers are handed on as they arrive.
+
+The driver is a child of the target's interpreter (`probes.cluster`), for Ray lets no other version in. It starts a job in the
+cluster, which ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.cluster import node_reader
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import Parcel
+from verl_doctor.toolkit.cluster.node_request import ALONE, CouldNotAsk, Sharing
+from verl_doctor.toolkit.collectors.host.clock_offset import ClockOffset
+from verl_doctor.toolkit.engine.factsfile import entry
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import cluster
+from verl_doctor.toolkit.probes import node as node_probe
+from verl_doctor.toolkit.process.dialogue import Dialogue
+from verl_doctor.toolkit.text import counted
+
+_LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
+_LATE = 3.0  # seconds behind its own deadline after which the driver is not waited for
+_STAGES: Mapping[str, str] = {
+    "": "it was not asked: the time was up",
+    "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
+    "look": "it did not tell its facts in time",
+}
+
+
+@dataclass(frozen=True)
+class RayDriver:
+    """How the cluster is reached: the target's interpreter, the address of the GCS, and variables for the token."""
+
+    python: str
+    address: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def node_answers(
+    machine: Machine,
+    driver: RayDriver,
+    parcel: Parcel,
+    budget: float,
+    watch: Callable[[str], None] = lambda _: None,
+    *,
+    only: Collection[str] = (),
+    longest: float = 20.0,
+    sharing: Sharing = ALONE,
+) -> Generator[NodeAnswer, None, None]:
+    """Every node of the cluster: those that answer as soon as they do, the others with the reason.
+
+    `budget` is in seconds, and so is how long one node may work at most, `longest`. With `only`, Ray's numbers of nodes, nobody
+    else is asked; `sharing` says by these numbers what nodes have in common.
+
+    Raises CouldNotAsk when there is no way in, and OSError when the interpreter cannot be started.
+    """
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    deadline = time.monotonic() + budget
+    per_node = max(min(budget - 3, longest), 2.0)
+    sent = parcel.order(per_node, detached=True)
+    plan = {
+        "address": driver.address,
+        "namespace": f"verl-doctor-{secrets.token_hex(4)}",
+        "budget": max(budget - 1, 1.0),
+        "patience": per_node + 5,
+        "seconds": per_node,
+        "only": list(only),
+        "shares": {node: list(shares) for node, shares in sharing.of.items()},
+        "sharing": sharing.most,
+        "text": Path(node_probe.__file__).read_text("utf-8"),
+        "bytes": len(sent),
+    }
+    order = json.dumps(plan).encode("ascii") + b"\n" + sent
+    text = Path(cluster.__file__).read_text("utf-8")
+    variables = {"PYTHONDONTWRITEBYTECODE": "1", **driver.variables}
+    with machine.speak(
+        [driver.python, "-c", text, token], order, env=variables, patience=_LEAVING
+    ) as dialogue:
+        yield from _Roll(watch, only).heard(dialogue, token, deadline + _LATE, driver.address)
+
+
+class _Roll:
+    """The nodes of the cluster, and who of them has been heard."""
+
+    def __init__(self, watch: Callable[[str], None], only: Collection[str]) -> None:
+        self._watch = watch
+        self._only = only
+        self._unheard: dict[str, tuple[str, str]] = {}
+        self._count = 0
+
+    def heard(self, dialogue: Dialogue, token: str, deadline: float, address: str) -> Iterator[NodeAnswer]:
+        """Listen to the driver, then name those of whom it said nothing."""
+        self._watch(f"connecting to the Ray cluster at {address}")
+        ended = "the time was up"
+        connected = False
+        for line in dialogue.lines(deadline):
+            _, found, rest = line.partition(token.encode())
+            if not found:
+                continue
+            told = json.loads(rest)
+            if "refused" in told:
+                raise CouldNotAsk(told["refused"])
+            connected = connected or "job" in told
+            if "broke" in told:
+                ended = f"the driver broke: {told['broke']}"
+            yield from self._understood(told)
+            if "done" in told or "broke" in told:
+                break
+        else:
+            if not connected:
+                raise CouldNotAsk(f"no connection within the time given; {dialogue.complaint}")
+            if time.monotonic() < deadline:
+                ended = f"the driver lost the cluster: {dialogue.complaint}"
+        for name, place in self._unheard.values():
+            yield NodeAnswer(name, place, missing=ended)
+
+    def _understood(self, told: Mapping[str, Any]) -> Iterator[NodeAnswer]:
+        if "nodes" in told:
+            yield from self._called(told["nodes"])
+        elif (node := told.get("node")) in self._unheard:
+            name, place = self._unheard.pop(node)
+            yield self._answer(told, name, place)
+            self._watch(f"{self._count - len(self._unheard)} of {counted(self._count, 'node')} heard")
+
+    def _called(self, rows: list[dict[str, Any]]) -> Iterator[NodeAnswer]:
+        """Name the nodes; a dead one counts when nobody has taken its place: no node that is alive has its address."""
+        alive = [row for row in rows if row["alive"]]
+        there = {row["address"] for row in alive}
+        gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in there}
+        named = [*alive, *gone.values()]
+        names = _names(named)
+        self._unheard = {
+            row["node"]: (names[row["node"]], row["address"])
+            for row in alive
+            if not self._only or row["node"] in self._only
+        }
+        self._count = len(self._unheard)
+        for row in gone.values() if not self._only else ():
+            yield NodeAnswer(names[row["node"]], row["address"], missing=row["died"])
+
+    def _answer(self, told: Mapping[str, Any], name: str, place: str) -> NodeAnswer:
+        seconds = float(told.get("seconds") or 0.0)
+        if "answer" not in told:
+            missing = told.get("missing") or _STAGES[str(told.get("stage", ""))]
+            return NodeAnswer(name, place, missing=str(missing), seconds=seconds, number=told["node"])
+        facts, missing = node_reader.read(told["answer"])
+        if facts and (clock := told.get("clock")):
+            facts = {**facts, ClockOffset.__name__: json.dumps(entry(ClockOffset(*clock)))}
+        return NodeAnswer(name, place, facts, missing, seconds, told["node"])
+
+
+def _names(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """A name for each node: its host's where no other node has it, else its address, with the port where several share one."""
+    hosts, addresses = Counter(row["host"] for row in rows), Counter(row["address"] for row in rows)
+    return {
+        row["node"]: row["host"]
+        if row["host"] and hosts[row["host"]] == 1
+        else row["address"]
+        if addresses[row["address"]] == 1
+        else f"{row['address']}:{row['port']}"
+        for row in rows
+    }

@@ -1,0 +1,109 @@
+"""The facts of hosts that are reached without Ray, by ssh or srun: the same program (`probes.node`), sent through stdin."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+
+from verl_doctor.toolkit.cluster import node_reader
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import Parcel
+from verl_doctor.toolkit.cluster.node_request import ALONE, Sharing, Via
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import node
+from verl_doctor.toolkit.probes.cluster import Visit, startable
+from verl_doctor.toolkit.text import counted
+
+_SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
+_LATE = 3.0  # seconds behind the node's own deadline
+_LONGEST = 200  # characters of a complaint
+
+
+def command(via: Via, host: str, python: str, text: str, token: str) -> list[str]:
+    """What is run here to have `text` run there. It asks for no password: nobody could answer for a hundred hosts."""
+    there = [python, "-I", "-S", "-c", text, token]
+    if via == "ssh":
+        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(there)]
+    # --overlap: the job's own steps keep what they have, and this one needs nothing (Slurm 20.11 and newer).
+    return ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--quiet", f"--nodelist={host}", *there]
+
+
+def shown(via: Via, python: str) -> str:
+    """The command for a person, with words in place of what is long."""
+    return shlex.join(command(via, "HOST", python, "PROGRAM", "TOKEN"))
+
+
+def host_answers(
+    machine: Machine,
+    hosts: Sequence[str],
+    via: Via,
+    python: str,
+    parcel: Parcel,
+    budget: float,
+    watch: Callable[[str], None] = lambda _: None,
+    *,
+    sharing: Sharing = ALONE,
+) -> Generator[NodeAnswer, None, None]:
+    """Every host, as soon as it answers or fails. `python` is the interpreter's path there. `budget` is in seconds."""
+    deadline = time.monotonic() + budget
+    text = Path(node.__file__).read_text("utf-8")
+
+    def ask(host: str) -> NodeAnswer:
+        return _answer(machine, host, via, python, text, parcel, deadline)
+
+    waiting = [Visit(host, host, sharing.of.get(host, ())) for host in hosts]
+    running: dict[Future[NodeAnswer], Visit] = {}
+    pool = ThreadPoolExecutor(min(_SIMULTANEOUS, len(hosts)))
+    try:
+        while waiting or running:
+            for visit in startable(waiting, running.values(), at_once=_SIMULTANEOUS, sharing=sharing.most):
+                waiting.remove(visit)
+                running[pool.submit(ask, visit.node)] = visit
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[done]
+                heard = len(hosts) - len(waiting) - len(running)
+                watch(f"{heard} of {counted(len(hosts), 'node')} heard")
+                yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _answer(
+    machine: Machine, host: str, via: Via, python: str, text: str, parcel: Parcel, deadline: float
+) -> NodeAnswer:
+    begun = time.monotonic()
+    left = deadline - begun
+    if left <= 1:
+        return NodeAnswer(host, missing="it was not asked: the time was up")
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    order = parcel.order(max(left - _LATE, 1.0), detached=False)
+    said = ""
+    try:
+        with machine.speak(
+            command(via, host, python, text, token), order, env=_home(machine), patience=1.0
+        ) as dialogue:
+            for line in dialogue.lines(deadline):
+                _, found, rest = line.decode("ascii", "replace").partition(token)
+                said = rest.strip() if found else said
+                if found:
+                    break
+            complaint = dialogue.complaint
+    except OSError as error:
+        return NodeAnswer(host, missing=f"{via} cannot be started: {error.strerror}")
+    seconds = round(time.monotonic() - begun, 3)
+    if said:
+        facts, missing = node_reader.read(said)
+        return NodeAnswer(host, host, facts, missing, seconds)
+    if time.monotonic() >= deadline:
+        return NodeAnswer(host, missing="it did not answer in time", seconds=seconds)
+    said = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
+    return NodeAnswer(host, missing=f"{via}: {said}", seconds=seconds)
+
+
+def _home(machine: Machine) -> dict[str, str]:
+    """What ssh and srun need of the user: keys and settings lie at home."""
+    return {name: machine.environ[name] for name in ("HOME", "TMPDIR") if name in machine.environ}

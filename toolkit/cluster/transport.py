@@ -1,0 +1,136 @@
+"""Which nodes are asked for their facts, and how: through Ray, or by ssh or srun where Ray itself is what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import Parcel, parcel_for
+from verl_doctor.toolkit.cluster.node_request import ALONE, AskedNodes, CouldNotAsk, Sharing
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
+from verl_doctor.toolkit.cluster.through_ssh import host_answers, shown
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.token import RayToken
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.examination import Watch
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.text import counted
+
+Ask = Callable[..., Generator[NodeAnswer, None, None]]
+
+_LONGEST = 20.0  # seconds for the facts of one node, a third of the usual budget
+_OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the nodes with --facts"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the nodes are reached. `says` is that in words.
+
+    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds, more than the budget too;
+    of those that share something it asks no more at a time than `sharing` allows.
+    """
+
+    says: str
+    ask: Ask
+
+
+def answers(
+    way: Way, run: Session, collection: Collection, watch: Watch
+) -> Generator[NodeAnswer, None, None]:
+    """The facts of every node, as soon as it answers or it is known that it does not."""
+    return way.ask(parcel_for(run, collection), watch=watch)
+
+
+def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:
+    """How these nodes are reached. Raises CouldNotAsk when they are not."""
+    interpreter = collection.get(Interpreter)
+    if isinstance(interpreter, Unknown):
+        raise CouldNotAsk(interpreter.reason)
+    python = interpreter.executable
+    if nodes.hosts:
+        return _by_command(nodes, run, python)
+    cluster = _cluster(run, collection)
+    return _through_ray(
+        nodes, run, cluster, RayDriver(python, cluster.address, _variables(cluster, collection))
+    )
+
+
+def _by_command(nodes: AskedNodes, run: Session, python: str) -> Way:
+    def ask(
+        parcel: Parcel,
+        only: Sequence[NodeAnswer] = (),
+        watch: Watch = _nobody,
+        longest: float | None = None,
+        sharing: Sharing = ALONE,
+    ) -> Generator[NodeAnswer, None, None]:
+        hosts = [answer.node for answer in only] or nodes.hosts
+        budget, _ = _time(nodes, longest)
+        return host_answers(run.machine, hosts, nodes.via, python, parcel, budget, watch, sharing=sharing)
+
+    return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", ask)
+
+
+def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
+    def ask(
+        parcel: Parcel,
+        only: Sequence[NodeAnswer] = (),
+        watch: Watch = _nobody,
+        longest: float | None = None,
+        sharing: Sharing = ALONE,
+    ) -> Generator[NodeAnswer, None, None]:
+        numbers = frozenset(answer.number for answer in only)
+        budget, each = _time(nodes, longest)
+        try:
+            yield from node_answers(
+                run.machine, driver, parcel, budget, watch, only=numbers, longest=each, sharing=sharing
+            )
+        except CouldNotAsk as error:
+            raise CouldNotAsk(
+                f"the Ray cluster at {cluster.address} lets nobody in: {error}; {_OTHERWISE}"
+            ) from None
+
+    alive = counted(len(cluster.alive), "node")
+    job = "this starts a job in it, which ends with the check"
+    return Way(f"asks {alive} of the Ray cluster at {cluster.address}: {job}", ask)
+
+
+def _time(nodes: AskedNodes, longest: float | None) -> tuple[float, float]:
+    """Seconds for all nodes, and for each: who gives all of them more gives each one more. What may take `longest` has so much."""
+    if longest is None:
+        return nodes.budget, max(_LONGEST, nodes.budget / 3)
+    return max(nodes.budget, longest), longest
+
+
+def _cluster(run: Session, collection: Collection) -> RayCluster:
+    """The cluster that a job started from here would join, or else the only one that answers."""
+    clusters = collection.get(RayClusters)
+    if isinstance(clusters, Unknown):
+        raise CouldNotAsk(
+            f"there is no Ray cluster to ask: {clusters.reason}; name one with --ray-address, or {_OTHERWISE}"
+        )
+    found = clusters.chosen
+    if found is None and run.target.ray_address:
+        raise CouldNotAsk(f"no Ray cluster answers at {run.target.ray_address}; {_OTHERWISE}")
+    if found is None and len(clusters.clusters) == 1:
+        found = clusters.clusters[0]
+    if found is None:
+        addresses = ", ".join(one.address for one in clusters.clusters)
+        raise CouldNotAsk(f"several Ray clusters answer: {addresses}; choose with --ray-address")
+    if found.refused and not found.nodes:
+        raise CouldNotAsk(f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}")
+    return found
+
+
+def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
+    """What Ray needs to know of the cluster's token: whether there is one, and the file; it is not read here."""
+    token = collection.get(RayToken)
+    if not cluster.token or isinstance(token, Unknown):
+        return {"RAY_AUTH_MODE": "disabled"}
+    return {"RAY_AUTH_MODE": "token", **({"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {})}
+
+
+def _nobody(_: str) -> None:
+    """Nobody watches."""

@@ -1,0 +1,55 @@
+"""Calls that somebody else makes: `partial(f, x=1)`, `asyncio.to_thread(f, 1)`, `Thread(target=f)`, `ray.remote(C).remote(1)`."""
+
+from __future__ import annotations
+
+import ast
+
+from verl_doctor.toolkit.collectors.api.value import Scope
+from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.sources.python.answers import External
+
+_PARTIAL = frozenset({"functools.partial", "functools.partialmethod"})
+_PASSES_ON = frozenset({"asyncio.to_thread"})
+_STARTS = frozenset({"threading.Thread", "multiprocessing.Process"})
+
+
+def forwarded(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.Call, bool] | None:
+    """The call that is made in the end, and whether more arguments may be given to it later; None for any other call."""
+    match node.func:
+        case ast.Attribute(value=ast.Call(args=[remote]) as made, attr="remote"):
+            return (
+                (_call(remote, node, node.args), False)
+                if _name(made, reader, scope) == "ray.remote"
+                else None
+            )
+        case ast.Attribute(attr="run_in_executor") if len(node.args) > 1:
+            return _call(node.args[1], node, node.args[2:]), False
+    name = _name(node, reader, scope)
+    if name in _PARTIAL and node.args:
+        return _call(node.args[0], node, node.args[1:]), True
+    if name in _PASSES_ON and node.args:
+        return _call(node.args[0], node, node.args[1:]), False
+    if name in _STARTS:
+        return _started(node)
+    return None
+
+
+def _started(node: ast.Call) -> tuple[ast.Call, bool] | None:
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    target, places = given.get("target"), given.get("args", ast.Tuple([], ast.Load()))
+    if target is None or not isinstance(places, (ast.Tuple, ast.List)):
+        return None
+    spread = [ast.keyword(None, given["kwargs"])] if "kwargs" in given else []
+    return _call(target, node, places.elts, spread), False
+
+
+def _call(
+    function: ast.expr, node: ast.Call, places: list[ast.expr], keywords: list[ast.keyword] | None = None
+) -> ast.Call:
+    made = ast.Call(function, places, node.keywords if keywords is None else keywords)
+    return ast.copy_location(made, node)
+
+
+def _name(node: ast.Call, reader: Reader, scope: Scope) -> str:
+    callee = reader.value(node.func, scope)
+    return callee.dotted if isinstance(callee, External) else ""

@@ -1,0 +1,121 @@
+"""What a library itself imports of a third one: a break inside vLLM because of the transformers that is beside it.
+
+Loading one module of vLLM loads hundreds. They are followed along the imports that stand at the left margin, by their
+text alone: what is indented stands in a `try`, a branch or a function, and is left aside. A miss is then confirmed in the
+syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.sources.python.answers import Missing
+from verl_doctor.toolkit.sources.python.resolve import Sources
+from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, parse, read
+from verl_doctor.toolkit.sources.python.summary import absolute
+
+_IMPORT = re.compile(
+    rb"^(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w.]+))", re.MULTILINE
+)
+_NAME = re.compile(rb"[A-Za-z_]\w*")
+_COMMENT = re.compile(rb"#[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class InnerMiss:
+    """One name of a third package that a module of the library imports and that is not there, and the paths that fail."""
+
+    path: str
+    line: int
+    column: int
+    name: str
+    reason: str
+    read_from: str
+    paths: tuple[str, ...]
+
+
+def misses_inside(
+    library: SourceTree, starts: Mapping[str, Iterable[str]], thirds: Sequence[SourceTree]
+) -> Iterator[InnerMiss]:
+    """The misses in what the library loads. `starts` are for each path of a job the modules of the library it imports."""
+    sources, reader = Sources(list(thirds)), _Loaded(library, frozenset(third.name for third in thirds))
+    loaded = {path: reader.closure(modules) for path, modules in starts.items()}
+    for module in sorted({module for modules in loaded.values() for module in modules}):
+        for source, name in sorted(set(reader.wanted.get(module, ()))):
+            answer = sources.import_name(source, name) if name else sources.import_module(source)
+            file = library.locate(module)
+            if isinstance(answer, Missing) and file is not None:
+                place = _confirmed(file, source, name)
+                if place is not None:
+                    paths = tuple(path for path, modules in loaded.items() if module in modules)
+                    full = f"{source}:{name}" if name else source
+                    yield InnerMiss(str(file.path), *place, full, answer.reason, answer.read_from, paths)
+
+
+class _Loaded:
+    """Follows the imports of a library, each module once. `wanted` is what each takes from the third packages."""
+
+    def __init__(self, library: SourceTree, thirds: frozenset[str]) -> None:
+        self.library, self.thirds = library, thirds
+        self.wanted: dict[str, list[tuple[str, str]]] = {}
+        self._next: dict[str, list[str]] = {}
+
+    def closure(self, starts: Iterable[str]) -> set[str]:
+        found: set[str] = set()
+        waiting = list(starts)
+        while waiting:
+            module = waiting.pop()
+            if module and module not in found:
+                found.add(module)
+                waiting += [module.rpartition(".")[0], *self._imports(module)]
+        return found
+
+    def _imports(self, module: str) -> list[str]:
+        if module not in self._next:
+            self._next[module] = list(self._read(module))
+        return self._next[module]
+
+    def _read(self, module: str) -> Iterator[str]:
+        file = self.library.locate(module)
+        source = read(file.path) if file is not None and file.kind in {"module", "package"} else b""
+        package = module if file is not None and file.kind == "package" else module.rpartition(".")[0]
+        for match in _IMPORT.finditer(source) if isinstance(source, bytes) else ():
+            target = _full((match[1] or match[3]).decode(), package)
+            names = _names(match[2]) if match[2] is not None else [""]
+            if target.partition(".")[0] in self.thirds:
+                self.wanted.setdefault(module, []).extend((target, name) for name in names)
+            elif self.library.own_name(target) == target:
+                yield target
+                inner = (f"{target}.{name}" for name in names if name)
+                yield from (name for name in inner if self.library.locate(name) is not None)
+
+
+def _full(target: str, package: str) -> str:
+    dots = len(target) - len(target.lstrip("."))
+    return absolute(ast.ImportFrom(target.lstrip(".") or None, [], dots), package) if dots else target
+
+
+def _names(listed: bytes) -> list[str]:
+    """The names that a from-import takes; what they are called afterwards is nothing to us."""
+    parts = _COMMENT.sub(b"", listed).strip().strip(b"()\\").split(b",")
+    return [match[0].decode() for part in parts if (match := _NAME.match(part.strip()))]
+
+
+def _confirmed(file: ModuleFile, source: str, name: str) -> tuple[int, int] | None:
+    """Where the import really stands at the module's top level; None when it was the text of something else."""
+    text = read(file.path)
+    tree = parse(text, file.path) if isinstance(text, bytes) else text
+    for node in tree.body if isinstance(tree, ast.Module) else ():
+        match node:
+            case ast.ImportFrom(module=module, names=aliases, level=0) if module == source:
+                for alias in aliases:
+                    if alias.name == name:
+                        return alias.lineno, alias.col_offset
+            case ast.Import(names=aliases) if not name:
+                for alias in aliases:
+                    if alias.name == source:
+                        return alias.lineno, alias.col_offset
+    return None

@@ -1,0 +1,128 @@
+"""With which of verl's modules each path of a job begins."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, text_of, walk
+from verl_doctor.toolkit.sources.python.summary import absolute
+
+TRAINER, SYNC, ASYNC = "trainer", "sync rollout", "async rollout"
+SGLANG_SYNC, SGLANG_ASYNC = "sync rollout with SGLang", "async rollout with SGLang"
+_REGISTRY = ("workers.rollout.base", "_ROLLOUT_REGISTRY")
+_MAIN = "trainer.main_ppo"
+# verl's own default (trainer/config/actor/dp_actor.yaml in every release since 0.5).
+_DEFAULT_STRATEGY = "fsdp"
+
+
+class Backend(NamedTuple):
+    """Where verl keeps a rollout, below its top package, and how its paths are called.
+
+    `rollout` is what a verl without a registry (through 0.5) imports. There a worker also imports `sharding` inside a
+    function, in every run with this rollout and FSDP.
+    """
+
+    rollout: str
+    server: str
+    sharding: str
+    sync_path: str
+    async_path: str
+
+
+BACKENDS = {
+    "vllm": Backend(
+        "workers.rollout.vllm_rollout",
+        "workers.rollout.vllm_rollout.vllm_async_server",
+        "workers.sharding_manager.fsdp_vllm",
+        SYNC,
+        ASYNC,
+    ),
+    "sglang": Backend(
+        "workers.rollout.sglang_rollout",
+        "workers.rollout.sglang_rollout.async_sglang_server",
+        "workers.sharding_manager.fsdp_sglang",
+        SGLANG_SYNC,
+        SGLANG_ASYNC,
+    ),
+}
+
+
+def registry(verl: SourceTree) -> str:
+    """The module in which verl lists its rollouts, from 0.6 on."""
+    return f"{verl.name}.{_REGISTRY[0]}"
+
+
+def trainer_entries(
+    verl: SourceTree, parsed: Callable[[str], ast.Module | None]
+) -> dict[str, tuple[str, ...]]:
+    """The modules with which PPO training begins: its main module, and the workers that it imports for FSDP."""
+    main = f"{verl.name}.{_MAIN}"
+    file, tree = verl.locate(main), parsed(main)
+    if file is None or tree is None:
+        return {}
+    return {TRAINER: _named(main, *_workers(verl, file, tree))}
+
+
+def _workers(verl: SourceTree, main: ModuleFile, tree: ast.Module) -> Iterator[str]:
+    """What `if strategy in {"fsdp", "fsdp2"}: from verl.workers... import ...` names, inside the functions of a main module."""
+    for node in walk(tree):
+        if isinstance(node, ast.If) and f"'{_DEFAULT_STRATEGY}'" in text_of(node.test):
+            for statement in node.body:
+                if isinstance(statement, ast.ImportFrom):
+                    yield verl.own_name(absolute(statement, main.name.rpartition(".")[0])) or ""
+
+
+def rollout_entries(
+    verl: SourceTree,
+    parsed: Callable[[str], ast.Module | None],
+    is_imported: Callable[[str], bool],
+    library: str,
+) -> dict[str, tuple[str, ...]]:
+    """The modules with which each path of a rollout library begins. A path that this verl does not have is not listed.
+
+    A module that is not there still begins a path when another one registers or imports it.
+    """
+
+    def known(name: str) -> bool:
+        return verl.locate(name) is not None or is_imported(name)
+
+    backend = BACKENDS[library]
+    rollout, server, sharding = (
+        f"{verl.name}.{name}" for name in (backend.rollout, backend.server, backend.sharding)
+    )
+    registered = _registered(verl, parsed(registry(verl)), library)
+    also: tuple[str, ...] = ()
+    if not registered and known(rollout):
+        registered = dict.fromkeys(("sync", "async"), rollout)
+        also = (sharding,) if verl.locate(sharding) is not None else ()
+    found = {}
+    if "sync" in registered:
+        found[backend.sync_path] = _named(registered["sync"], *also)
+    if "async" in registered and known(server):
+        found[backend.async_path] = _named(registered["async"], server, *also)
+    return found
+
+
+def _registered(verl: SourceTree, tree: ast.Module | None, library: str) -> dict[str, str]:
+    """Read `_ROLLOUT_REGISTRY = {("vllm", "sync"): "verl.workers...Class"}`."""
+    found = {}
+    for node in tree.body if tree is not None else []:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as table)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict() as table)
+            ) if name == _REGISTRY[1]:
+                for key, value in zip(table.keys, table.values, strict=True):
+                    match key, value:
+                        case (
+                            ast.Tuple(elts=[ast.Constant(value=given), ast.Constant(value=str(mode))]),
+                            ast.Constant(value=str(where)),
+                        ) if given == library:
+                            found[mode] = verl.own_name(where.rpartition(".")[0]) or ""
+    return found
+
+
+def _named(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, names)))

@@ -1,0 +1,179 @@
+"""Which of verl's modules and functions a path of a job runs: from its entry modules along the imports and calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.collectors.api.use import Import, Uses
+
+_ASKS_FOR_METHOD = re.compile(r"(?P<name>\w+) (?P<is>==|!=) '(?P<method>\w+)'")
+
+
+@dataclass(slots=True)
+class Reach:
+    """What one path runs: modules that it imports, and functions ("module:Class.method") that it calls for sure.
+
+    `sent` are the names of methods that it has its workers run.
+    """
+
+    modules: set[str] = field(default_factory=set)
+    units: set[str] = field(default_factory=set)
+    sent: set[str] = field(default_factory=set)
+
+
+def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
+    """Follow a path from its entry modules.
+
+    An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
+    condition. Elsewhere a function is run when something that is run calls its name unconditionally: a function
+    that is only handed on, for instance to patch vLLM with it, may never be called.
+    """
+    found, begin = Reach(), tuple(start)
+    for name in begin:
+        _load(name, found, read)
+    while True:
+        before = len(found.modules), len(found.units)
+        _run(begin, found, read)
+        for unit in tuple(found.units):
+            module, _, inner = unit.partition(":")
+            for entry in _imports(module, read):
+                if entry.unit == inner and not entry.conditional:
+                    _load(entry.module, found, read)
+        if before == (len(found.modules), len(found.units)):
+            return found
+
+
+def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None]) -> None:
+    """Add the functions that are run for sure, given the modules that are loaded."""
+    found.sent |= {name for module in found.modules for name in _sent(module, found, read)}
+    offered = _units_of(found, read)
+    sites = _sites(found, read)
+    methods = {
+        unit: name
+        for unit, (name, is_method) in offered.items()
+        if is_method and unit.partition(":")[0] in begin
+    }
+    optional: set[str] = set()
+    while True:
+        more = {
+            unit
+            for unit, name in methods.items()
+            if unit not in optional
+            and (others := [site for site in sites.get(name, []) if site[0] != unit])
+            and all(when or where in optional for where, when in others)
+        }
+        if not more:
+            break
+        optional |= more
+    found.units |= methods.keys() - optional
+    found.units |= set(_receivers(found, read))
+    calls = _sites(found, read, calls_only=True)
+    while True:
+        called = {
+            name
+            for name, places in calls.items()
+            for where, when in places
+            if not when and (where.endswith(":") or where in found.units)
+        }
+        more = {unit for unit, (name, _) in offered.items() if name in called} - found.units - optional
+        if not more:
+            return
+        found.units |= more
+
+
+def _load(name: str, found: Reach, read: Callable[[str], Uses | None]) -> None:
+    """Add a module, the packages above it, and what they import at their top level."""
+    waiting = [name]
+    while waiting:
+        module = waiting.pop()
+        if not module or module in found.modules:
+            continue
+        found.modules.add(module)
+        waiting.append(module.rpartition(".")[0])
+        waiting += [
+            entry.module for entry in _imports(module, read) if not entry.unit and not entry.conditional
+        ]
+
+
+def _imports(module: str, read: Callable[[str], Uses | None]) -> list[Import]:
+    uses = read(module)
+    return uses.imports if uses else []
+
+
+def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tuple[str, bool]]:
+    """Every function of the modules reached: the name by which it is mentioned, and whether it is a method.
+
+    A dunder method goes by its class.
+    """
+    offered = {}
+    for module in found.modules:
+        uses = read(module)
+        for unit, owner in (uses.units if uses else {}).items():
+            name = unit.rpartition(".")[2]
+            if name.startswith("__") and owner:
+                name = owner
+            offered[f"{module}:{unit}"] = (name, bool(owner))
+    return offered
+
+
+def _sites(
+    found: Reach, read: Callable[[str], Uses | None], *, calls_only: bool = False
+) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """For each name, the functions that mention it (or call it), each with the conditions around that."""
+    sites: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    for module in found.modules:
+        uses = read(module)
+        if uses is None:
+            continue
+        for unit, names in (uses.calls if calls_only else uses.mentions).items():
+            for name, when in names.items():
+                sites.setdefault(name, []).append((f"{module}:{unit}", unmet(when, found.sent)))
+    return sites
+
+
+def _sent(module: str, found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
+    """The names of methods that the functions which are run have the workers run."""
+    uses = read(module)
+    for unit, names in (uses.sent if uses else {}).items():
+        if f"{module}:{unit}" in found.units:
+            yield from names
+
+
+def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
+    """The conditions that are left when these methods are sent to the workers.
+
+    `method == "init_worker"` holds in every run when "init_worker" is sent. So does a `method != "other"` beside it, as
+    an `elif` has it.
+    """
+    if not when or not sent:
+        return when
+    tests = [match for condition in when if (match := _ASKS_FOR_METHOD.fullmatch(condition))]
+    asked = {test["name"]: test["method"] for test in tests if test["is"] == "==" and test["method"] in sent}
+    held = {
+        test.string
+        for test in tests
+        if test["name"] in asked and (test["is"] == "==") == (test["method"] == asked[test["name"]])
+    }
+    return tuple(condition for condition in when if condition not in held)
+
+
+def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
+    """The functions that ask which of the methods that are sent they were given: they are run for each."""
+    for module in found.modules if found.sent else ():
+        uses = read(module)
+        for unit, names in (uses.mentions if uses else {}).items():
+            if unit and any(unmet(when, found.sent) != when for when in names.values()):
+                yield f"{module}:{unit}"
+
+
+def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> str:
+    """Why a function is not run in every run, in words: the condition around its call, or that nobody calls it."""
+    owner, _, name = unit.rpartition(".")
+    name = owner if owner and name.startswith("__") else name
+    for other in [uses, *everything.values()]:
+        for mentions in other.mentions.values():
+            if mentions.get(name):
+                return " and ".join(mentions[name])
+    return f"{name}() is called"

@@ -1,0 +1,449 @@
+"""The uses that one module makes of other packages: what it imports, calls and reads, and under which conditions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
+from verl_doctor.toolkit.collectors.api.forwarded import forwarded
+from verl_doctor.toolkit.collectors.api.guards import (
+    asks_for_none,
+    error_of,
+    exits,
+    handler_of,
+    judge,
+    opposite,
+    suppressing,
+)
+from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
+from verl_doctor.toolkit.collectors.api.overrides import Extension
+from verl_doctor.toolkit.collectors.api.patches import attribute_patched, paths_patched
+from verl_doctor.toolkit.collectors.api.recorder import Recorder, note
+from verl_doctor.toolkit.collectors.api.scopes import Scopes
+from verl_doctor.toolkit.collectors.api.sent import SENDS, called_name, names_sent, senders, worker_has
+from verl_doctor.toolkit.collectors.api.spread import Spreads
+from verl_doctor.toolkit.collectors.api.use import Context, Use, Uses, position
+from verl_doctor.toolkit.collectors.api.value import (
+    GONE,
+    NOT_LOOKED_AT,
+    Bound,
+    Instance,
+    Surroundings,
+    Value,
+    describe,
+)
+from verl_doctor.toolkit.collectors.api.values import Reader, signature_of_call
+from verl_doctor.toolkit.sources.python.answers import Present
+from verl_doctor.toolkit.sources.python.callers import Callers
+from verl_doctor.toolkit.sources.python.options import parser_options
+from verl_doctor.toolkit.sources.python.resolve import Sources
+from verl_doctor.toolkit.sources.python.source import children, dotted, statements, text_of, walk
+from verl_doctor.toolkit.sources.python.summary import absolute
+from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
+
+_FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def read_uses(
+    tree: ast.Module,
+    module: Module,
+    sources: Sources,
+    versions: Mapping[str, str],
+    around: Surroundings = NOT_LOOKED_AT,
+) -> Uses:
+    """Read one module's uses of the packages whose `versions` are given. May raise RecursionError on absurdly nested sources."""
+    reader = Reader(sources, module, versions, around)
+    nodes = list(walk(tree))
+    scopes = Scopes(reader)
+    reader.elsewhere = scopes.constant
+    walker = _Walker(reader, scopes, senders(nodes))
+    walker.block(tree.body, Context(walker.scopes.of_module(tree, nodes)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.record.live)
+    return walker.found
+
+
+class _Walker:
+    def __init__(self, reader: Reader, scopes: Scopes, sending: frozenset[str]) -> None:
+        self.reader = reader
+        self.scopes = scopes
+        self.record = Recorder(reader, scopes.patched)
+        self.found = self.record.found
+        self.spreads = Spreads(reader)
+        self.senders = sending
+        self.callers: dict[str, Callers] = {}
+        self.parsed: list[tuple[ast.Call, Context]] = []
+
+    # --- statements
+
+    def block(self, body: Iterable[ast.stmt], context: Context) -> None:
+        statements = list(body)
+        for index, node in enumerate(statements):
+            self.statement(node, context)
+            if isinstance(node, ast.If) and exits(node.body) and not node.orelse:
+                verdict = judge(node.test, self.reader, context.scope)
+                if verdict.holds is True:
+                    return
+                rest = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
+                self.block(statements[index + 1 :], rest)
+                return
+
+    def statement(self, node: ast.stmt, context: Context) -> None:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                self._import(node, context)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._function(node, context)
+            case ast.ClassDef():
+                self._class(node, context)
+            case ast.If():
+                self._if(node, context)
+            case ast.Try():
+                self._try(node, context)
+            case ast.With() | ast.AsyncWith():
+                guards = tuple(
+                    handler
+                    for item in node.items
+                    if (handler := suppressing(item, self.reader, context.scope))
+                )
+                self.expressions(node, context)
+                self.block(
+                    node.body, replace(context, handlers=(*context.handlers, guards)) if guards else context
+                )
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self.expressions(node, context)
+                inner = context.under(node.test, self.reader) if isinstance(node, ast.While) else context
+                self.block(node.body, inner)
+                self.block(node.orelse, context)
+            case ast.Match():
+                self.expressions(node, context)
+                for case in node.cases:
+                    self.block(case.body, context.noted(f"a case of {text_of(node.subject)}"))
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    self.spreads.removed(target, context)
+                self.expressions(node, context)
+            case ast.Raise():
+                self._raise(node, context)
+                self.expressions(node, context)
+            case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                self.spreads.item(target, value, context)
+                self.expressions(node, context)
+            case _:
+                if type(node).__name__ == "TryStar":
+                    self._try(node, context)  # type: ignore[arg-type]  # same shape, newer Python
+                    return
+                self.expressions(node, context)
+
+    def _function(self, node: _FunctionNode, context: Context) -> None:
+        for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
+            self.expression(part, context)
+        unit = context.unit or ".".join(filter(None, (context.in_class, node.name)))
+        if not context.unit:
+            self.found.units[unit] = context.in_class
+        scope = self.scopes.of_function(node, context.scope)
+        inner = Context(scope, unit, "", context.when, context.guard)
+        before = len(self.parsed)
+        self.block(node.body, inner)
+        for call, place in self.parsed[before:]:
+            self._options(node, call, place)
+
+    def _options(self, node: _FunctionNode, call: ast.Call, context: Context) -> None:
+        """The options of a command line that the function puts together, against those that the command takes."""
+        owner = (
+            self.reader.value(call.func.value, context.scope)
+            if isinstance(call.func, ast.Attribute)
+            else None
+        )
+        if owner is not GONE and not self.record.is_watched(owner):
+            return
+        command = next((COMMANDS[package] for package in self.reader.versions if package in COMMANDS), "")
+        tree = self.reader.sources.tree_of(command)
+        taken = parser_options(tree, command) if tree is not None else None
+        for place, given in options_given(node, call, context, self.reader, self.spreads):
+            fits = taken is not None and taken.takes(given.name)
+            known = fits or (taken is not None and taken.complete)
+            self.record.use(
+                "option",
+                given.name.replace("_", "-"),
+                given.at,
+                "present" if fits else "missing" if known else "unknown",
+                place,
+                nearest=nearest_option(given.name, taken.names) if taken is not None and not fits else "",
+                reason="" if known else f"the options of {command} cannot be read",
+                read_from=taken.path if taken is not None else "",
+            )
+
+    def _class(self, node: ast.ClassDef, context: Context) -> None:
+        for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
+            self.expression(part, context)
+        self.scopes.enter_class(node, context.scope)
+        self.block(node.body, replace(context, in_class=node.name if not context.unit else ""))
+        if not context.unit and not context.in_class and node.bases:
+            self._extension(node, context)
+
+    def _extension(self, node: ast.ClassDef, context: Context) -> None:
+        """What a class overrides of one of the examined packages."""
+        extension = Extension(node, self.reader, context.scope, self.callers)
+        if extension.bases:
+            self.found.units.setdefault(f"{node.name}.__init__", node.name)
+        for said in extension.judged():
+            place = replace(context, unit=f"{node.name}.{said.method}", when=(*context.when, *said.when))
+            self.record.use(
+                said.kind, said.name, said.at, said.resolution, place,
+                nearest=said.wanted, reason=said.reason, read_from=said.read_from,
+            )  # fmt: skip
+
+    def _if(self, node: ast.If, context: Context) -> None:
+        self.expression(node.test, context)
+        verdict = judge(node.test, self.reader, context.scope)
+        if self.reader.around.called and verdict.holds is False and asks_for_none(node.test):
+            self._unnamed(node, context)
+        other = opposite(node.test)
+        if verdict.holds is not False:
+            inner = (
+                context.settled(node.test, verdict)
+                if verdict.holds
+                else context.under(node.test, self.reader)
+            )
+            self.block(node.body, inner)
+        if verdict.holds is not True:
+            inner = (
+                context.under(other, self.reader)
+                if verdict.holds is None
+                else context.settled(other, verdict)
+            )
+            self.block(node.orelse, inner)
+
+    def _unnamed(self, node: ast.If, context: Context) -> None:
+        """What verl raises where pip knows no package of the name that it asks for."""
+        for part in (part for inner in node.body for part in statements(inner)):
+            if isinstance(part, ast.Raise):
+                at = (part.lineno, part.col_offset)
+                self.record.use("distribution", self.reader.around.called, at, "missing", context)
+
+    def _raise(self, node: ast.Raise, context: Context) -> None:
+        """What verl raises below a question about the release is a refusal of this one."""
+        if not context.ruled_out or node.exc is None:
+            return
+        raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        guard = context.caught("refusal", dotted(raised).rpartition(".")[2])
+        said = next(iter(node.exc.args), None) if isinstance(node.exc, ast.Call) else None
+        words = self.reader.words(said, context.scope) if said is not None else ""
+        at = (node.lineno, node.col_offset)
+        self.record.use(
+            "refusal", words or dotted(raised), at, "missing", context, guard, reason=context.ruled_out
+        )
+
+    def _try(self, node: ast.Try, context: Context) -> None:
+        handlers = tuple(handler_of(part, context.scope) for part in node.handlers)
+        before = len(self.found.uses)
+        self.block(node.body, replace(context, handlers=(*context.handlers, handlers)))
+        body = self.found.uses[before:]
+        taken = False
+        for part, handler in zip(node.handlers, handlers, strict=True):
+            inner = replace(context, ruled_out="")
+            misses = {use.resolution for use in body if handler.takes(_error(use))}
+            if "missing" in misses and not taken:
+                taken = True
+                self.block(part.body, inner)
+            elif (
+                handler.only_for_imports
+                and misses <= {"present"}
+                and body
+                and not _imports_others(node, self.reader)
+            ):
+                continue
+            else:
+                self.block(part.body, inner.noted(handler.text))
+        if not taken:
+            self.block(node.orelse, context)
+        self.block(node.finalbody, context)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, context: Context) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                self.record.imported(alias.name, "", position(alias), context)
+            return
+        source = absolute(node, self.scopes.package)
+        for alias in node.names:
+            self.record.imported(source, "" if alias.name == "*" else alias.name, position(alias), context)
+
+    # --- expressions
+
+    def expressions(self, node: ast.stmt, context: Context) -> None:
+        """Read the expressions of a statement, leaving the statements it holds to the caller."""
+        for child in children(node):
+            if isinstance(child, ast.expr):
+                self.expression(child, context)
+            elif isinstance(child, ast.withitem):
+                self.expression(child.context_expr, context)
+
+    def expression(self, node: ast.AST, context: Context) -> None:
+        match node:
+            case ast.Attribute():
+                self._attribute(node, context)
+            case ast.Call():
+                self._call(node, context)
+            case ast.IfExp():
+                self._if_expression(node, context)
+                return
+            case ast.BoolOp():
+                self._chain(node, context)
+                return
+            case ast.Name(id=name):
+                self.record.mention(name, context)
+            case ast.Lambda():
+                self.expression(
+                    node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope))
+                )
+                return
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                context = replace(context, scope=self.scopes.of_comprehension(node, context.scope))
+        for child in children(node):
+            self.expression(child, context)
+
+    def _if_expression(self, node: ast.IfExp, context: Context) -> None:
+        self.expression(node.test, context)
+        verdict = judge(node.test, self.reader, context.scope)
+        if verdict.holds is not False:
+            self.expression(node.body, context if verdict.holds else context.under(node.test, self.reader))
+        if verdict.holds is not True:
+            other = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
+            self.expression(node.orelse, other)
+
+    def _chain(self, node: ast.BoolOp, context: Context) -> None:
+        """`a and b`: `b` is only reached where `a` holds; `a or b`: where it does not."""
+        for value in node.values:
+            self.expression(value, context)
+            test = value if isinstance(node.op, ast.And) else opposite(value)
+            verdict = judge(test, self.reader, context.scope)
+            if verdict.holds is False:
+                return
+            if verdict.holds is None:
+                context = context.under(test, self.reader)
+
+    def _attribute(self, node: ast.Attribute, context: Context) -> None:
+        self.record.mention(node.attr, context)
+        owner = self.reader.value(node.value, context.scope)
+        if not self.record.is_watched(owner):
+            return
+        if isinstance(node.ctx, ast.Load):
+            narrowed = dotted(node.value) if dotted(node.value) in context.narrowed else ""
+            self.record.member(owner, node.attr, position(node), "attribute", context, narrowed)
+        elif isinstance(node.ctx, ast.Store):
+            if isinstance(owner, Instance):
+                self.record.member(owner, node.attr, position(node), "store", context)
+            self._puts(owner, node.attr)
+
+    def _puts(self, owner: Value, name: str) -> None:
+        """Remember what verl itself sets: reading it later is no miss."""
+        self.scopes.patched.add(name)
+        if isinstance(owner, (Class, Module)) and self.record.is_watched(owner):
+            self.found.patched.add(f"{describe(owner)}.{name}")
+
+    def _call(self, node: ast.Call, context: Context) -> None:
+        match node:
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *default]):
+                value = self.reader.value(owner, context.scope)
+                if self.record.is_watched(value):
+                    guarded = (
+                        replace(context, guard=context.guard or "getattr with a default")
+                        if default
+                        else context
+                    )
+                    self.record.member(value, name, position(node), "attribute", guarded)
+                self.record.mention(name, context)
+                return
+            case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=str(name)), *_]):
+                self._puts(self.reader.value(owner, context.scope), name)
+        if (module := self.reader.module_named(node, context.scope)) is not None:
+            self.record.imported(module, "", position(node), context)
+        if parses(node):
+            self.parsed.append((node, context))
+        if called := dotted(node.func).rpartition(".")[2]:
+            note(self.found.calls, called, context)
+            if called == SENDS and not context.when and not context.guard:
+                self.found.sent.setdefault(context.unit, set()).update(name for name, _ in names_sent(node))
+        if called_name(node) in self.senders:
+            self._sent(node, context)
+        self._patches(node, context)
+        self.spreads.update(node, context)
+        self._fit(node, context)
+        if (passed_on := forwarded(node, self.reader, context.scope)) is not None:
+            call, unfinished = passed_on
+            self._fit(call, context, unfinished=unfinished)
+
+    def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
+        """Whether a call of something of the examined packages fits. To an unfinished one more may be given later."""
+        callee = self.reader.value(node.func, context.scope)
+        if not self.record.is_watched(callee):
+            return
+        found = signature_of_call(self.reader.sources, callee)
+        replaced = isinstance(callee, (Bound, Function)) and describe(callee).rpartition(".")[2]
+        reason = (
+            f"this module itself sets {replaced} somewhere"
+            if replaced in self.scopes.patched
+            else "its parameters are not known"
+            if found is None
+            else ""
+        )
+        if found is None or reason:
+            self.record.use("call", describe(callee), position(node), "unknown", context, reason=reason)
+            return
+        signature, path = found
+        named, all_known = self.spreads.keywords(node, context)
+        for inner, given in named:
+            self.record.fit(callee, keyword_fit(given, signature), inner, path)
+        for fit in places_fit(
+            node, [given for _, given in named], signature, all_known=all_known and not unfinished
+        ):
+            self.record.fit(callee, fit, context, path)
+
+    def _sent(self, node: ast.Call, context: Context) -> None:
+        """A method that the workers are to run, named by a string."""
+        sources = self.reader.sources
+        own = sources.tree_of(self.reader.module.name)
+        if own is not None and "vllm" in self.reader.versions:
+            for name, at in names_sent(node):
+                answer = worker_has(sources, own, name)
+                self.record.answer("sent", f"Worker.{name}", at, answer, context)
+
+    def _patches(self, node: ast.Call, context: Context) -> None:
+        """What `mock.patch` replaces must be there."""
+        sources = self.reader.sources
+        for path, at in paths_patched(node, self.reader, context.scope):
+            if (own := sources.own_name(path)) is not None and own.partition(".")[0] in self.reader.versions:
+                self.record.answer("patch", own, at, sources.resolve(own), context)
+        if (replaced := attribute_patched(node, self.reader, context.scope)) is not None:
+            owner = self.reader.value(replaced[0], context.scope)
+            if self.record.is_watched(owner):
+                self.record.member(owner, replaced[1], position(node), "patch", context)
+
+
+def _error(use: Use) -> str:
+    if use.kind == "import":
+        return "ModuleNotFoundError" if use.lacks == "module" else "ImportError"
+    return error_of(use.kind, None)
+
+
+def _imports_others(node: ast.Try, reader: Reader) -> bool:
+    """Whether the body imports packages that are not read here, so that it may fail for a reason of its own."""
+    for part in node.body:
+        for inner in walk(part):
+            names = (
+                [alias.name for alias in inner.names]
+                if isinstance(inner, ast.Import)
+                else [inner.module or ""]
+                if isinstance(inner, ast.ImportFrom) and not inner.level
+                else []
+            )
+            if any(
+                isinstance(reader.sources.import_module(name), Present)
+                and reader.sources.own_name(name) is None
+                for name in names
+            ):
+                return True
+    return False

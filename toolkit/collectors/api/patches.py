@@ -1,0 +1,71 @@
+"""Names that the examined code replaces in another package: `patch("pkg.module.Class.method", ...)`, `pkg.Class.method = f`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.api.value import Scope
+from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.sources.python.answers import External
+
+_PATCH = ("unittest.mock.patch", "mock.patch")
+_PATCH_OBJECT = ("unittest.mock.patch.object", "mock.patch.object")
+At = tuple[int, int]
+
+
+def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tuple[str, At]]:
+    """The dotted paths that a call of `mock.patch` replaces, each with the place where it is spelt.
+
+    A path may be given as it is, by a variable, or by a loop over a table: `for path, new in TABLE: patch(path, new)`.
+    """
+    if not node.args or _callee(node, reader, scope) not in _PATCH or _creates(node):
+        return
+    given = node.args[0]
+    text = reader.value(given, scope)
+    if isinstance(text, str):
+        yield text, (given.lineno, given.col_offset)
+    elif isinstance(given, ast.Name):
+        yield from _from_table(given.id, scope)
+
+
+def attribute_patched(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.expr, str] | None:
+    """What `patch.object(owner, "name")` replaces."""
+    if len(node.args) < 2 or _callee(node, reader, scope) not in _PATCH_OBJECT or _creates(node):
+        return None
+    name = reader.value(node.args[1], scope)
+    return (node.args[0], name) if isinstance(name, str) else None
+
+
+def _callee(node: ast.Call, reader: Reader, scope: Scope) -> str:
+    callee = reader.value(node.func, scope)
+    return callee.dotted if isinstance(callee, External) else ""
+
+
+def _creates(node: ast.Call) -> bool:
+    """With `create=True` the name need not be there."""
+    return any(keyword.arg == "create" for keyword in node.keywords)
+
+
+def _from_table(name: str, scope: Scope) -> Iterator[tuple[str, At]]:
+    """The strings that a loop variable takes, when the loop runs over a literal list of rows."""
+    home = scope.find(name)
+    for entry in home[1] if home is not None else ():
+        match entry.loop:
+            case (ast.Tuple(elts=columns), ast.Name(id=table)):
+                index = next(
+                    (at for at, part in enumerate(columns) if isinstance(part, ast.Name) and part.id == name),
+                    None,
+                )
+                held = scope.find(table)
+                for row in _rows([made.expression for made in held[1]] if held is not None else []):
+                    if index is not None and index < len(row):
+                        cell = row[index]
+                        if isinstance(cell, ast.Constant) and isinstance(cell.value, str):
+                            yield cell.value, (cell.lineno, cell.col_offset)
+
+
+def _rows(tables: list[ast.expr | None]) -> Iterator[list[ast.expr]]:
+    for table in tables:
+        if isinstance(table, (ast.List, ast.Tuple)):
+            yield from (row.elts for row in table.elts if isinstance(row, (ast.Tuple, ast.List)))

@@ -1,0 +1,440 @@
+"""Reading a verl tree against the tree of a library: each use that verl makes of it, on which path, and whether it is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from verl_doctor.toolkit.collectors.api.inside import misses_inside
+from verl_doctor.toolkit.collectors.api.job_entries import (
+    BACKENDS,
+    registry,
+    rollout_entries,
+    trainer_entries,
+)
+from verl_doctor.toolkit.collectors.api.job_paths import Reach, condition_of, reach, unmet
+from verl_doctor.toolkit.collectors.api.module_uses import read_uses
+from verl_doctor.toolkit.collectors.api.use import Import, Use, Uses
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, LibraryUses, Unread
+from verl_doctor.toolkit.collectors.api.value import Surroundings
+from verl_doctor.toolkit.collectors.installed.trees import Tree
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.sources.python.moved import definitions
+from verl_doctor.toolkit.sources.python.resolve import Sources, may_be_built
+from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, Unreadable, dotted, parse, read
+from verl_doctor.toolkit.sources.python.summary import absolute
+from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
+from verl_doctor.toolkit.sources.python.symbols import Module
+from verl_doctor.toolkit.system.secret import may_hold_secret
+
+
+def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
+    """Read the imports at any depth. Expressions are not looked at, which is what makes this cheap."""
+    found = Uses(file.name, str(file.path))
+    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
+
+    def block(body: Iterable[ast.stmt], unit: str, *, conditional: bool) -> None:
+        for node in body:
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        add(alias.name, "", node.lineno, unit, conditional=conditional)
+                case ast.ImportFrom(names=names):
+                    for alias in names:
+                        add(absolute(node, package), alias.name, node.lineno, unit, conditional=conditional)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    block(node.body, unit or name, conditional=conditional)
+                case ast.With(items=items):
+                    block(node.body, unit, conditional=conditional or any(map(_suppresses, items)))
+                case ast.ClassDef() | ast.AsyncWith():
+                    block(node.body, unit, conditional=conditional)
+                case ast.If(test=test) if is_type_checking(test):
+                    block(node.orelse, unit, conditional=conditional)
+                case _:
+                    for part in ("body", "orelse", "finalbody"):
+                        block(getattr(node, part, []), unit, conditional=True)
+                    for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
+                        block(inner.body, unit, conditional=True)
+
+    def add(source: str, name: str, line: int, unit: str, *, conditional: bool) -> None:
+        module = own.own_name(source)
+        if module is not None:
+            inner = own.locate(f"{module}.{name}") if name else None
+            is_module = inner is not None and inner.kind in {"module", "package", "hidden"}
+            target = f"{module}.{name}" if is_module else module
+            found.imports.append(Import(target, unit, conditional, line=line))
+
+    block(tree.body, "", conditional=False)
+    return found
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    """Whether `with suppress(...)` lets a failure pass."""
+    call = item.context_expr
+    return isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == "suppress"
+
+
+_Answer = TypeVar("_Answer", bound=ApiUses)
+_LONGEST_QUOTE = 200  # characters
+
+
+@collection_put_off()
+def read_trees(
+    fact: type[_Answer],
+    verl: Tree,
+    library: Tree,
+    python: str = "",
+    around: Surroundings = Surroundings(),  # noqa: B008 - it is frozen
+) -> _Answer | Unknown:
+    """Compare a verl tree with the tree of a rollout's library, on that rollout's paths: the answer is a `fact`.
+
+    `python` is the version that will run them, "" when it is not known.
+    """
+    reading = _Reading(verl, (library,), python, around)
+    begin = reading.rollouts(library.module)
+    if isinstance(begin, Unknown):
+        return begin
+    reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
+    found = list(_found(reached, reading))
+    found += _inside(library, found, around.beside)
+    unread = (*_unread(reached, reading), *_unread_of(library, reached, reading))
+    return _answer(fact, verl, library, found, reached, unread, reading)
+
+
+@collection_put_off()
+def read_libraries(verl: Tree, libraries: Iterable[Tree], python: str = "") -> LibraryUses | Unknown:
+    """Compare a verl tree with the trees of several libraries, on all paths of a job, in one reading.
+
+    The rollouts are vLLM's, which most jobs run, and those whose library is among the trees.
+    """
+    trees = tuple(libraries)
+    reading = _Reading(verl, trees, python, Surroundings())
+    begin = trainer_entries(reading.verl, reading.tree)
+    for backend in BACKENDS:
+        if backend == "vllm" or backend in reading.libraries:
+            rollouts = reading.rollouts(backend)
+            begin |= {} if isinstance(rollouts, Unknown) else rollouts
+    if not begin:
+        return Absent(f"{verl.folder} has neither a trainer nor a rollout where verl keeps them")
+    reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
+    found = list(_found(reached, reading))
+    answers = [
+        _answer(
+            ApiUses,
+            verl,
+            library,
+            [use for use in found if _package(use) == library.module],
+            reached,
+            tuple(_unread_of(library, reached, reading)),
+            reading,
+        )
+        for library in trees
+    ]
+    return LibraryUses(verl, tuple(answers), tuple(reached), tuple(_unread(reached, reading)))
+
+
+def _found(reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
+    """Every use in what the paths run and may load later. What verl itself puts there is not missed elsewhere."""
+    modules = sorted(_optional(reached.values(), reading))
+    every = [uses for module in modules if (uses := reading.uses(module)) is not None]
+    patched: dict[str, set[str]] = {}
+    for uses in every:
+        for name in uses.patched:
+            patched.setdefault(name, set()).add(uses.module)
+    for uses in every:
+        for use in _placed(uses, reached, reading):
+            missed = use.kind == "attribute" and use.resolution == "missing"
+            by_others = patched.get(use.name, set()) - {uses.module} if missed else None
+            yield replace(use, resolution="unknown", reason="verl itself sets it") if by_others else use
+
+
+def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Iterator[ApiUse]:
+    """What the library's own modules, as far as the paths load them, import of other packages and do not find there."""
+    starts: dict[str, set[str]] = {}
+    for use in found:
+        if use.kind == "import" and use.resolution == "present" and not use.when and not use.guard:
+            for path in use.paths:
+                starts.setdefault(path, set()).add(use.name.partition(":")[0])
+    others = {other.module: other for other in beside}
+    trees = [SourceTree(Path(tree.folder), tree.module) for tree in (library, *others.values())]
+    for miss in misses_inside(trees[0], starts, trees[1:]) if starts and others else ():
+        other = others[re.split("[.:]", miss.name, maxsplit=1)[0]]
+        yield ApiUse(
+            miss.path, miss.line, "inside", miss.name, "missing", "import", miss.paths,
+            reason=f"{miss.reason} in {other.module} {other.version}".rstrip(), read_from=miss.read_from,
+            column=miss.column,
+        )  # fmt: skip
+
+
+def _package(use: ApiUse) -> str:
+    """The top package whose name is used."""
+    return re.split("[.:]", use.name, maxsplit=1)[0]
+
+
+def _answer(
+    fact: type[_Answer],
+    verl: Tree,
+    library: Tree,
+    found: list[ApiUse],
+    reached: Mapping[str, Reach],
+    unread: tuple[Unread, ...],
+    reading: _Reading,
+) -> _Answer:
+    absent = reading.located(library, [use for use in found if use.resolution != "present"])
+    missing = tuple(_quoted(_ordered(absent)))
+    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread)
+
+
+def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
+    """What of verl could not be read or is not there, each once, with the paths that fail with it."""
+    loaded = {
+        name: tuple(path for path in reached if name in reached[path].modules)
+        for name in sorted({name for part in reached.values() for name in part.modules})
+    }
+    for entry in {entry.path: entry for _, entry in sorted(reading.unread.items())}.values():
+        yield replace(entry, paths=loaded.get(entry.module, ()))
+    for name, paths in loaded.items():
+        if (lacking := reading.lacks(name)) is not None:
+            yield replace(lacking, paths=paths)
+
+
+def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
+    """What of a library could not be read, each once, with the paths that import it."""
+    blamed: dict[str, tuple[Unread, set[str]]] = {}
+    for name, (file, why) in sorted(reading.sources.unread.items()):
+        if reading.libraries[library.module].own_name(name) == name:
+            entry = reading.described(file, why)
+            blamed.setdefault(entry.path, (entry, set()))[1].update(reading.needed.get(name, ()))
+    for entry, stopped in blamed.values():
+        yield replace(entry, paths=tuple(path for path in reached if path in stopped))
+
+
+def _ordered(uses: list[ApiUse]) -> Iterator[ApiUse]:
+    """Say of what breaks at engine start behind which import that fails it lies, on all of its paths."""
+    first: dict[str, str] = {}
+    for use in uses:
+        if use.breaks and use.phase == "import" and not use.when and use.kind != "distribution":
+            for path in use.paths:
+                first.setdefault(path, f"{use.path}:{use.line}")
+    for use in uses:
+        before = {first.get(path, "") for path in use.paths} if use.phase == "start" and use.breaks else {""}
+        yield replace(use, behind=min(before)) if before and "" not in before else use
+
+
+def _quoted(uses: Iterable[ApiUse]) -> Iterator[ApiUse]:
+    """Add the source lines."""
+    lines: dict[str, list[str]] = {}
+    for use in uses:
+        if use.path not in lines:
+            source = read(Path(use.path))
+            text = "" if isinstance(source, Unreadable) else source.decode("utf-8", "replace")
+            lines[use.path] = text.splitlines()
+        line = "".join(lines[use.path][use.line - 1 : use.line]).strip()
+        yield replace(use, text="" if may_hold_secret(line) else line[:_LONGEST_QUOTE])
+
+
+class _Reading:
+    """The trees while they are compared. Syntax trees are dropped as soon as a module has been read."""
+
+    def __init__(self, verl: Tree, libraries: tuple[Tree, ...], python: str, around: Surroundings) -> None:
+        self.around = around
+        self.libraries = {tree.module: SourceTree(Path(tree.folder), tree.module) for tree in libraries}
+        self.versions = {tree.module: tree.version for tree in libraries}
+        self.verl = SourceTree(Path(verl.folder), verl.module, "verl", tuple(self.libraries))
+        self.sources = Sources([self.verl, *self.libraries.values()])
+        self.read: dict[str, Uses] = {}
+        self.unread: dict[str, Unread] = {}
+        self.needed: dict[str, set[str]] = {}
+        self._may_be_newer = not python or _release(python) > sys.version_info[:2]
+
+    def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
+        """The modules with which the paths of this library's rollout begin. Absent when verl has no such rollout."""
+        begin = rollout_entries(
+            self.verl, self.tree, lambda name: self.imported_at(name) is not None, library
+        )
+        unseen = self.unread.get(registry(self.verl))
+        if unseen is not None and unseen.kind != "syntax":
+            return Unknown(f"which rollouts this verl has cannot be seen: {unseen.reason}")
+        return begin or Absent(f"{self.verl.folder} has no rollout with {library} where verl keeps it")
+
+    def tree(self, name: str) -> ast.Module | None:
+        """Parse a verl module. None when there is none, or none that can be read."""
+        parsed = self._parsed(name)
+        return parsed[0] if parsed else None
+
+    def uses(self, name: str) -> Uses | None:
+        """What a verl module uses, read once. Of a module that mentions no library only the imports are read."""
+        if name not in self.read:
+            parsed, file = self._parsed(name), self.verl.locate(name)
+            if parsed is None or file is None:
+                return None
+            try:
+                found = self._uses(file, *parsed)
+            except RecursionError:
+                found = None
+            if found is None:
+                self.unread[name] = Unread(name, str(file.path), "it is nested too deeply", kind="reader")
+                return None
+            self.read[name] = found
+        return self.read[name]
+
+    def _uses(self, file: ModuleFile, tree: ast.Module, source: bytes) -> Uses | None:
+        if not self.verl.concerns(source):
+            return read_imports(tree, file, self.verl)
+        self.sources.add(tree, file)
+        module = self.sources.module(file.name)
+        if not isinstance(module, Module):
+            return None
+        return read_uses(tree, module, self.sources, self.versions, self.around)
+
+    def _parsed(self, name: str) -> tuple[ast.Module, bytes] | None:
+        file = self.verl.locate(name)
+        if file is not None and file.kind == "hidden":
+            self.unread[name] = self.described(file, Unreadable(file.why))
+        if file is None or file.kind not in {"module", "package"}:
+            return None
+        source = read(file.path)
+        tree = parse(source, file.path) if isinstance(source, bytes) else source
+        if source == b"" and file.kind == "module":  # what a full disk leaves; verl has no such module
+            tree = Unreadable(f"{file.path} is empty", "file")
+        if isinstance(tree, Unreadable):
+            self.unread[name] = self.described(file, tree)
+        return (tree, source) if isinstance(tree, ast.Module) and isinstance(source, bytes) else None
+
+    def described(self, file: ModuleFile, why: Unreadable) -> Unread:
+        """What is to be said about a file that cannot be read. Syntax may be newer than what the doctor knows."""
+        kind: Literal["syntax", "file", "reader"] = "syntax"
+        if why.by == "file":
+            kind = "file"
+        elif why.by == "reader" or (why.by == "syntax" and self._may_be_newer):
+            kind = "reader"
+        return Unread(file.name, str(file.path), why.reason, line=why.line, kind=kind)
+
+    def lacks(self, name: str) -> Unread | None:
+        """Where verl imports or registers a module of its own that it does not have; None for any other."""
+        above = name.rpartition(".")[0]
+        if not self._is_missing(name) or may_be_built(name.rpartition(".")[2]) or self._is_missing(above):
+            return None
+        around = self.verl.locate(above)
+        source = read(around.path) if around is not None and around.kind == "package" else b""
+        if isinstance(source, Unreadable) or b"__path__" in source:
+            return None  # it may lie elsewhere
+        by_registry = self.verl.locate(registry(self.verl))
+        path = str(by_registry.path if by_registry else self.verl.folder)
+        found = next(_importing(self.read.values(), name), None) or self.imported_at(name)
+        return found or Unread(name, path, f"there is no module {name}", kind="missing")
+
+    def _is_missing(self, name: str) -> bool:
+        return self.verl.own_name(name) == name and self.verl.locate(name) is None
+
+    def imported_at(self, name: str) -> Unread | None:
+        """Where any module of verl imports one that is not there, or something below it: looked for in all files."""
+        for path in self.verl.files():
+            source, own = read(path), self.verl.name_of(path)
+            if isinstance(source, Unreadable) or not own or name.rpartition(".")[2].encode() not in source:
+                continue
+            tree = parse(source, path)
+            if not isinstance(tree, Unreadable):
+                file = ModuleFile(own, path, "package" if path.name == "__init__.py" else "module")
+                with suppress(RecursionError):
+                    for found in _importing([read_imports(tree, file, self.verl)], name):
+                        return found
+        return None
+
+    def located(self, library: Tree, uses: list[ApiUse]) -> list[ApiUse]:
+        """Say for each name that a module lacks where it is defined now, if that is one place."""
+        tree = self.libraries[library.module]
+        moved = {
+            use: name for use in uses if use.resolution == "missing" and (name := _moved_name(use, tree))
+        }
+        places = definitions(tree, moved.values())
+        return [
+            replace(use, now=f"{places[moved[use]][0]}.{moved[use]}")
+            if use in moved and len(places.get(moved[use], ())) == 1
+            else use
+            for use in uses
+        ]
+
+
+def _moved_name(use: ApiUse, library: SourceTree) -> str:
+    """The name to look for elsewhere: that of an import, or an attribute of a module."""
+    if use.kind == "import":
+        return use.name.rpartition(":")[2] if ":" in use.name else ""
+    owner, _, name = use.name.rpartition(".")
+    return name if use.kind == "attribute" and library.locate(owner) is not None else ""
+
+
+def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
+    """The modules on the paths, and those which they may import later or under a condition."""
+    on_paths = {module for part in reached for module in part.modules}
+    found: set[str] = set()
+    waiting = sorted(on_paths)
+    while waiting:
+        module = waiting.pop()
+        if module in found:
+            continue
+        found.add(module)
+        uses = reading.uses(module)
+        if uses is not None and (module in on_paths or uses.uses):
+            waiting += [entry.module for entry in uses.imports if not entry.guarded]
+    return found
+
+
+def _importing(modules: Iterable[Uses], name: str) -> Iterator[Unread]:
+    """The places that import a module or something below it, as the evidence that verl wants it."""
+    for uses in modules:
+        for entry in sorted(uses.imports, key=lambda entry: entry.conditional):
+            if entry.module == name or entry.module.startswith(f"{name}."):
+                reason = f"there is no module {entry.module}"
+                yield Unread(entry.module, uses.path, reason, line=entry.line, kind="missing")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a Python version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
+    """Say for each use of a module on which paths it is run, and under which condition."""
+    for use in uses.uses:
+        loaded = tuple(path for path, part in reached.items() if uses.module in part.modules)
+        if use.kind == "sent" and not loaded:
+            continue  # to the workers of another engine, for all that is known
+        run = tuple(
+            path for path in loaded if not use.unit or f"{uses.module}:{use.unit}" in reached[path].units
+        )
+        if use.unit in uses.dead:
+            use = replace(use, guard=use.guard or f"{use.unit}() is for other releases")  # noqa: PLW2901
+        certain = tuple(path for path in run if not unmet(use.when, reached[path].sent))
+        when = "" if certain else " and ".join(use.when)
+        if use.unit and not run and use.resolution == "missing":
+            when = " and ".join(filter(None, (condition_of(use.unit, uses, reading.read), when)))
+        for module in use.unread if not use.guard else ():
+            reading.needed.setdefault(module, set()).update(certain)
+        yield _fact(use, uses.path, loaded if when else certain, when)
+
+
+def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> ApiUse:
+    return ApiUse(
+        path=path,
+        line=use.line,
+        kind=use.kind,
+        name=use.name,
+        resolution=use.resolution,
+        phase="start" if use.unit else "import",
+        paths=paths,
+        when=when,
+        guard=use.guard,
+        now=use.nearest,
+        reason=use.reason,
+        read_from=use.read_from,
+        column=use.column,
+        handler=use.handler,
+    )

@@ -1,0 +1,148 @@
+"""The vocabulary of uses: one use, all of a module's, and what surrounds the place that is being read."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.api.guards import (
+    Handler,
+    Verdict,
+    error_of,
+    is_universal,
+    judge,
+    rules_out,
+)
+from verl_doctor.toolkit.collectors.api.value import Scope
+from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.sources.python.source import dotted, text_of
+
+Resolution = Literal["present", "missing", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use. `unit` is the function or method it stands in ("" for the module's own level).
+
+    `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to come,
+    "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss. `unread` are modules
+    that an import needs and that could not be read. `lacks` is what is not there of a name that was looked for: the
+    whole "module", or a "name" in it.
+    """
+
+    kind: str
+    name: str
+    line: int
+    column: int
+    resolution: Resolution
+    unit: str
+    when: tuple[str, ...] = ()
+    guard: str = ""
+    nearest: str = ""
+    reason: str = ""
+    read_from: str = ""
+    unread: tuple[str, ...] = ()
+    handler: str = ""
+    lacks: Literal["", "module", "name"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import of another module of the same tree. `conditional`: it need not happen, or may fail unharmed."""
+
+    module: str
+    unit: str
+    conditional: bool
+    guarded: bool = False
+    line: int = 0
+
+
+@dataclass(slots=True)
+class Uses:
+    """All that was read from one module.
+
+    `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
+    it. `sent` are the names of methods that each unit has others run, as in `collective_rpc("init_worker")`. `units` maps
+    each function or method to its class, if it has one. `dead` are functions that are mentioned here
+    only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
+    `patched` are the names that the module puts into classes and modules of the examined packages.
+    """
+
+    module: str
+    path: str
+    uses: list[Use] = field(default_factory=list)
+    imports: list[Import] = field(default_factory=list)
+    mentions: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    calls: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    sent: dict[str, set[str]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    dead: frozenset[str] = frozenset()
+    patched: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What surrounds the statement being read.
+
+    `ruled_out` is the test by which verl tells this release from others, `narrowed` what `isinstance` has been asked of.
+    """
+
+    scope: Scope
+    unit: str = ""
+    in_class: str = ""
+    when: tuple[str, ...] = ()
+    guard: str = ""
+    handlers: tuple[tuple[Handler, ...], ...] = ()
+    ruled_out: str = ""
+    narrowed: frozenset[str] = frozenset()
+
+    def settled(self, test: ast.expr, verdict: Verdict) -> Context:
+        """The context below a condition that the trees decide: what verl raises there is said to this release."""
+        said = text_of(test) if verdict.probe and rules_out(test) else ""
+        return replace(self, ruled_out=said) if said else self
+
+    def noted(self, condition: str) -> Context:
+        """The context below one more condition."""
+        return replace(self, when=(*self.when, condition))
+
+    def under(self, test: ast.expr, reader: Reader) -> Context:
+        """The context below a condition, as far as the trees do not decide it."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            context = self
+            for part in test.values:
+                context = context.under(part, reader)
+            return context
+        verdict = judge(test, reader, self.scope)
+        if verdict.holds is True or is_universal(text := text_of(test)):
+            return self
+        if verdict.probe:
+            return replace(self, guard=self.guard or text)
+        match test:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[asked, _]) if name := dotted(asked):
+                return replace(self.noted(text), narrowed=self.narrowed | {name})
+        return self.noted(text)
+
+    def caught(self, kind: str, answer: object = None) -> str:
+        """What would catch or avoid a miss of this kind here, in words; "" when nothing would."""
+        if self.guard:
+            return self.guard
+        error = error_of(kind, answer)
+        for handlers in reversed(self.handlers):
+            taking = next((handler for handler in handlers if handler.takes(error)), None)
+            if taking is not None and not taking.raises:
+                return taking.text
+        return ""
+
+    def passed_by(self, answer: object) -> str:
+        """The handler around that is there for a failed import and does not catch this one, in words."""
+        error = error_of("import", answer)
+        around = (handler for handlers in reversed(self.handlers) for handler in handlers)
+        meant = (one for one in around if "ModuleNotFoundError" in one.names and not one.raises)
+        wrong = (one for one in meant if not one.takes(error))
+        return next((one.text for one in wrong), "")
+
+
+def position(node: ast.expr | ast.keyword | ast.alias) -> tuple[int, int]:
+    """Line and column of a node."""
+    return node.lineno, node.col_offset

@@ -1,0 +1,116 @@
+"""What verl uses of another library, and whether the one beside it has that: read from both source trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.installed.trees import Tree
+
+
+@dataclass(frozen=True)
+class ApiUse:
+    """One place where verl uses another library.
+
+    `kind` is "import", "attribute", "store", "call", "keyword", "positional", "meaning" or "required"; `name` the
+    thing used (`module:name` for an import, `callee(argument)` for an argument). An "option" stands on the library's
+    command line, a "patch" is a name that verl replaces, "sent" a method that it has workers run by its name. An
+    "override", a "result" and an "abstract" method are about classes that extend the library's. What is "inside" is
+    imported by the library itself from a third package. A "refusal" is what verl
+    itself raises about this release, its name the message; a "distribution" what it raises since pip knows the library
+    as `name`. `now` is where a missing name is defined today, or the accepted parameter nearest to it. `guard` is what avoids or catches a miss here. `when` is
+    the condition under which the place is reached at all, `paths` the paths of a job that reach it (none: optional
+    parts of verl). `column` counts UTF-8 bytes, as Python does. `phase` is "import" for code that runs when the module
+    is imported, "start" for the rest. `text` is the line as it is written. `handler` is an `except` around an import
+    that is there for its failure, and does not catch this one. `behind` is the place ("file:line") of an import that
+    fails before this place is reached. `elsewhere` are the paths that reach it where the job takes none of those.
+    """
+
+    path: str
+    line: int
+    kind: str
+    name: str
+    resolution: Literal["present", "missing", "unknown"]
+    phase: Literal["import", "start"]
+    paths: tuple[str, ...] = ()
+    when: str = ""
+    guard: str = ""
+    now: str = ""
+    reason: str = ""
+    read_from: str = ""
+    column: int = 0
+    text: str = ""
+    handler: str = ""
+    behind: str = ""
+    elsewhere: tuple[str, ...] = ()
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the line fails when it is reached."""
+        return self.resolution == "missing" and not self.guard
+
+    @property
+    def last(self) -> str:
+        """The name itself: of the argument, the attribute, or the thing imported."""
+        return self.name.rstrip(")").replace("(", ".").replace(":", ".").rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A module of verl or of the library that could not be read: why, and the paths that load it.
+
+    `kind` says whether its text is no Python ("syntax"), the file or its folder cannot be read ("file"), verl imports it
+    at this place while it is not there ("missing"), or only the doctor cannot read it, perhaps because it is written
+    for a newer Python than the doctor's ("reader"): then the paths need not fail, and nothing can be told of them.
+    """
+
+    module: str
+    path: str
+    reason: str
+    paths: tuple[str, ...] = ()
+    line: int = 0
+    kind: Literal["syntax", "file", "missing", "reader"] = "syntax"
+
+
+@dataclass(frozen=True)
+class ApiUses:
+    """All uses of one library on the paths of a job and in what they may load later.
+
+    `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
+    has at all. `unread` are modules that they need and that could not be read.
+    """
+
+    verl: Tree
+    library: Tree
+    uses: tuple[ApiUse, ...] = ()
+    present: int = 0
+    paths: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True)
+class VllmUses(ApiUses):
+    """What verl uses of vLLM, on the rollout paths."""
+
+
+@dataclass(frozen=True)
+class LibraryUses:
+    """What verl uses of Ray, transformers, tensordict and SGLang, as far as they are there, on all paths of a job.
+
+    `unread` are modules of verl that the paths need and that could not be read.
+    """
+
+    verl: Tree
+    answers: tuple[ApiUses, ...]
+    paths: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+
+def rollouts(uses: VllmUses) -> tuple[str, ...]:
+    """The rollout paths that this verl has: what rules about them judge."""
+    return uses.paths
+
+
+def every_path(uses: LibraryUses) -> tuple[str, ...]:
+    """The trainer and the rollout paths that this verl has."""
+    return uses.paths

@@ -1,0 +1,103 @@
+"""Collects what verl uses of other libraries: both source trees are read, in a process of their own when they are large."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import TypeVar
+
+from verl_doctor.toolkit.collectors.api import taken
+from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.listings import Listings
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, TorchTree, Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.system.run_in_child import aside
+
+R = TypeVar("R")
+
+
+# The other engines for rollouts, and the packages from which vLLM's own modules take what comes and goes.
+_ENGINES = frozenset({"sglang"})
+
+
+_VLLM_IMPORTS = frozenset({"transformers"})
+
+
+_VLLM_SECONDS = 30
+
+
+_LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
+
+
+_FEW = 200  # sources are read faster than a process starts
+
+
+@collector(timeout=_VLLM_SECONDS)
+def vllm_uses(
+    verl: VerlTrees,
+    vllm: VllmTree,
+    interpreter: Interpreter | Unknown,
+    libraries: LibraryTrees | Unknown,
+    torch: TorchTree | Unknown,
+    listings: Listings,
+    configuration: Configuration | Unknown,
+) -> VllmUses | Unknown:
+    """Read the verl tree that the job would import, and from vLLM those modules that it uses on the paths that the job takes."""
+    pair = (verl.imported, vllm.tree)
+    python = "" if isinstance(interpreter, Unknown) else interpreter.version
+    called = "" if vllm.distribution == pair[1].module else vllm.distribution
+    others = () if isinstance(libraries, Unknown) else libraries.trees
+    engines = sorted(tree.module for tree in others if tree.module in _ENGINES)
+    beside = tuple(tree for tree in others if tree.module in _VLLM_IMPORTS)
+    beside += () if isinstance(torch, Unknown) else (torch.tree,)
+
+    def read() -> VllmUses | Unknown:
+        # 20 ms that only a first look is worth
+        from verl_doctor.toolkit.collectors.api.trees import read_trees  # noqa: PLC0415
+        from verl_doctor.toolkit.collectors.api.value import Surroundings  # noqa: PLC0415
+
+        around = Surroundings(frozenset(engines), called, beside)
+        work = partial(read_trees, VllmUses, *pair, python, around)
+        return _aside(work, pair, _VLLM_SECONDS)
+
+    about = (*pair, python, sys.version_info[:2], engines, called, beside)
+    found = remembered(VllmUses, about, [Path(tree.folder) for tree in (*pair, *beside)], read, listings)
+    return found if isinstance(found, Unknown) else taken.of_vllm(found, taken.paths_taken(configuration))
+
+
+@collector(timeout=_LIBRARIES_SECONDS)
+def library_uses(
+    verl: VerlTrees,
+    libraries: LibraryTrees,
+    interpreter: Interpreter | Unknown,
+    listings: Listings,
+    configuration: Configuration | Unknown,
+) -> LibraryUses | Unknown:
+    """As `vllm_uses`, for the other libraries."""
+    python = "" if isinstance(interpreter, Unknown) else interpreter.version
+    trees = (verl.imported, *libraries.trees)
+
+    def read() -> LibraryUses | Unknown:
+        from verl_doctor.toolkit.collectors.api.trees import read_libraries  # noqa: PLC0415 - as above
+
+        work = partial(read_libraries, verl.imported, libraries.trees, python)
+        return _aside(work, trees, _LIBRARIES_SECONDS)
+
+    about = (trees, python, sys.version_info[:2])
+    found = remembered(LibraryUses, about, [Path(tree.folder) for tree in trees], read, listings)
+    return (
+        found if isinstance(found, Unknown) else taken.of_libraries(found, taken.paths_taken(configuration))
+    )
+
+
+def _aside(work: Callable[[], R], trees: Iterable[Tree], limit: float) -> R:
+    """Read these trees in a process of its own, unless they are small."""
+    sources = chain.from_iterable(Path(tree.folder).rglob("*.py") for tree in trees)
+    few = next(islice(sources, _FEW, None), None) is None
+    return work() if few else aside(work, limit)

@@ -1,0 +1,148 @@
+"""What an expression may stand for, and the names of a scope."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from packaging.version import Version
+
+from verl_doctor.toolkit.collectors.installed.trees import Tree
+from verl_doctor.toolkit.sources.python.answers import Answer, Definition
+from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A value of a class."""
+
+    of: Class
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A method reached through its class (`Class.method`) or through an instance."""
+
+    function: Function
+    owner: Class
+    through_instance: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A collection of parameter or field names, made to be asked `"name" in ...`."""
+
+    names: frozenset[str]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `re.match(pattern, version)` gives, asked for by `.group(1)`: the version, perhaps without its suffix.
+
+    verl takes numbers out of a version to compare releases (on ROCm, where it ends in "+rocm624"). No comparison that
+    it makes of them tells the two apart, so that this stands for the version itself.
+    """
+
+    version: str
+
+
+@dataclass(slots=True, eq=False)
+class LocalClass:
+    """A class of the examined module: what its methods store on `self`, each with the scope of the method."""
+
+    node: ast.ClassDef
+    stored: dict[str, list[tuple[ast.expr | None, str, Scope]]] = field(default_factory=dict)
+    bases: tuple[LocalClass, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelfOf:
+    """The first parameter of a method."""
+
+    local: LocalClass
+
+
+class Gone:
+    """The type of `GONE`."""
+
+
+class Nothing:
+    """The type of `NOTHING`."""
+
+
+GONE: Final = Gone()
+NOTHING: Final = Nothing()
+"""Python's None, where it is certain."""
+Value = Definition | Instance | Bound | Probe | Found | SelfOf | str | Version | Gone | Nothing | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One way in which a scope binds a name: an expression, an annotation's text, an import, or something else.
+
+    `loop` is target and subject of the loop that binds it.
+    """
+
+    expression: ast.expr | None = None
+    annotation: str = ""
+    answer: Callable[[], Answer] | None = None
+    value: Value = None
+    origin: tuple[str, str] = ("", "")
+    loop: tuple[ast.expr, ast.expr] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The names of a function or a module."""
+
+    parent: Scope | None
+    names: dict[str, list[Entry]] = field(default_factory=dict)
+
+    def bind(self, name: str, entry: Entry) -> None:
+        """Add one way in which the name is bound."""
+        self.names.setdefault(name, []).append(entry)
+
+    def find(self, name: str) -> tuple[Scope, list[Entry]] | None:
+        """The innermost scope that binds the name."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope, scope.names[name]
+            scope = scope.parent
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else is known of the environment of the two trees.
+
+    `engines` are other engines for rollouts that are there ("sglang"), None when nobody looked. `called` is the name
+    under which the library is installed when that is not the one by which verl asks for it. `beside` are trees of
+    packages from which the library itself imports.
+    """
+
+    engines: frozenset[str] | None = frozenset()
+    called: str = ""
+    beside: tuple[Tree, ...] = ()
+
+
+NOT_LOOKED_AT: Final = Surroundings(None)
+
+
+def describe(value: Value) -> str:
+    """The dotted name of a thing, or of the class of an instance."""
+    match value:
+        case Instance(of=kind):
+            return kind.dotted
+        case Class():
+            return value.dotted
+        case Module(name=name):
+            return name
+        case Function(module=module, name=name):
+            return f"{module}.{name}"
+        case Bound(function=function, owner=owner):
+            return f"{owner.dotted}.{function.name}"
+    return ""

@@ -1,0 +1,427 @@
+"""What an expression of the examined code stands for, as far as reading tells: a class, an instance of one, a version.
+
+None means unknown. `GONE` means that the expression names something which does not exist, so that code which tries
+two places is judged by the one that is there.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.collectors.api.value import (
+    GONE,
+    NOT_LOOKED_AT,
+    Bound,
+    Entry,
+    Found,
+    Gone,
+    Instance,
+    LocalClass,
+    Probe,
+    Scope,
+    SelfOf,
+    Surroundings,
+    Value,
+)
+from verl_doctor.toolkit.sources.python.answers import Answer, Definition, External, Missing, Opaque, Present
+from verl_doctor.toolkit.sources.python.classes import annotated, constructor, mro, named
+from verl_doctor.toolkit.sources.python.resolve import Sources
+from verl_doctor.toolkit.sources.python.source import dotted, text_of
+from verl_doctor.toolkit.sources.python.summary import absolute
+from verl_doctor.toolkit.sources.python.symbols import Attribute, Class, Function, Module, Signature, Variable
+
+_DEEPEST = 30
+# A name that is bound in more ways than this has no one type.
+_MOST_WAYS = 8
+_PARSE_VERSION = frozenset(
+    {"packaging.version.parse", "packaging.version.Version", "pkg_resources.parse_version"}
+)
+_READ_VERSION = frozenset({"importlib.metadata.version", "importlib_metadata.version"})
+_SEARCHES = frozenset({"re.match", "re.search"})
+# Patterns that take the numbers out of a version: `(\d+\.\d+\.?\d*)`.
+_TAKES_NUMBERS = re.compile(r"\^?\((?:\\d|\[0-9\])")
+_PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.getargspec"})
+_CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
+
+
+class Reader:
+    """Infers values within one module. `versions` are those of the packages whose uses are read, "" for an unknown one."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        module: Module,
+        versions: Mapping[str, str],
+        around: Surroundings = NOT_LOOKED_AT,
+    ) -> None:
+        self.sources = sources
+        self.module = module
+        self.versions = versions
+        self.around = around
+        self.building = 0
+        self.elsewhere: Callable[[str, str], Value] = lambda _module, _name: None
+        self._active: set[int] = set()
+        self._circular = False  # whether what is being judged was met within itself
+        self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
+
+    def value(self, node: ast.expr | None, scope: Scope, *, awaited: bool = False) -> Value:
+        """What the expression stands for. Expressions that need themselves, or lie too deep, are unknown."""
+        if node is None or len(self._active) > _DEEPEST:
+            return None
+        if id(node) in self._active:
+            self._circular = True
+            return None
+        key = (id(node), id(scope), awaited)
+        if key in self._known:
+            return self._known[key][2]
+        self._active.add(id(node))
+        try:
+            value = self._value(node, scope, awaited=awaited)
+        finally:
+            self._active.discard(id(node))
+        if not self._active:
+            self._circular = False
+        if not self.building and not self._circular:  # what a half-built scope says may change
+            self._known[key] = (node, scope, value)
+        return value
+
+    def _value(self, node: ast.expr, scope: Scope, *, awaited: bool) -> Value:
+        match node:
+            case ast.Name(id=name):
+                return self._name(name, scope)
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Attribute(value=inner, attr=attr):
+                return self.read(self.value(inner, scope), attr)
+            case ast.Await(value=inner):
+                return self.value(inner, scope, awaited=True)
+            case ast.Call():
+                return self._call(node, scope, awaited=awaited)
+            case ast.IfExp(body=body, orelse=orelse):
+                return _agreed(self.value(side, scope) for side in (body, orelse))
+            case ast.NamedExpr(value=inner):
+                return self.value(inner, scope)
+            case ast.SetComp() | ast.ListComp() | ast.GeneratorExp():
+                return self._field_names(node, scope)
+        return None
+
+    def words(self, node: ast.expr, scope: Scope) -> str:
+        """The text that an expression makes: of an f-string with the values that are known, the names of others."""
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.JoinedStr(values=parts):
+                return "".join(self.words(part, scope) for part in parts)
+            case ast.FormattedValue(value=inner):
+                value = self.value(inner, scope)
+                return str(value) if isinstance(value, (str, Version)) else f"{{{text_of(inner)}}}"
+        return ""
+
+    def _name(self, name: str, scope: Scope) -> Value:
+        found = scope.find(name)
+        if found is None:
+            answer = self.sources.member(self.module, name) if name in self.module.names else None
+            return _thing(answer)
+        home, entries = found
+        if len(entries) > _MOST_WAYS:
+            return None
+        return _agreed(self._ways(entries, home))
+
+    def _ways(self, entries: Iterable[Entry], home: Scope) -> Iterator[Value]:
+        """What the bindings of a name stand for. `x = f(x)` is left out where it is met within itself."""
+        for entry in entries:
+            before, self._circular = self._circular, False
+            value = self.entry(entry, home)
+            circular, self._circular = self._circular, self._circular or before
+            if value is not None or not circular:
+                yield value
+
+    def entry(self, entry: Entry, scope: Scope) -> Value:
+        """What one binding of a name stands for."""
+        if entry.answer is not None:
+            found = _thing(entry.answer())
+            holds_version = "version" in entry.origin[1].lower()
+            return self.elsewhere(*entry.origin) if found is None and holds_version else found
+        if entry.annotation:
+            return self.instance_of(entry.annotation, self.module)
+        if entry.expression is not None:
+            return self.value(entry.expression, scope)
+        return entry.value
+
+    def instance_of(
+        self, annotation: str, module: Module | Opaque | None, owner: Class | None = None
+    ) -> Value:
+        """An instance of the class that an annotation names."""
+        if not isinstance(module, Module):
+            return None
+        found = annotated(self.sources, module, annotation, owner)
+        return Instance(found) if found else None
+
+    def read(self, owner: Value, name: str) -> Value:
+        """What `owner.name` stands for."""
+        match owner:
+            case Module(name=package) if name == "__version__" and self.versions.get(package):
+                return self.versions[package]
+            case SelfOf(local=local):
+                stored = self._stored(local, name, set())
+                return stored if stored is not None else self._inherited(local, name)
+            case Probe() if name in {"parameters", "args", "keys"}:
+                return owner
+            case Found() if name == "group":
+                return owner
+            case Class() if name in {"__dataclass_fields__", "__annotations__"}:
+                return self._fields(owner)
+            case Instance(of=kind) | (Class() as kind):
+                answer = self.sources.member_of_class(kind, name)
+                if not isinstance(answer, Present):
+                    return _thing(answer)
+                return self._member(answer.definition, kind, through_instance=isinstance(owner, Instance))
+            case Module() | External():
+                return _thing(self.sources.member(owner, name))
+            case Gone():
+                return GONE
+        return None
+
+    def class_of(self, local: LocalClass) -> Class | None:
+        """The class that a class of the examined module is, if it stands at the module's top level."""
+        found = _thing(self.sources.member(self.module, local.node.name))
+        return found if isinstance(found, Class) and found.line == local.node.lineno else None
+
+    def _inherited(self, local: LocalClass, name: str) -> Value:
+        """What `self.name` is when a class of another package brings it along."""
+        own = self.class_of(local)
+        for part in mro(self.sources, own) if own is not None else ():
+            if part is None:
+                return None
+            if isinstance(part, Class) and name in part.members:
+                is_foreign = part.module.partition(".")[0] in self.versions
+                return self.read(Instance(part), name) if is_foreign else None
+        return None
+
+    def _super(self, scope: Scope) -> Value:
+        """`super()`: an instance of the next class, when that is known."""
+        inner: Scope | None = scope
+        while inner is not None:
+            for entries in inner.names.values():
+                for entry in entries:
+                    if (
+                        isinstance(entry.value, SelfOf)
+                        and (own := self.class_of(entry.value.local)) is not None
+                    ):
+                        above = list(islice(mro(self.sources, own), 1, 2))
+                        return Instance(above[0]) if above and isinstance(above[0], Class) else None
+            inner = inner.parent
+        return None
+
+    def _member(self, found: Definition, owner: Class, *, through_instance: bool) -> Value:
+        home = self.sources.module(found.module) if isinstance(found, (Function, Attribute)) else None
+        match found:
+            case Function(role="property", returns=returns):
+                return self.instance_of(returns, home, owner) if through_instance else None
+            case Function():
+                return Bound(found, owner, through_instance)
+            case Attribute(annotation=annotation) if annotation and through_instance:
+                return self.instance_of(annotation, home, owner)
+            case Attribute(made_by=made_by) if made_by and through_instance and isinstance(home, Module):
+                made = _thing(named(self.sources, home, made_by))
+                return Instance(made) if isinstance(made, Class) else None
+            case Class():
+                return found
+        return None
+
+    def _stored(self, local: LocalClass, name: str, seen: set[int]) -> Value:
+        """The type of `self.name`: all assignments in the class, and in its bases of this module, must agree."""
+        if id(local) in seen:
+            return None
+        seen.add(id(local))
+        own = (
+            self.instance_of(annotation, self.module) if annotation else self.value(expression, scope)
+            for expression, annotation, scope in local.stored.get(name, [])
+            if annotation or not (isinstance(expression, ast.Constant) and expression.value is None)
+        )
+        inherited = (self._stored(base, name, seen) for base in local.bases if name in base.stored)
+        return _agreed(chain(own, inherited))
+
+    def _call(self, node: ast.Call, scope: Scope, *, awaited: bool) -> Value:
+        callee = self.value(node.func, scope)
+        match callee:
+            case Class():
+                return Instance(callee)
+            case Bound(function=function, owner=owner):
+                return self._returned(function, owner, awaited=awaited)
+            case Function(role="function") if callee.module != self.module.name and self.sources.own_name(
+                callee.module
+            ):
+                special = self._version_of(callee.name, node, scope)
+                return special if special is not None else self._returned(callee, None, awaited=awaited)
+            case Function():
+                return self._version_of(callee.name, node, scope)
+            case External(dotted=name):
+                module = self.module_named(node, scope)
+                return (
+                    self._external(name, node, scope)
+                    if module is None
+                    else _thing(self.sources.import_module(module))
+                )
+            case Probe() | Gone():
+                return callee
+            case Found(version=version):
+                return version
+        match node:
+            case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value=str(name))]):
+                return _thing(self.sources.import_module(name))
+            case ast.Call(func=ast.Name(id="super"), args=[]):
+                return self._super(scope)
+            case ast.Call(func=ast.Name(id="getattr"), args=[whose, ast.Constant(value=str(name)), *_]):
+                return self.read(self.value(whose, scope), name)
+        if isinstance(node.func, ast.Name) and node.func.id in _CONTAINERS and len(node.args) == 1:
+            inner = self.value(node.args[0], scope)
+            return inner if isinstance(inner, Probe) else None
+        return None
+
+    def module_named(self, node: ast.Call, scope: Scope) -> str | None:
+        """The module that `importlib.import_module("package.module")` imports, None for any other call."""
+        callee = self.value(node.func, scope)
+        if (
+            isinstance(callee, External)
+            and callee.dotted == "importlib.import_module"
+            and len(node.args) == 1
+        ):
+            name = self.value(node.args[0], scope)
+            return name if isinstance(name, str) and not name.startswith(".") else None
+        return None
+
+    def _returned(self, function: Function, owner: Class | None, *, awaited: bool) -> Value:
+        if function.is_async and not awaited:
+            return None
+        return self.instance_of(function.returns, self.sources.module(function.module), owner)
+
+    def _version_of(self, name: str, node: ast.Call, scope: Scope) -> Value:
+        """`get_version("vllm")`: a helper that verl defines in several modules."""
+        if name == "get_version" and len(node.args) == 1:
+            return self._version(self.value(node.args[0], scope))
+        return None
+
+    def _version(self, package: Value) -> str | None:
+        return self.versions.get(package) or None if isinstance(package, str) else None
+
+    def _external(self, name: str, node: ast.Call, scope: Scope) -> Value:
+        first = self.value(node.args[0], scope) if node.args else None
+        if name in _PARSE_VERSION and isinstance(first, str):
+            try:
+                return Version(first)
+            except InvalidVersion:
+                return None
+        if name in _READ_VERSION:
+            return self._version(first)
+        if name in _PROBES:
+            return self.parameters(first)
+        if name in _SEARCHES and len(node.args) == 2:
+            return _numbers(first, self.value(node.args[1], scope))
+        if name == "dataclasses.fields" and isinstance(first, (Class, Instance)):
+            return self._fields(first if isinstance(first, Class) else first.of)
+        return None
+
+    def _field_names(self, node: ast.SetComp | ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
+        """`{field.name for field in dataclasses.fields(Class)}`."""
+        if len(node.generators) != 1 or not dotted(node.elt).endswith(".name"):
+            return None
+        inner = self.value(node.generators[0].iter, scope)
+        return inner if isinstance(inner, Probe) else None
+
+    def parameters(self, callee: Value) -> Probe | None:
+        """The parameter names that `inspect.signature(callee)` would show."""
+        found = signature_of_call(self.sources, callee)
+        if found is None:
+            return None
+        return Probe(frozenset(parameter.name for parameter in found[0].parameters), complete=True)
+
+    def _fields(self, owner: Class) -> Probe | None:
+        found = constructor(self.sources, owner)
+        if found is None or not owner.decorators:
+            return None
+        return Probe(
+            frozenset(parameter.name for parameter in found[0].parameters), not found[0].more_positional
+        )
+
+
+def _numbers(pattern: Value, text: Value) -> Found | None:
+    """What a search in a version gives. The pattern is not run: it comes from the sources that are examined."""
+    if isinstance(pattern, str) and isinstance(text, str) and _TAKES_NUMBERS.match(pattern):
+        return Found(text)
+    return None
+
+
+def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] | None:
+    """What a call of this value accepts, and the file that says so."""
+    match callee:
+        case Class():
+            return constructor(sources, callee)
+        case Function(signature=signature, module=module) if signature is not None:
+            return signature, _file(sources, module)
+        case Bound(function=function, through_instance=through_instance) if function.signature is not None:
+            bound = function.role == "classmethod" or (through_instance and function.role == "method")
+            signature = function.signature.without_first() if bound else function.signature
+            return signature, _file(sources, function.module)
+    return None
+
+
+def import_entries(
+    node: ast.Import | ast.ImportFrom, reader: Reader, package: str
+) -> Iterator[tuple[str, Entry]]:
+    """The names that an import statement binds."""
+    sources = reader.sources
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            target = alias.name if alias.asname else alias.name.split(".")[0]
+            yield (alias.asname or target), Entry(answer=_later(sources.import_module, target))
+        return
+    source = absolute(node, package)
+    for alias in node.names:
+        if alias.name != "*":
+            answer = _later(sources.import_name, source, alias.name)
+            yield (alias.asname or alias.name), Entry(answer=answer, origin=(source, alias.name))
+
+
+def annotation_text(node: ast.expr | None) -> str:
+    """The text of an annotation, "" for none."""
+    return "" if node is None else text_of(node, 400)
+
+
+def _later(function: Callable[..., Answer], *arguments: str) -> Callable[[], Answer]:
+    return functools.cache(lambda: function(*arguments))
+
+
+def _thing(answer: Answer | None) -> Value:
+    match answer:
+        case Present(definition=Opaque() | Variable() | Attribute()):
+            return None
+        case Present(definition=definition):
+            return definition
+        case Missing():
+            return GONE
+    return None
+
+
+def _agreed(values: Iterable[Value]) -> Value:
+    """The one value on which all ways of binding a name agree. Ways that do not exist here do not count."""
+    agreed: Value = None
+    for value in values:
+        if value is None:
+            return None
+        if agreed is None or agreed is GONE:
+            agreed = value
+        elif value is not GONE and value != agreed:
+            return None
+    return agreed
+
+
+def _file(sources: Sources, module: str) -> str:
+    file = sources.file_of(module)
+    return str(file.path) if file else ""

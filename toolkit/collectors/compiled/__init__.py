@@ -1,0 +1,1 @@
+"""Compiled packages: what their libraries need, export and lack."""

@@ -1,0 +1,130 @@
+"""What the libraries of a Python process with torch in it give each other: the loader's work, done without loading anything.
+
+A library finds a symbol in what is loaded for everybody (the interpreter, and what torch loads with RTLD_GLOBAL), then in
+itself and in what it needs, breadth first. A name that is loaded already is not looked for again (ld.so(8), dlopen(3)).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.collectors.compiled.elf_memory import ElfMemory
+from verl_doctor.toolkit.sources.elf.elf import ElfFile, Undefined
+from verl_doctor.toolkit.sources.elf.loader import Asker, Loader
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A library and all that it needs, breadth first, itself first. `missing` are names that are found nowhere, and who asks."""
+
+    paths: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Process:
+    """The libraries of a process: those that are loaded already, by the names under which they are asked for.
+
+    `everybody` is what gives its symbols to all libraries. `fallback` are folders that torch itself searches for what
+    the loader does not find.
+    """
+
+    loader: Loader
+    memory: ElfMemory
+    loaded: dict[str, str] = field(default_factory=dict)
+    everybody: list[str] = field(default_factory=list)
+    fallback: tuple[str, ...] = ()
+    _found: dict[tuple[str, tuple[Asker, ...]], str | None] = field(default_factory=dict)
+    _open: dict[str, ElfFile] = field(default_factory=dict)
+
+    def load(self, path: str) -> Closure:
+        """Load a library and what it needs, for good: later ones find these by their names."""
+        closure = self.closure(path, self.loaded)
+        for library in closure.paths:
+            self._enter(self.loaded, library)
+        return closure
+
+    def closure(self, path: str, loaded: dict[str, str] | None = None) -> Closure:
+        """What would be loaded with a library, by a process that has loaded what this one has."""
+        known = dict(self.loaded if loaded is None else loaded)
+        self._enter(known, path)
+        paths, missing = [path], []
+        queue: list[tuple[str, tuple[Asker, ...]]] = [(path, ())]
+        for current, above in queue:
+            header = self.memory.header(current)
+            # Of a file that asks only its folder counts, so that those of one folder share what is found.
+            folder = os.path.dirname(current)  # noqa: PTH120 - thousands of names
+            askers = (Asker(f"{folder}/", header.rpath, header.runpath), *above)
+            for name in header.needed:
+                there = known.get(name)
+                if there is None:
+                    there = self._find(name, askers)
+                    if there is None:
+                        missing.append((name, current))
+                        continue
+                    known[name] = there
+                    self._enter(known, there)
+                if there not in paths:
+                    paths.append(there)
+                    queue.append((there, askers))
+        return Closure(tuple(paths), tuple(missing))
+
+    def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
+        """The symbols that a library must have, and that nothing gives it: neither its closure nor what everybody sees.
+
+        `more` are further libraries, of which nobody can say whether they are loaded by then: what they export is
+        not missing.
+        """
+        scope = list(dict.fromkeys((*self.everybody, *closure.paths, *more)))
+        found = []
+        with ElfFile(path) as file:
+            wanted = [symbol for symbol in file.undefined() if not symbol.weak]
+        # Whoever gave the last one gives the next one too, more often than not.
+        for symbol in wanted:
+            for index, library in enumerate(scope):
+                if self._file(library).exports(symbol.name, symbol.version):
+                    if index:
+                        scope.insert(0, scope.pop(index))
+                    break
+            else:
+                found.append(symbol)
+        return tuple(found)
+
+    def exports_starting(
+        self, prefix: str, libraries: Iterable[str], most: int = 20
+    ) -> Iterator[tuple[str, str]]:
+        """Symbols that begin like this, each with the library that exports it."""
+        for library in libraries:
+            for name in self._file(library).exports_starting(prefix, most):
+                yield name, library
+
+    def close(self) -> None:
+        """Give all files back."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _file(self, path: str) -> ElfFile:
+        if path not in self._open:
+            self._open[path] = ElfFile(path)
+        return self._open[path]
+
+    def _enter(self, loaded: dict[str, str], path: str) -> None:
+        loaded.setdefault(os.path.basename(path), path)  # noqa: PTH119 - thousands of names
+        if soname := self.memory.header(path).soname:
+            loaded.setdefault(soname, path)
+
+    def _find(self, name: str, askers: tuple[Asker, ...]) -> str | None:
+        searching = tuple(dict.fromkeys(asker for asker in askers if asker.rpath or asker.runpath))
+        # An RPATH counts only while the file that asks has no RUNPATH.
+        key = (name, searching[:1] if askers[0].runpath else searching)
+        if key not in self._found:
+            candidate = self.loader.find(name, askers)
+            self._found[key] = candidate.path if candidate else self._fall_back(name)
+        return self._found[key]
+
+    def _fall_back(self, name: str) -> str | None:
+        there = (f"{folder}/{name}" for folder in self.fallback)
+        return next((path for path in there if os.path.exists(path)), None)

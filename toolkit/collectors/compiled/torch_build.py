@@ -1,0 +1,77 @@
+"""The torch that is installed, as it was built: its version, its CUDA, and the ABI of its C++ library."""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.elf.elf import ElfFile
+
+# A constructor that takes a std::string, in libc10.so of every torch since 1.13. Its mangled name tells the ABI.
+_NEW_ABI = "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+_OLD_ABI = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
+_LARGEST = 64 * 1024
+
+
+@dataclass(frozen=True)
+class TorchBuild:
+    """The torch that an import takes, read from its folder.
+
+    `version` is as torch says it ("2.8.0+cu128"). `cuda` is the version of CUDA that it was built with, "" for none.
+    `cxx11_abi`: whether its std::string is that of the new ABI; None when the library does not tell.
+    """
+
+    folder: str
+    version: str
+    cuda: str = ""
+    cxx11_abi: bool | None = None
+
+
+@collector()
+def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
+    """Read torch/version.py and the names that libc10.so exports, in the first folder on the path that has a torch."""
+    folder = next(
+        (f"{site}/torch" for site in interpreter.sys_path if os.path.isfile(f"{site}/torch/__init__.py")), ""
+    )
+    if not folder:
+        return Absent("torch is not installed")
+    try:
+        text = Path(folder, "version.py").read_bytes()[:_LARGEST].decode("utf-8", "replace")
+        said = dict(_constants(text))
+    except (OSError, SyntaxError, ValueError, RecursionError) as error:
+        return Unknown(f"which torch this is cannot be read from {folder}/version.py: {error}")
+    return TorchBuild(
+        folder=folder,
+        version=str(said.get("__version__", "")),
+        cuda=str(said.get("cuda") or ""),
+        cxx11_abi=_cxx11_abi(f"{folder}/lib/libc10.so"),
+    )
+
+
+def _constants(text: str) -> list[tuple[str, Any]]:
+    """Names that are assigned a constant, with or without an annotation."""
+    found = []
+    for node in ast.parse(text).body:
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
+        value = getattr(node, "value", None)
+        if isinstance(value, ast.Constant):
+            found += [(target.id, value.value) for target in targets if isinstance(target, ast.Name)]
+    return found
+
+
+def _cxx11_abi(library: str) -> bool | None:
+    with ElfFile(library) as file:
+        if file.exports(_NEW_ABI):
+            return True
+        return False if file.exports(_OLD_ABI) else None

@@ -1,0 +1,19 @@
+"""Collects the keys that verl's configuration classes refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.facts import collector
+
+
+@collector()
+def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
+    """Look the classes up in verl's sources. `_target_` names the class of a section; many are never made, only some are."""
+    from verl_doctor.toolkit.collectors.configuration.hydra_fields import refused_keys  # noqa: PLC0415 - only where a configuration was composed
+
+    tree = trees.imported
+    return ConfigClasses(tuple(refused_keys(configuration, Path(tree.folder), tree.module)))

@@ -1,0 +1,91 @@
+"""What this verl demands of its batch sizes, each recognised by verl's error message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.sources.python.source import read
+
+# Where released verl checks its configuration (0.3 to 0.9), relative to the package folder.
+_FILES = (
+    "utils/config.py",
+    "trainer/ppo/ray_trainer.py",
+    "workers/config/actor.py",
+    "workers/config/critic.py",
+    "workers/fsdp_workers.py",
+    "workers/engine_workers.py",
+    "utils/seqlen_balancing.py",
+    "workers/rollout/vllm_rollout/vllm_rollout_spmd.py",
+    "workers/rollout/vllm_rollout/vllm_async_server.py",
+)
+_ROLLOUT_CONFIG = "workers/config/rollout.py"
+_CHANGEABLE = re.compile(rb"class RolloutConfig\b.*?_mutable_fields = \{(.*?)\}", re.DOTALL)
+_TOKENS = b'"max_num_batched_tokens"'
+_SAYINGS: Mapping[str, re.Pattern[bytes]] = {
+    "divisible by the GPUs": re.compile(rb"must be divisible by minimal possible batch size"),
+    "divisible by model parallelism": re.compile(rb"must be divisible by model_parallel_size"),
+    "at least a mini batch": re.compile(
+        rb"data\.train_batch_size >= config\.actor_rollout_ref\.actor\.ppo_mini_batch_size|must be >= \"\s*\n?\s*f?\"actor\.ppo_mini_batch_size"
+    ),
+    "one of two": re.compile(rb"Please set at least one of"),
+    "not both": re.compile(rb"You have set both"),
+    "mini batch per GPU": re.compile(rb"should be larger than 0 after"),
+    "mini batch of micro batches": re.compile(rb"normalized ppo_mini_batch_size"),
+    "rollout groups": re.compile(rb"is not divisible by infer_"),
+    "remove padding": re.compile(rb"you must enable `use_remove_padding`"),
+    "temperature": re.compile(rb"validation gen temperature should be greater than 0"),
+    "row in a batch": re.compile(rb"max_token_len must be greater than the sequence length"),
+    "row without padding": re.compile(rb"max_seq_len = max\(seq_len_effective\)"),
+    "chunked prefill": re.compile(
+        rb"Enable chunked prefill, max_num_batched_tokens is smaller than max_model_len"
+    ),
+    "model context": re.compile(rb"model context length should be greater than total sequence length"),
+    "position embeddings": re.compile(rb"should be less than or equal to \"\s*f\"max_position_embeddings"),
+    "room to generate": re.compile(rb"leaves no room to generate within the"),
+    "batched tokens": re.compile(rb"self\.config\.max_num_batched_tokens = self\.config\.max_model_len"),
+}
+
+
+@dataclass(frozen=True)
+class Demands:
+    """For each demand that verl makes the place where it does, as "path:line"."""
+
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, name: str) -> str:
+        """Where verl makes a demand; empty when this verl does not."""
+        return self.places.get(name, "")
+
+
+@collector()
+def demands(trees: VerlTrees) -> Demands:
+    """Look for what verl says in the files where it checks its configuration."""
+    found: dict[str, str] = {}
+    for name in _FILES:
+        path = Path(trees.imported.folder, name)
+        source = read(path)
+        if not isinstance(source, bytes):
+            continue
+        for demand, saying in _SAYINGS.items():
+            match = saying.search(source)
+            if match and demand not in found:
+                found[demand] = f"{path}:{_line(source, match.start())}"
+    if not _is_frozen(Path(trees.imported.folder, _ROLLOUT_CONFIG)):
+        found.pop("batched tokens", None)
+    return Demands(found)
+
+
+def _is_frozen(path: Path) -> bool:
+    """Whether the rollout's configuration does not let `max_num_batched_tokens` be changed, as verl then tries to."""
+    source = read(path)
+    match = _CHANGEABLE.search(source) if isinstance(source, bytes) else None
+    return match is not None and _TOKENS not in match[1]
+
+
+def _line(source: bytes, at: int) -> int:
+    return source.count(b"\n", 0, at) + 1

@@ -1,0 +1,91 @@
+"""Which packages the rollout and the trainer that the job chooses are made of, and whether they are installed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.source import read
+from verl_doctor.toolkit.target import Target
+
+_ROLLOUT = "actor_rollout_ref.rollout.name"
+_STRATEGY = "actor_rollout_ref.actor.strategy"
+_LIGER = "actor_rollout_ref.model.use_liger"
+# A setting, its value that chooses a package, the module that this is, and where verl imports it: a tree that does not is not judged.
+_ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
+    (_ROLLOUT, "vllm", "vllm", "vLLM", "workers/rollout/vllm_rollout"),
+    (_ROLLOUT, "sglang", "sglang", "SGLang", "workers/rollout/sglang_rollout"),
+    (_ROLLOUT, "trtllm", "tensorrt_llm", "TensorRT-LLM", "workers/rollout/trtllm_rollout"),
+    (_STRATEGY, "megatron", "megatron.core", "Megatron Core", "workers/engine/megatron"),
+    (_STRATEGY, "megatron", "megatron.core", "Megatron Core", "workers/megatron_workers.py"),
+    (_STRATEGY, "torchtitan", "torchtitan", "TorchTitan", "workers/engine/torchtitan"),
+    (_STRATEGY, "veomni", "veomni", "VeOmni", "workers/engine/veomni"),
+    (_STRATEGY, "automodel", "nemo_automodel", "NeMo AutoModel", "workers/engine/automodel"),
+    (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/engine/fsdp"),
+    (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/fsdp_workers.py"),
+)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A package that a setting chooses: the setting's value as `name`, its `title`, the `module` that verl imports for it, and where."""
+
+    key: str
+    name: str
+    title: str
+    module: str
+    installed: bool
+    read_from: str = ""
+
+
+@dataclass(frozen=True)
+class ChosenEngines:
+    """What the job's rollout and trainer run on."""
+
+    engines: tuple[Engine, ...]
+
+
+@collector()
+def chosen_engines(
+    configuration: Configuration, trees: VerlTrees, target: Target, interpreter: Interpreter
+) -> ChosenEngines | Unknown:
+    """Look for the packages on the interpreter's path. An environment without torch is not the one that the job runs in."""
+    if not is_on_path("torch", interpreter.sys_path):
+        return Absent("torch is not installed: the job runs in another environment")
+    named = {name for name, _ in target.libraries} | ({"vllm"} if target.vllm is not None else set())
+    found: dict[str, Engine] = {}
+    for key, name, module, title, place in _ENGINES:
+        if key in found or configuration.get(key) != name:
+            continue
+        line = next(_imports(Path(trees.imported.folder) / place, module), "")
+        if line:
+            installed = module in named or _is_there(module, interpreter)
+            found[key] = Engine(key, str(name), title, module, installed, line)
+    return ChosenEngines(tuple(found.values()))
+
+
+def _is_there(module: str, interpreter: Interpreter) -> bool:
+    top, _, below = module.partition(".")
+    if not is_on_path(top, interpreter.sys_path):
+        return False
+    # What is not a plain folder of that name is an editable install, or a package in several folders.
+    folders = [Path(entry, top) for entry in interpreter.sys_path if os.path.isdir(Path(entry, top))]
+    return not below or not folders or any(os.path.exists(folder / below) for folder in folders)
+
+
+def _imports(place: Path, module: str) -> Iterator[str]:
+    """Where verl imports the module at the head of a line, as "path:line"."""
+    statement = re.compile(rb"^\s*(?:from|import) " + re.escape(module.encode()) + rb"\b", re.MULTILINE)
+    for path in sorted(place.glob("*.py")) if place.suffix != ".py" else [place]:
+        content = read(path)
+        match = statement.search(content) if isinstance(content, bytes) else None
+        if match and isinstance(content, bytes):
+            yield f"{path}:{content.count(bytes([10]), 0, match.start()) + 1}"

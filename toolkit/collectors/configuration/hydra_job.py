@@ -1,0 +1,147 @@
+"""The configuration of a job: which files its program reads, composed, and what each word of its command does to them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    UNTOLD_VALUE,
+    Asked,
+    Configuration,
+    as_override,
+)
+from verl_doctor.toolkit.collectors.configuration.hydra_program import (
+    NotTold,
+    Options,
+    decorator_of,
+    folders_of,
+    options_of,
+    program_file,
+    search_path,
+)
+from verl_doctor.toolkit.collectors.launch.launch import Command
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.hydra.compose import Composed, Sources, compose
+from verl_doctor.toolkit.sources.hydra.defaults import CompositionError, NotFollowedError
+from verl_doctor.toolkit.sources.hydra.grammar import Override
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, lookup
+from verl_doctor.toolkit.sources.python.source import read as read_source
+from verl_doctor.toolkit.system.secret import setting_is_secret
+
+
+def composed(command: Command, verl: Path, machine: Machine, version: str) -> Configuration | Unknown:
+    """Compose what the command's program will see. `verl` is the folder of the tree, of this version."""
+    try:
+        return _composed(command, verl, machine, version)
+    except NotTold as reason:
+        return Unknown(str(reason))
+
+
+def _composed(command: Command, verl: Path, machine: Machine, version: str) -> Configuration | Unknown:
+    folders = [machine.cwd, Path(command.path).parent, verl.parent]
+    file = program_file(command.module, folders, verl)
+    if file is None:
+        return Unknown(f"the source of {command.module} was not found, so its configuration is not known")
+    decorator = decorator_of(file)
+    if decorator is None:
+        return Unknown(f"{file} has no @hydra.main with plain arguments, so its configuration is not known")
+    options = options_of(command.words)
+    searched = folders_of(decorator, options, verl, machine.cwd)
+    name = (options.name or decorator.config_name or "").removesuffix(".yaml")
+    if not name:
+        return Unknown(f"{file} names no configuration")
+    empty = Configuration(str(file), str(searched[0]), name, verl=version)
+    read, overrides = _read(options)
+    sources = Sources(searched)
+    try:
+        sources.folders = [*searched, *_more(sources, name, overrides, verl, machine.cwd)]
+        tree = compose(sources, name, [override for override in overrides if override is not None])
+    except CompositionError as problem:
+        here = options.extra is not None and not options.extra.startswith("/")
+        missing = next((str(folder) for folder in searched if not os.path.isdir(folder)), "")
+        return replace(
+            empty, asked=tuple(read), refused=str(problem), missing_folder=missing, looked_here=here
+        )
+    except NotFollowedError as problem:
+        return Unknown(f"verl-doctor does not follow {problem}")
+    composition = _with(empty, tree, read, overrides)
+    return replace(composition, asked=tuple(_foreseen(word, composition, verl) for word in composition.asked))
+
+
+def _foreseen(word: Asked, there: Configuration, verl: Path) -> Asked:
+    """Tell a text for a key that is a number by default from one that verl knows, as `test_freq=after_each_epoch`."""
+    if word.fate != "applied" or not isinstance(word.value, str) or "${" in word.value:
+        return word
+    if not isinstance(there.default(word.key), (int, float)):
+        return word
+    leaf = word.key.rpartition(".")[2]
+    compared = re.compile(rf"\b{re.escape(leaf)}\b.*[\"']{re.escape(word.value)}[\"']".encode())
+    sources = map(read_source, sorted(verl.rglob("*.py")))
+    return replace(word, foreseen=any(isinstance(text, bytes) and compared.search(text) for text in sources))
+
+
+def _with(
+    empty: Configuration, tree: Composed, read: list[Asked], overrides: list[Override | None]
+) -> Configuration:
+    outcomes = iter(tree.outcomes)
+    asked = [
+        one if override is None else replace(one, fate=next(outcomes))
+        for one, override in zip(read, overrides, strict=True)
+    ]
+    prefix = empty.folder + os.sep
+    return replace(
+        empty,
+        asked=tuple(asked),
+        before=_without_secrets(tree.before),
+        after=_without_secrets(tree.after),
+        deprecated=tree.deprecated,
+        origins={key: place.removeprefix(prefix) for key, place in tree.origins.items()},
+    )
+
+
+def _without_secrets(tree: Any, key: str = "") -> Any:
+    """The tree with what may be a secret untold: the user's own files may hold a tracker's key."""
+    if isinstance(tree, Mapping):
+        return {
+            name: _without_secrets(inner, f"{key}.{name}" if key else str(name))
+            for name, inner in tree.items()
+        }
+    if isinstance(tree, list):
+        return [_without_secrets(inner, key) for inner in tree]
+    if tree is None or isinstance(tree, bool) or not setting_is_secret(key, str(tree)):
+        return tree
+    return UNTOLD_VALUE
+
+
+def _more(
+    sources: Sources, name: str, overrides: Sequence[Override | None], verl: Path, cwd: Path
+) -> list[Path]:
+    """What `hydra.searchpath` adds, in the primary file or on the command line."""
+    primary = sources.load(name)
+    entries = (
+        lookup(primary.content, "hydra.searchpath")
+        if primary and isinstance(primary.content, dict)
+        else MISSING
+    )
+    for override in overrides:
+        if override is not None and override.key == "hydra.searchpath":
+            entries = override.value
+    sources.read.clear()
+    return search_path(entries, verl, cwd) if isinstance(entries, list) else []
+
+
+def _read(options: Options) -> tuple[list[Asked], list[Override | None]]:
+    """Each word as an override. None in the second list: it is none that may be applied."""
+    read: list[Asked] = []
+    overrides: list[Override | None] = []
+    for word in options.overrides:
+        asked, override = as_override(word, multirun=options.multirun)
+        read.append(asked)
+        overrides.append(override)
+    return read, overrides

@@ -1,0 +1,154 @@
+"""Which configuration a Hydra program reads: its `@hydra.main` decorator, read without running it, and Hydra's own options."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.launch.launch import Word
+from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read, walk
+
+# Options of `hydra.main` that take no value, and those that do.
+_FLAGS = frozenset(
+    {"--multirun", "-m", "--run", "-r", "--resolve", "--hydra-help", "--help", "-h", "--version"}
+)
+_VALUES = {
+    "--config-path": "path",
+    "-cp": "path",
+    "--config-name": "name",
+    "-cn": "name",
+    "--config-dir": "extra",
+    "-cd": "extra",
+    "--cfg": "",
+    "-c": "",
+    "--package": "",
+    "-p": "",
+    "--info": "",
+    "-i": "",
+    "--experimental-rerun": "",
+}
+
+
+@dataclass(frozen=True)
+class Decorator:
+    """`config_path` as written in `@hydra.main`; None where it names no folder. `file` is the program."""
+
+    file: Path
+    config_path: str | None
+    config_name: str | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """Hydra's own options on a command line, and the words that are overrides."""
+
+    path: str | None = None
+    name: str | None = None
+    extra: str | None = None
+    multirun: bool = False
+    overrides: tuple[Word, ...] = ()
+
+
+class NotTold(Exception):  # noqa: N818 - it is an answer
+    """What cannot be told from the command line or the source. The message is the reason."""
+
+
+def program_file(module: str, folders: Iterable[Path], verl: Path) -> Path | None:
+    """The source of a module ("verl.trainer.main_ppo") or script. `verl` is the package folder that `import verl` takes."""
+    if module.endswith(".py") or "/" in module:
+        candidates = [folder / module for folder in folders]
+    else:
+        steps = module.split(".")
+        inside = [verl.joinpath(*steps[1:])] if steps[0] == "verl" else []
+        places = [*inside, *(folder.joinpath(*steps) for folder in folders)]
+        candidates = [
+            path for place in places for path in (place.with_name(f"{place.name}.py"), place / "__main__.py")
+        ]
+    return next((path for path in candidates if os.path.isfile(path)), None)
+
+
+def decorator_of(file: Path) -> Decorator | None:
+    """Read the `@hydra.main(...)` of a program; None when it has none, or one whose arguments are no literals."""
+    source = read(file)
+    tree = parse(source, file) if isinstance(source, bytes) else source
+    if isinstance(tree, Unreadable):
+        return None
+    for node in walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and dotted(decorator.func) in ("hydra.main", "main"):
+                    return _decorator(decorator, file)
+    return None
+
+
+def _decorator(call: ast.Call, file: Path) -> Decorator | None:
+    given = dict(zip(("config_path", "config_name"), call.args, strict=False))
+    given.update({word.arg: word.value for word in call.keywords if word.arg})
+    values = []
+    for name in ("config_path", "config_name"):
+        node = given.get(name, ast.Constant(None))
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, (str, type(None))):
+            return None
+        values.append(node.value)
+    return Decorator(file, *values)
+
+
+def options_of(words: Sequence[Word]) -> Options:
+    """Tell Hydra's options from overrides. Raises NotTold when an option's value is not known."""
+    options = Options()
+    overrides: list[Word] = []
+    place = 0
+    while place < len(words):
+        word = words[place]
+        text = word.text if word.text is not None else word.written
+        place += 1
+        option, equals, value = text.partition("=")
+        if text in _FLAGS:
+            options = replace(options, multirun=options.multirun or text in ("--multirun", "-m"))
+        elif option in _VALUES and (equals or text in _VALUES):
+            if not equals:
+                follows = words[place] if place < len(words) else None
+                place += 1
+                value = follows.text if follows and follows.text is not None else ""
+            if word.text is None or not value:
+                raise NotTold(f"the value of {option} cannot be told from the launch script")
+            options = _with(options, _VALUES[option], value)
+        else:
+            overrides.append(word)
+    return replace(options, overrides=tuple(overrides))
+
+
+def _with(options: Options, name: str, value: str) -> Options:
+    if name == "path":
+        return replace(options, path=value)
+    if name == "name":
+        return replace(options, name=value)
+    return replace(options, extra=value) if name == "extra" else options
+
+
+def folders_of(decorator: Decorator, options: Options, verl: Path, cwd: Path) -> list[Path]:
+    """The folders in which Hydra looks, in order. Raises NotTold when the program names none."""
+    named = options.path if options.path is not None else decorator.config_path
+    folders = [] if named is None else [_folder(named, decorator.file.parent, verl)]
+    if options.extra is not None:
+        folders.append(cwd / options.extra)
+    if not folders:
+        raise NotTold(f"{decorator.file} names no folder of configuration files")
+    return [Path(os.path.normpath(folder)) for folder in folders]
+
+
+def search_path(entries: Iterable[str], verl: Path, cwd: Path) -> list[Path]:
+    """The folders behind `hydra.searchpath`."""
+    return [_folder(entry, cwd, verl) for entry in entries]
+
+
+def _folder(named: str, base: Path, verl: Path) -> Path:
+    if named.startswith("pkg://"):
+        first, *rest = named.removeprefix("pkg://").replace("/", ".").split(".")
+        if first != "verl":
+            raise NotTold(f"where {named} lies is not known")
+        return verl.joinpath(*rest)
+    return base / named.removeprefix("file://")

@@ -1,0 +1,97 @@
+"""Single values of the job's configuration, for facts that want one or two of them.
+
+They come from the words of the command, which can be read whatever else cannot, and behind these from verl's configuration
+where that could be composed: its defaults, and what a configuration file of the user's sets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.sources.hydra.grammar import OverrideError, parse_override
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD
+
+_MANDATORY = "???"  # OmegaConf: the user must set it
+_KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What one key is given: a Python value (None for null), and where that is written.
+
+    `known` is False when reading cannot tell the value.
+    """
+
+    key: str
+    value: Any
+    known: bool = True
+    path: str = ""
+    line: int = 0
+
+    @property
+    def text(self) -> str:
+        """The value as text; empty for null, and when it is not known."""
+        return str(self.value) if self.known and self.value is not None else ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The elements of a list, or the value alone, as text."""
+        return tuple(map(str, self.value)) if isinstance(self.value, list) else (self.text,)
+
+
+@dataclass(frozen=True)
+class LaunchValues:
+    """The values by key: what the command gives, and behind it what verl's configuration holds."""
+
+    words: Mapping[str, Given] = field(default_factory=dict)
+    configuration: Configuration | None = None
+
+    def get(self, key: str) -> Given | None:
+        """What a dotted key is given; None when nothing is known of it."""
+        if key in self.words or self.configuration is None:
+            return self.words.get(key)
+        value = self.configuration.get(key)
+        if value is MISSING or value == _MANDATORY:
+            return None
+        origin = self.configuration.origins.get(key, "")
+        path = str(Path(self.configuration.folder, origin)) if origin else ""
+        return Given(key, None if value is UNTOLD else value, value is not UNTOLD, path)
+
+
+def launch_values(launch: Launch | Unknown, configuration: Configuration | Unknown) -> LaunchValues:
+    """Take both together. Of two words with the same key the last one counts."""
+    composed = None if isinstance(configuration, Unknown) or configuration.refused else configuration
+    words = launch.command.words if isinstance(launch, Launch) and launch.command is not None else ()
+    found = {}
+    for word in words:
+        match = _KEY.match(word.written if word.text is None else word.text)
+        if match is None:
+            continue
+        try:
+            value, known = (None, False) if word.text is None else (parse_override(word.text).value, True)
+        except OverrideError:
+            value, known = None, False
+        found[match[1]] = Given(match[1], value, known, word.path, word.line)
+    return LaunchValues(found, composed)
+
+
+def given(values: LaunchValues, *keys: str) -> Given | None:
+    """The first of these keys that is set to something else than null, perhaps to what cannot be told."""
+    for key in keys:
+        entry = values.get(key)
+        if entry is not None and (not entry.known or entry.text):
+            return entry
+    return None
+
+
+def text_of(values: LaunchValues, *keys: str) -> str:
+    """The value of the first of these keys that is set, as text; empty when none is, or when it cannot be told."""
+    entry = given(values, *keys)
+    return entry.text if entry is not None else ""

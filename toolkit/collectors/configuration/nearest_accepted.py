@@ -1,0 +1,107 @@
+"""The nearest value that verl's validating code accepts: tried by following that code again."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
+from verl_doctor.toolkit.collectors.configuration.validation import Raised
+from verl_doctor.toolkit.sources.python.source import parse, read, walk
+
+Judge = Callable[[Configuration], Raised | None]
+"""What is raised for a configuration."""
+
+_MOST = 60  # configurations that are tried
+_NUMBER = re.compile(r"(?<![\w.])[1-9]\d{0,8}(?![\w.])")
+_NAME = re.compile(r"[A-Za-z][\w-]{0,40}")
+
+
+def with_nearest(raised: Raised, there: Configuration, judge: Judge) -> Raised:
+    """What was raised, with the first other value of one of its keys for which the code raises nothing."""
+    trials = _trials(raised, there)
+    for _, (key, value) in zip(range(_MOST), trials, strict=False):
+        if judge(_with(there, key, value)) is None:
+            return replace(raised, nearest_key=key, nearest=_text(value))
+    return raised
+
+
+def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
+    """One key after the other: those that the job sets first, numbers and switches before names."""
+    keys = sorted(raised.keys, key=lambda key: _rank(key, there))
+    numbers = [int(number) for number in _NUMBER.findall(f"{raised.text} {raised.condition}")]
+    numbers += [value for key in keys if type(value := there.get(key)) is int]
+    names = _names(raised.read_from)
+    for key in keys:
+        yield from ((key, value) for value in _values(key, there, numbers, names))
+
+
+def _rank(key: str, there: Configuration) -> tuple[bool, bool, bool]:
+    unset = there.get(key) is None and key.endswith("_per_gpu")
+    return there.asked_for(key) is None and not unset, isinstance(there.get(key), str), not unset
+
+
+def _values(key: str, there: Configuration, numbers: Sequence[int], names: Sequence[str]) -> Iterator[Any]:
+    """Other values for a key, the nearest first."""
+    value, default = there.get(key), there.default(key)
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        sizes = {size for number in numbers for size in _divisors(number)} | {1}
+        sizes |= {default} if type(default) is int else set()
+        yield from sorted(
+            (size for size in sizes if size > 0 and size != value),
+            key=lambda size: (size > value > 0, abs(size - value)),
+        )
+    elif value is None:
+        yield from dict.fromkeys(
+            [1] if "micro" in key else [*(number for number in numbers if number > 0), 1]
+        )
+    elif isinstance(value, str):
+        if isinstance(default, (int, float)):
+            yield default
+        near = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, value, name).ratio())
+        yield from (name for name in near if name != value)
+
+
+def _divisors(number: int) -> Iterator[int]:
+    return (size for size in range(1, min(number, 4096) + 1) if number % size == 0)
+
+
+def _names(read_from: str) -> list[str]:
+    """The names that stand as text in the function which raised."""
+    path, _, line = read_from.rpartition(":")
+    source = read(Path(path))
+    tree = parse(source, Path(path)) if isinstance(source, bytes) else None
+    if not isinstance(tree, ast.Module) or not line.isdigit():
+        return []
+    around = [
+        node
+        for node in walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.lineno <= int(line) <= (node.end_lineno or 0)
+    ]
+    inner = max(around, key=lambda node: node.lineno, default=None)
+    texts = (node.value for node in walk(inner) if isinstance(node, ast.Constant)) if inner else ()
+    return list(dict.fromkeys(text for text in texts if isinstance(text, str) and _NAME.fullmatch(text)))
+
+
+def _with(there: Configuration, key: str, value: Any) -> Configuration:
+    """The configuration with another value for a key."""
+    after = copied(there.after)
+    *above, last = key.split(".")
+    section = after
+    for name in above:
+        section = section.get(name) if isinstance(section, dict) else None
+    if isinstance(section, dict):
+        section[last] = value
+    return replace(there, after=after)
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)

@@ -1,0 +1,43 @@
+"""The keys of the reward that verl keeps for older scripts, and whether its trainer still looks at them.
+
+verl 0.7 moved `custom_reward_function`, `reward_model` and `sandbox_fusion` below `reward` (verl-project/verl,
+verl/experimental/reward_loop, `migrate_legacy_reward_impl`). The old ones stay in a configuration file of their own, so that Hydra
+accepts them; it is up to each program to move what they say. main_ppo of 0.7 and 0.8 does, that of 0.9.0 and 0.9.1 does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.source import read
+
+_KEPT_IN = "legacy_reward_impl.yaml"
+_MOVES = b"migrate_legacy_reward_impl"
+
+
+@dataclass(frozen=True)
+class OldRewardKeys:
+    """`keys` have a counterpart below `reward`. `moved_by` is the file that moves what they say; "" when none does."""
+
+    keys: tuple[str, ...]
+    moved_by: str = ""
+
+
+@collector()
+def old_reward_keys(configuration: Configuration, trees: VerlTrees) -> OldRewardKeys | Unknown:
+    """Read the keys from the composed configuration, and who moves them from the program and verl's trainer."""
+    keys = tuple(key for key, place in configuration.origins.items() if place.startswith(f"{_KEPT_IN}:"))
+    if not keys:
+        return Absent("this verl has one name for each key of the reward")
+    trainer = Path(trees.imported.folder) / "trainer"
+    files = [Path(configuration.program), *sorted(trainer.rglob("*.py"))]
+    return OldRewardKeys(keys, next((str(file) for file in files if _moves(file)), ""))
+
+
+def _moves(file: Path) -> bool:
+    text = read(file)
+    return isinstance(text, bytes) and _MOVES in text

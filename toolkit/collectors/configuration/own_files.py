@@ -1,0 +1,139 @@
+"""Files of the user's own that the job names: whether they are there, are Python, and define what is taken from them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.configuration.beside import beside
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rule import Phase
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+
+Trouble = Literal["missing", "no Python", "no such name", "no data set"]
+
+_DATASET = "data.custom_cls"
+_RESUME = "trainer.resume_from_path"
+_MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
+# Files that are read whenever they are named, and when.
+_NAMED: tuple[tuple[str, Phase], ...] = (
+    (f"{_MULTI_TURN}.tool_config_path", "first batch"),
+    (f"{_MULTI_TURN}.function_tool_path", "first batch"),
+    (f"{_MULTI_TURN}.interaction_config_path", "first batch"),
+    ("actor_rollout_ref.rollout.agent.agent_loop_config_path", "first batch"),
+    ("reward.custom_reward_function.path", "first batch"),
+    ("custom_reward_function.path", "first batch"),
+)
+_REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """A file or folder under a `key`, what is wrong with it, and when the job comes to it. `said` is the parser's, `name` what it lacks.
+
+    `beside` is the one file of that name, or of nearly that name, that lies where it could be meant.
+    """
+
+    key: str
+    path: str
+    trouble: Trouble
+    phase: Phase
+    name: str = ""
+    said: str = ""
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """Those with which something is wrong for certain."""
+
+    files: tuple[OwnFile, ...] = ()
+
+
+@collector()
+def own_files(
+    configuration: Configuration, launch: Launch, machine: Machine, interpreter: Interpreter | Unknown
+) -> OwnFiles | Unknown:
+    """Look at each file that the job names, as Python does: relative to the current folder, and with no `~` expanded."""
+    if launch.submitted:
+        return Absent("the job runs on another machine")
+    here = not changes_folder(launch)
+    found = _found(configuration, machine.cwd, here=here)
+    readable = not isinstance(interpreter, Unknown) and _is_older(interpreter.version)
+    return OwnFiles(tuple(one for one in found if readable or one.trouble != "no Python"))
+
+
+def _is_older(version: str) -> bool:
+    """Whether the job's Python has no syntax that this one lacks."""
+    steps = version.split(".")
+    return all(step.isdigit() for step in steps[:2]) and tuple(map(int, steps[:2])) <= sys.version_info[:2]
+
+
+def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+    for key, phase in _NAMED:
+        path = _path(there, key, cwd, here=here)
+        if path is None:
+            continue
+        if not os.path.exists(path):
+            if key not in _REWARDS:  # CFG122 has these
+                yield OwnFile(key, str(path), "missing", phase, beside=beside(path, (cwd,)))
+        elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
+            yield OwnFile(key, str(path), "no Python", phase, said=tree)
+    if there.get("trainer.resume_mode") == "resume_path":
+        folder = _path(there, _RESUME, cwd, here=here)
+        if folder is not None and not os.path.exists(folder):
+            ppo = there.has("actor_rollout_ref")  # its trainer looks when the engine is up
+            yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
+    yield from _data_set(there, cwd, here=here)
+
+
+def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+    path, name = _path(there, f"{_DATASET}.path", cwd, here=here), there.get(f"{_DATASET}.name")
+    if path is None:
+        return
+    if not os.path.exists(path):
+        yield OwnFile(f"{_DATASET}.path", str(path), "missing", "workers", beside=beside(path, (cwd,)))
+        return
+    tree = _parsed(path)
+    if isinstance(tree, str):
+        yield OwnFile(f"{_DATASET}.path", str(path), "no Python", "workers", said=tree)
+    elif isinstance(tree, ast.Module) and isinstance(name, str):
+        names = module_names(tree)
+        if names is not None and name not in names:
+            yield OwnFile(f"{_DATASET}.name", str(path), "no such name", "workers", name)
+        for node in tree.body:
+            if (
+                isinstance(node, ast.ClassDef)
+                and node.name == name
+                and not (node.bases or node.keywords or node.decorator_list)
+            ):
+                yield OwnFile(f"{_DATASET}.name", str(path), "no data set", "workers", name)
+
+
+def _path(there: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:
+    """The path that was asked for; None where there is none, or it depends on another folder or machine."""
+    value = there.get(key)
+    if not isinstance(value, str) or not value or "://" in value or "${" in value:
+        return None
+    return cwd / value if here or value.startswith("/") else None
+
+
+def _parsed(path: Path) -> ast.Module | str | None:
+    """The tree of a file, what the parser says of it, or None when it cannot be read."""
+    content = read(path)
+    if isinstance(content, Unreadable):
+        return None
+    tree = parse(content, path)
+    if isinstance(tree, ast.Module):
+        return tree
+    return tree.reason.removeprefix(f"{path} ") if tree.by == "syntax" else None

@@ -1,0 +1,54 @@
+"""The names that this verl knows for what a setting chooses: rollouts, estimators, losses, reward managers, trackers, trainers, optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ROLLOUT = "actor_rollout_ref.rollout.name"
+MODE = "actor_rollout_ref.rollout.mode"
+STRATEGY = "actor_rollout_ref.actor.strategy"
+ESTIMATOR = "algorithm.adv_estimator"
+LOSS = "actor_rollout_ref.actor.policy_loss.loss_mode"
+AGENT_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+LOGGER = "trainer.logger"
+REWARD_MANAGER = "reward.reward_manager.name"
+OLD_REWARD_MANAGER = "reward_model.reward_manager"
+TRAINER = "trainer.v1.trainer_mode"
+QUANTIZATION = "actor_rollout_ref.rollout.quantization"
+OPTIMIZERS = ("actor_rollout_ref.actor.optim.optimizer", "critic.optim.optimizer", "optim.optimizer")
+KEYS = (
+    ROLLOUT,
+    MODE,
+    STRATEGY,
+    ESTIMATOR,
+    LOSS,
+    AGENT_LOOP,
+    LOGGER,
+    REWARD_MANAGER,
+    OLD_REWARD_MANAGER,
+    TRAINER,
+    QUANTIZATION,
+    *OPTIMIZERS,
+)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The names that verl has for a setting, and where they were read, as "path:line"."""
+
+    names: tuple[str, ...]
+    read_from: str = ""
+
+
+@dataclass(frozen=True)
+class VerlRegistries:
+    """The registries by the setting that chooses from them. One that could not be enumerated is left out.
+
+    `extended_by` is what may register further names: a module that the job loads, a plugin of verl's; "" when nothing does.
+    `closed` are the settings whose names it does not extend: those of a literal or a library, and those that its source does not mention.
+    """
+
+    registries: Mapping[str, Registry] = field(default_factory=dict)
+    extended_by: str = ""
+    closed: tuple[str, ...] = ()

@@ -1,0 +1,31 @@
+"""Collects the names that this verl knows for what the job's settings choose."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import KEYS, VerlRegistries
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+
+@collector()
+def verl_registries(
+    configuration: Configuration,
+    trees: VerlTrees,
+    machine: Machine,
+    interpreter: Interpreter | Unknown,
+    launch: Launch | Unknown,
+) -> VerlRegistries | Unknown:
+    """Read the registries of the tree that is imported, for a job that one of verl's own trainers runs."""
+    if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
+        return Absent(
+            "another program than verl's own trainers is started, which may register names of its own"
+        )
+    if not any(configuration.asked_for(key) for key in KEYS):
+        return Absent("the job leaves verl's choices as they are")
+    from verl_doctor.toolkit.collectors.configuration.registry_reader import read_registries  # noqa: PLC0415 - only for a job that chooses
+
+    return read_registries(configuration, trees.imported.folder, machine, interpreter, launch)

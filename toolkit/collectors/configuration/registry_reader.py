@@ -1,0 +1,302 @@
+"""Reads the registries of a verl tree: decorators, dictionaries, and the constants that a setting is compared with."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import (
+    AGENT_LOOP,
+    ESTIMATOR,
+    LOGGER,
+    LOSS,
+    MODE,
+    OLD_REWARD_MANAGER,
+    OPTIMIZERS,
+    QUANTIZATION,
+    REWARD_MANAGER,
+    ROLLOUT,
+    STRATEGY,
+    TRAINER,
+    Registry,
+    VerlRegistries,
+)
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.source import constant_keys, dotted, parse, read, walk
+
+_ALGORITHMS = "trainer/ppo/core_algos.py"
+_ROLLOUTS = "workers/rollout/base.py"
+_WORKERS = ("workers/fsdp_workers.py", "workers/megatron_workers.py")
+_QAT = "actor_rollout_ref.actor.qat.enable"
+_PLUGINS = b"verl.plugins"  # the group of entry points
+_MODULES = "VERL_USE_EXTERNAL_MODULES"
+# What a job loads that may register names: the keys of files.
+_LOADED = ("reward.custom_reward_function.path", "custom_reward_function.path", "data.custom_cls.path")
+_EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib", "actor_rollout_ref.ref.model.external_lib")  # fmt: skip
+_SOURCES = ("reward.reward_manager.source", "reward_model.reward_loop_source")
+_REGISTRATION = re.compile(rb"regist", re.IGNORECASE)
+
+
+def read_registries(
+    configuration: Configuration,
+    folder: str,
+    machine: Machine,
+    interpreter: Interpreter | Unknown,
+    launch: Launch | Unknown,
+) -> VerlRegistries:
+    """Every registry that the tree in `folder` has and that can be enumerated."""
+    tree = Path(folder)
+    found: dict[str, Registry | None] = {
+        ROLLOUT: _rollouts(tree),
+        MODE: _modes(tree, configuration.get(ROLLOUT)),
+        STRATEGY: _strategies(tree),
+        ESTIMATOR: _decorated([tree / _ALGORITHMS], "register_adv_est"),
+        LOSS: _decorated([tree / _ALGORITHMS], "register_policy_loss"),
+        AGENT_LOOP: _decorated(sorted(tree.glob("experimental/agent_loop/*agent_loop.py")), "register"),
+        LOGGER: _trackers(tree),
+        TRAINER: _decorated(sorted(tree.glob("trainer/ppo/v1/*.py")), "register_trainer"),
+        QUANTIZATION: _quantizations(tree, configuration),
+        **{key: _optimizers(configuration, key, interpreter) for key in OPTIMIZERS},
+    }
+    reward = REWARD_MANAGER if configuration.has(REWARD_MANAGER) else OLD_REWARD_MANAGER
+    sources = {configuration.get(key) for key in _SOURCES}
+    found[reward] = (
+        _decorated(_reward_managers(tree), "register") if sources <= {"register", MISSING} else None
+    )
+    extended = _extended(configuration, tree, machine, interpreter, launch)
+    closed: tuple[str, ...] = (LOGGER, QUANTIZATION, *OPTIMIZERS)
+    if extended and not isinstance(interpreter, Unknown):
+        given = () if isinstance(launch, Unknown) else launch.settings
+        folders = [*machine.environ.get("PYTHONPATH", "").split(os.pathsep), *interpreter.sys_path]
+        named = machine.environ.get(_MODULES, "") if all(one.name != _MODULES for one in given) else ""
+        names = named.split(",") if extended == _MODULES else [extended]
+        if not any(_mentions(name.strip().partition(".")[0], b"register_trainer", folders) for name in names):
+            closed = (*closed, TRAINER)
+    return VerlRegistries(
+        {key: registry for key, registry in found.items() if registry is not None and configuration.has(key)},
+        extended,
+        closed if extended else (),
+    )
+
+
+def _rollouts(tree: Path) -> Registry | None:
+    """The first half of the keys of `_ROLLOUT_REGISTRY`; before 0.6 what the workers compare the name with."""
+    pairs = _rollout_pairs(tree)
+    if pairs is not None:
+        names = tuple(dict.fromkeys(name for name, _ in pairs[0]))
+        return Registry(names, pairs[1])
+    return _compared([tree / name for name in _WORKERS], ("rollout_name", ".rollout.name"))
+
+
+def _modes(tree: Path, rollout: object) -> Registry | None:
+    pairs = _rollout_pairs(tree)
+    if pairs is None:
+        return None
+    return Registry(tuple(mode for name, mode in pairs[0] if name == rollout), pairs[1])
+
+
+def _rollout_pairs(tree: Path) -> tuple[list[tuple[str, str]], str] | None:
+    path = tree / _ROLLOUTS
+    for node in _nodes(path):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="_ROLLOUT_REGISTRY")], value=ast.Dict(keys=keys)):
+                pairs = [
+                    (key.elts[0].value, key.elts[1].value)
+                    for key in keys
+                    if isinstance(key, ast.Tuple)
+                    and len(key.elts) == 2
+                    and isinstance(key.elts[0], ast.Constant)
+                    and isinstance(key.elts[1], ast.Constant)
+                ]
+                texts = [
+                    (name, mode) for name, mode in pairs if isinstance(name, str) and isinstance(mode, str)
+                ]
+                return (texts, f"{path}:{node.lineno}") if len(texts) == len(keys) else None
+    return None
+
+
+def _strategies(tree: Path) -> Registry | None:
+    """The backends of `EngineRegistry`, and what main_ppo compares strategies with where it chooses the workers itself."""
+    compared = _compared([tree / "trainer/main_ppo.py", tree / "trainer/main_ppo_v0.py"], (".strategy",))
+    names: list[str] = []
+    place = compared.read_from if compared else ""
+    for path in sorted(tree.glob("workers/engine/*/*.py")):
+        for node in _nodes(path, b"EngineRegistry.register"):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="EngineRegistry"), attr="register")):
+                    values = [word.value for word in node.keywords if word.arg == "backend"] or node.args[:1]
+                    for value in values:
+                        keys = (
+                            constant_keys(value)
+                            if not isinstance(value, ast.Constant)
+                            else {str(value.value): ""}
+                        )
+                        if keys is None:
+                            return None
+                        names += keys
+                        place = place or f"{path}:{node.lineno}"
+    names += compared.names if compared else ()
+    return Registry(tuple(dict.fromkeys(names)), place) if names else None
+
+
+def _quantizations(tree: Path, there: Configuration) -> Registry | None:
+    """What verl's vLLM server compares the setting with; a quantization that is trained has names of its own."""
+    if there.get(ROLLOUT) != "vllm" or there.get(_QAT) is True:
+        return None
+    path = tree / "workers/rollout/vllm_rollout/vllm_async_server.py"
+    for node in _nodes(path, b"_SUPPORTED_QUANTIZATION"):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="_SUPPORTED_QUANTIZATION")], value=value):
+                names = constant_keys(value)
+                return None if names is None else Registry(tuple(names), f"{path}:{node.lineno}")
+    return None
+
+
+def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unknown) -> Registry | None:
+    """The names that the module of `optimizer_impl` imports, of torch alone; where verl looks the name up in it."""
+    if isinstance(interpreter, Unknown) or there.get(f"{key}_impl") != "torch.optim":
+        return None
+    for entry in interpreter.sys_path:
+        path = Path(entry, "torch", "optim", "__init__.py")
+        if os.path.isfile(path):
+            found = [
+                alias.asname or alias.name
+                for node in _nodes(path)
+                if isinstance(node, ast.ImportFrom)
+                for alias in node.names
+            ]
+            names = tuple(dict.fromkeys(name for name in found if name[:1].isupper()))
+            return Registry(names, str(path)) if names and "*" not in found else None
+    return None
+
+
+def _trackers(tree: Path) -> Registry | None:
+    path = tree / "utils/tracking.py"
+    for node in _nodes(path):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="supported_backend")], value=value):
+                names = constant_keys(value)
+                return None if names is None else Registry((*names, "tracking"), f"{path}:{node.lineno}")
+    return None
+
+
+def _reward_managers(tree: Path) -> list[Path]:
+    """The files of the registries that `trainer/ppo/reward.py` and the reward loop take managers from."""
+    content = read(tree / "trainer/ppo/reward.py")
+    text = content if isinstance(content, bytes) else b""
+    loops = [*tree.glob("experimental/reward_loop/reward_manager/*.py"), *tree.glob("experimental/reward/reward_loop/*.py")]  # fmt: skip
+    plain = b"verl.workers.reward_manager import get_reward_manager_cls" in text
+    return sorted([*loops, *(tree.glob("workers/reward_manager/*.py") if plain else ())])
+
+
+def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
+    """The first arguments of a decorator; None when there is none, or one of them cannot be told."""
+    names: list[str] = []
+    place = ""
+    for path in files:
+        members: dict[str, str] = {}
+        for node in _nodes(path, decorator.encode()):
+            if isinstance(node, ast.ClassDef):
+                members.update(_members(node))
+            for mark in getattr(node, "decorator_list", ()):
+                if not isinstance(mark, ast.Call) or dotted(mark.func).rpartition(".")[2] != decorator:
+                    continue
+                match mark.args[:1]:
+                    case [ast.Constant(value=str(name))]:
+                        names.append(name)
+                    case [ast.Attribute() as member] if dotted(member) in members:
+                        # A member that is not registered may be handled where it is compared.
+                        above = dotted(member).partition(".")[0]
+                        names += [value for name, value in members.items() if name.startswith(f"{above}.")]
+                    case _:
+                        return None
+                place = place or f"{path}:{mark.lineno}"
+    return Registry(tuple(dict.fromkeys(names)), place) if place else None
+
+
+def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """The members of an enumeration of texts, as they are written."""
+    if "Enum" not in {dotted(base).rpartition(".")[2] for base in node.bases}:
+        return
+    for part in node.body:
+        match part:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))):
+                yield f"{node.name}.{name}", value
+
+
+def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | None:
+    """The constants that names with these endings are compared with."""
+    names: list[str] = []
+    place = ""
+    for path in files:
+        for node in _nodes(path):
+            match node:
+                case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[other]) if f".{dotted(left)}".endswith(endings):  # fmt: skip
+                    keys = {str(other.value): ""} if isinstance(other, ast.Constant) else constant_keys(other)
+                    names += keys or ()  # of the rest, what it is compared with is another setting
+                    place = place or f"{path}:{node.lineno}"
+    return Registry(tuple(dict.fromkeys(names)), place) if names else None
+
+
+def _nodes(path: Path, about: bytes = b"") -> Iterator[ast.AST]:
+    content = read(path)
+    tree = parse(content, path) if isinstance(content, bytes) and about in content else None
+    return walk(tree) if isinstance(tree, ast.Module) else iter(())
+
+
+def _extended(
+    configuration: Configuration,
+    tree: Path,
+    machine: Machine,
+    interpreter: Interpreter | Unknown,
+    launch: Launch | Unknown,
+) -> str:
+    """What may register names that the tree does not hold."""
+    for key in _EXTERNAL:
+        if configuration.get(key) not in (None, MISSING, ""):
+            return key
+    settings = () if isinstance(launch, Unknown) else launch.settings
+    if _MODULES in machine.environ or any(setting.name == _MODULES for setting in settings):
+        return _MODULES
+    for key in _LOADED:
+        value = configuration.get(key)
+        if value in (None, MISSING, ""):
+            continue
+        content = read(machine.cwd / machine.expanded(value)) if isinstance(value, str) else None
+        if not isinstance(content, bytes) or _REGISTRATION.search(content):
+            return key
+    source = read(tree / "__init__.py")
+    if isinstance(source, bytes) and _PLUGINS in source and not isinstance(interpreter, Unknown):
+        return next(_plugins(interpreter.sys_path), "")
+    return ""
+
+
+def _mentions(package: str, words: bytes, folders: Iterable[str]) -> bool:
+    """Whether the source of a package has these words; also where its source is not found."""
+    for entry in filter(None, folders) if package else ():
+        files = sorted(Path(entry, package).rglob("*.py"))
+        if files:
+            sources = [read(file) for file in files]
+            return any(not isinstance(source, bytes) or words in source for source in sources)
+    return True
+
+
+def _plugins(path: Iterable[str]) -> Iterator[str]:
+    """The distributions on a path that have plugins for verl."""
+    for entry in path:
+        try:
+            folders = [name for name in os.listdir(entry) if name.endswith((".dist-info", ".egg-info"))]  # noqa: PTH208 - names alone
+        except OSError:
+            continue
+        for name in sorted(folders):
+            content = read(Path(entry, name, "entry_points.txt"))
+            if isinstance(content, bytes) and b"[" + _PLUGINS + b"]" in content:
+                yield name.partition("-")[0]

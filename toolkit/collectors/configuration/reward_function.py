@@ -1,0 +1,129 @@
+"""The reward function that the job brings: whether its file is there, and defines it."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.source import Unreadable, children, parse, read, walk
+
+_NEW = "reward.custom_reward_function"
+_OLD = "custom_reward_function"
+_PACKAGE = "pkg://"
+_FILE = "file://"
+# With these a module may have names that no statement of it gives.
+_MAKES_NAMES = frozenset({"exec", "globals", "vars", "locals", "setattr", "__getattr__", "__dict__"})
+
+State = Literal["there", "missing", "unexpanded", "unseen"]
+
+
+@dataclass(frozen=True)
+class RewardFunction:
+    """`key` is the section, `path` the file as it is written, `name` the function.
+
+    `state`: the file is "there" or "missing", it is "unexpanded" when it would be there if verl expanded `~`, and
+    "unseen" where the job may run in another folder. `defined` is None when reading cannot tell; `names` are the functions of the file.
+    """
+
+    key: str
+    path: str
+    name: str
+    state: State
+    defined: bool | None = None
+    names: tuple[str, ...] = ()
+
+
+@collector()
+def reward_function(
+    configuration: Configuration,
+    old_keys: OldRewardKeys | Unknown,
+    launch: Launch,
+    machine: Machine,
+) -> RewardFunction | Unknown:
+    """Look for the file as verl does: relative to the current folder, and with no `~` expanded."""
+    key = _section(configuration, old_keys)
+    path, name = configuration.get(f"{key}.path"), configuration.get(f"{key}.name")
+    if path in (None, "", MISSING):
+        return Absent("the job uses verl's reward functions")
+    if not isinstance(path, str) or not isinstance(name, str):
+        return Unknown(f"the value of {key}.path or {key}.name cannot be told")
+    if path.startswith(_PACKAGE):
+        return Absent(f"{path} is a module, not a file")
+    file = machine.cwd / path.removeprefix(_FILE)
+    if os.path.isfile(file):
+        tree = _parsed(file)
+        if tree is None:
+            return RewardFunction(key, path, name, "there")
+        found, functions = _names(tree)
+        return RewardFunction(key, path, name, "there", None if found is None else name in found, functions)
+    if path.startswith("~") and os.path.exists(machine.expanded(path)):
+        return RewardFunction(key, path, name, "unexpanded")
+    if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):
+        return RewardFunction(key, path, name, "there")
+    here = Path(path).is_absolute() and not launch.submitted
+    return RewardFunction(key, path, name, "missing" if here else "unseen")
+
+
+def _section(there: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
+    """The section that verl reads; an old one counts where verl moves what it holds and the new one is empty."""
+    if not there.has(_NEW):
+        return _OLD
+    moved = isinstance(old_keys, OldRewardKeys) and old_keys.moved_by
+    old = (
+        moved
+        and there.get(f"{_NEW}.path") in (None, "")
+        and there.get(f"{_OLD}.path") not in (None, "", MISSING)
+    )
+    return _OLD if old else _NEW
+
+
+def _parsed(file: Path) -> ast.Module | None:
+    content = read(file)
+    tree = content if isinstance(content, Unreadable) else parse(content, file)
+    return None if isinstance(tree, Unreadable) else tree
+
+
+def module_names(tree: ast.Module) -> frozenset[str] | None:
+    """All names of a module; None when they cannot be told."""
+    return _names(tree)[0]
+
+
+def _names(tree: ast.Module) -> tuple[frozenset[str] | None, tuple[str, ...]]:
+    """All names of a module, None when they cannot be told, and its functions and classes."""
+    functions = tuple(
+        node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    words = {
+        word
+        for node in walk(tree)
+        for word in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", ""))
+    }
+    names = set(_given(tree))
+    return (None if "*" in names or words & _MAKES_NAMES else frozenset(names)), functions
+
+
+def _given(tree: ast.Module) -> Iterator[str]:
+    """What the statements of a module give a name to, wherever they stand, and what a function declares `global`."""
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+                yield from (
+                    name for part in walk(node) if isinstance(part, ast.Global) for name in part.names
+                )
+                continue
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from ((alias.asname or alias.name.partition(".")[0]) for alias in aliases)
+        waiting += children(node)

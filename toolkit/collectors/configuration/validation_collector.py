@@ -1,0 +1,20 @@
+"""Collects what verl's validating code refuses."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+
+
+@collector(timeout=20)
+def validation(
+    configuration: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown
+) -> Validation | Unknown:
+    """Follow the validation of the job's program with the values of the job."""
+    if not configuration.complete:
+        return Absent("a part of the command is not known, so other values may be set")
+    from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation  # noqa: PLC0415 - only where a configuration was composed
+
+    return read_validation(configuration, trees, vllm)

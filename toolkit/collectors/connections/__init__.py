@@ -1,0 +1,1 @@
+"""What the job connects to: heads, ports, proxies, and the variables that steer them."""

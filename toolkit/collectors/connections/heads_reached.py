@@ -1,0 +1,54 @@
+"""Whether somebody answers where the job's head is said to be: one TCP connection to each, closed at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.ray.job_nodes import Head, JobNodes
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.system.tcp_probe import Reply, knock
+
+_LIMIT = 2.0  # seconds
+
+
+@dataclass(frozen=True)
+class Knock:
+    """What came of one try. `said` is the kernel's word for it, `seconds` how long it took."""
+
+    head: Head
+    reply: Reply
+    said: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class HeadsReached:
+    """The heads of which an address and a port are named, or a name that leads nowhere."""
+
+    knocks: tuple[Knock, ...] = ()
+
+
+@collector(timeout=10)
+def heads_reached(nodes: JobNodes) -> HeadsReached | Unknown:
+    """Try all at once. Nothing is said to who answers."""
+    named = list(_named(nodes))
+    if not named:
+        return Absent("no address of a head is named with its port")
+    with TURNS.waiting(), ThreadPoolExecutor(len(named)) as pool:
+        return HeadsReached(tuple(pool.map(_knock, named)))
+
+
+def _named(nodes: JobNodes) -> Iterator[Head]:
+    return (head for head in nodes.heads if head.port or not head.address)
+
+
+def _knock(head: Head) -> Knock:
+    if not head.address:
+        return Knock(head, "no such name")
+    started = time.monotonic()
+    answer = knock(head.address, head.port, _LIMIT)
+    return Knock(head, answer.reply, answer.said, round(time.monotonic() - started, 3))

@@ -1,0 +1,93 @@
+"""The variables by which gloo, NCCL and vLLM are told about the network, as the job's workers have them, and who sets them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import THIS_SHELL, Launch, Setting, where_set
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+GLOO = "GLOO_SOCKET_IFNAME"
+NCCL = "NCCL_SOCKET_IFNAME"
+TENSORPIPE = "TP_SOCKET_IFNAME"
+HOST_ADDRESS = "VLLM_HOST_IP"
+ADAPTERS = "NCCL_IB_HCA"
+NO_INFINIBAND = "NCCL_IB_DISABLE"
+ADDRESS_INDEX = "NCCL_IB_GID_INDEX"
+NAMES = (GLOO, NCCL, TENSORPIPE, HOST_ADDRESS, ADAPTERS, NO_INFINIBAND, ADDRESS_INDEX)
+
+_LINE = re.compile(r"(NCCL_\w+)=(.*)")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A variable and its value, None when that cannot be told. `where` says who sets it: a file, "this shell", "the raylet".
+
+    `path` and `line` are "" and 0 unless a file sets it. `everywhere`: the workers of all nodes are given it.
+    """
+
+    name: str
+    value: str | None
+    where: str = THIS_SHELL
+    path: str = ""
+    line: int = 0
+    everywhere: bool = False
+
+
+@dataclass(frozen=True)
+class NetworkVariables:
+    """What is set. Where it cannot be told what workers see, there is an entry for each place that sets it for some process."""
+
+    given: tuple[Given, ...] = ()
+
+    def of(self, name: str) -> tuple[Given, ...]:
+        """Where one variable is set."""
+        return tuple(one for one in self.given if one.name == name)
+
+
+@collector(timeout=25)
+def network_variables(
+    variables: Variables,
+    launch: Launch | Unknown,
+    environment: EffectiveEnvironment | Unknown,
+    machine: Machine,
+) -> NetworkVariables:
+    """Take what the workers see; what no environment sets, NCCL takes from its own files."""
+    filed = {one.name: one for one in _of_nccl(machine)}
+    found: list[Given] = []
+    for name in NAMES:
+        written = [_given(one) for one in where_set(name, variables, launch)]
+        seen = _seen(name, written, environment)
+        found += seen or ([filed[name]] if name in filed else [])
+    return NetworkVariables(tuple(found))
+
+
+def _given(one: Setting) -> Given:
+    path, line = (one.path, one.line) if one.in_file else ("", 0)
+    return Given(one.name, one.value, one.path, path, line, one.reaches_workers)
+
+
+def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:
+    """The place from which workers have it; nothing when they do not."""
+    row = None if isinstance(environment, Unknown) else environment.get(name)
+    if isinstance(environment, Unknown) or (row is not None and row.worker.untold):
+        return written
+    if row is None or row.worker.text is None:
+        return []
+    same = [one for one in written if one.value == row.worker.text]
+    return same[:1] or [Given(name, row.worker.text, row.path or row.decided_by, row.path, row.line)]
+
+
+def _of_nccl(machine: Machine) -> Iterator[Given]:
+    """The settings in NCCL's own files; of two the user's counts, blanks are not cut off (NVIDIA/nccl, src/misc/param.cc)."""
+    named = machine.environ.get("NCCL_CONF_FILE")
+    for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
+        for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):
+            match = _LINE.fullmatch(line)
+            if match and match[1] in NAMES:
+                yield Given(match[1], match[2], path, path, number)

@@ -1,0 +1,188 @@
+"""TCP ports: those that somebody listens on, those that the kernel hands out, and those that the job wants for itself."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
+from verl_doctor.toolkit.collectors.processes.processes import role_of
+from verl_doctor.toolkit.collectors.ray.job_nodes import option
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+# What `ray start` takes for an option that is not given (ray/scripts/scripts.py); 0 stands for any free port.
+_RAY_HEAD = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
+_RAY_OTHERS = (
+    "--object-manager-port",
+    "--node-manager-port",
+    "--gcs-server-port",
+    "--runtime-env-agent-port",
+    "--dashboard-agent-listen-port",
+    "--dashboard-agent-grpc-port",
+    "--metrics-export-port",
+)
+_RAY_DISPENSABLE = frozenset({"--dashboard-port", "--ray-client-server-port"})
+_FLAGS = frozenset({"--head", "--block", "--disable-usage-stats", "--no-monitor", "--no-redirect-output"})
+_RAY_WORKERS = (10002, 19999)
+_ANY_WORDS = re.compile(r"\$(\w+|\{.*\}|\(.*\)|[@*])")
+_PYTHON = re.compile(r"python[\d.]*|pt_main_thread|vllm|ray")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Somebody who listens on a TCP port. `pid` is 0 when the kernel does not tell whose it is: another user's, then.
+
+    `name` is the program's, or the title that it gave itself. `orphan`: whoever started it has ended.
+    """
+
+    port: int
+    address: str
+    pid: int = 0
+    name: str = ""
+    mine: bool = False
+    orphan: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Ports that the job is told to take: from `first` to `last`. `needed`: without it the job does not start."""
+
+    first: int
+    last: int
+    what: str
+    path: str = ""
+    line: int = 0
+    needed: bool = True
+
+
+@dataclass(frozen=True)
+class Ports:
+    """`ephemeral` is the range from which the kernel takes ports for outgoing connections, without those that are `reserved`."""
+
+    listeners: tuple[Listener, ...] = ()
+    wanted: tuple[Wanted, ...] = ()
+    ephemeral: tuple[int, int] | None = None
+    reserved: tuple[tuple[int, int], ...] = ()
+
+    def on(self, port: int) -> Listener | None:
+        """Who listens on a port."""
+        return next((each for each in self.listeners if each.port == port), None)
+
+
+@collector()
+def ports(variables: Variables, launch: Launch | Unknown, machine: Machine) -> Ports | Unknown:
+    """Ask the kernel for the sockets that listen, and the launch files for fixed ports."""
+    if sys.platform != "linux":
+        return Absent("ports are looked at on Linux only")
+    listeners = _listeners()
+    if isinstance(listeners, Unknown):
+        return listeners
+    given = (machine.read("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
+    return Ports(
+        listeners,
+        tuple(_wanted(variables, launch)),
+        (int(given[0]), int(given[1])) if len(given) == 2 else None,
+        tuple(_ranges(machine.read("/proc/sys/net/ipv4/ip_local_reserved_ports") or "")),
+    )
+
+
+def _listeners() -> tuple[Listener, ...] | Unknown:
+    import psutil  # noqa: PLC0415 - ten milliseconds
+
+    try:
+        sockets = psutil.net_connections(kind="tcp")
+    except (psutil.Error, OSError) as error:
+        return Unknown(f"the kernel does not list this machine's sockets: {error}")
+    found: dict[tuple[int, int], Listener] = {}
+    who = functools.cache(_who)  # a worker of Ray's has several ports
+    for socket in sockets:
+        if socket.status == psutil.CONN_LISTEN and socket.laddr:
+            address, port = socket.laddr
+            pid = socket.pid or 0
+            found.setdefault((port, pid), Listener(port, str(address), pid, *who(pid)))
+    return tuple(sorted(found.values(), key=lambda each: (each.port, each.pid)))
+
+
+def _who(pid: int) -> tuple[str, bool, bool]:
+    """`name`, `mine` and `orphan` of a process, as far as this user may know."""
+    import psutil  # noqa: PLC0415
+
+    if not pid:
+        return "", False, False
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            words = process.cmdline()
+            name = words[0].split(" ")[0] if role_of(" ".join(words)) else process.name()
+            mine = process.uids().effective == os.geteuid()
+            return name.rpartition("/")[2], mine, _is_orphan(process)
+    except (psutil.Error, OSError):
+        return "", False, False
+
+
+def _is_orphan(process: Any) -> bool:
+    """Whether the first process, or a service manager, has adopted it, rather than started it as a job would."""
+    parent = process.parent()
+    if parent is None:
+        return False
+    return (parent.pid == 1 and not _PYTHON.fullmatch(parent.name())) or parent.name() == "systemd"
+
+
+def _wanted(variables: Variables, launch: Launch | Unknown) -> Iterator[Wanted]:
+    for words in () if isinstance(launch, Unknown) else launch.ray_starts:
+        yield from _of_ray(words)
+    if variables.get("MASTER_PORT").isdigit():
+        port = int(variables.get("MASTER_PORT"))
+        yield Wanted(port, port, "MASTER_PORT of this shell", needed=False)
+    for one in () if isinstance(launch, Unknown) else launch.settings:
+        if one.name == "MASTER_PORT" and not one.removed and (one.value or "").isdigit():
+            port = int(one.value or 0)
+            yield Wanted(port, port, "MASTER_PORT", one.path, one.line, needed=False)
+
+
+def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:
+    """The ports that one `ray start` takes. Without its dashboard or its client server Ray goes on."""
+    if not words:
+        return
+    certain = not any(_is_open(word, before) for word, before in zip(words, (None, *words), strict=False))
+    head = any(word.text == "--head" for word in words)
+    defaults = _RAY_HEAD if head and certain else {}
+    for name in (*_RAY_HEAD, *_RAY_OTHERS):
+        word = option(words, name)
+        if port := _number(word, defaults.get(name, 0)):
+            place = word or words[0]
+            yield Wanted(
+                port, port, f"ray start {name}", place.path, place.line, name not in _RAY_DISPENSABLE
+            )
+    low, high = option(words, "--min-worker-port"), option(words, "--max-worker-port")
+    first, last = _number(low, _RAY_WORKERS[0]), _number(high, _RAY_WORKERS[1])
+    if certain and first and last and option(words, "--worker-port-list") is None:
+        place = low or high or words[0]
+        yield Wanted(first, last, "the ports of Ray's workers", place.path, place.line, needed=False)
+
+
+def _is_open(word: Word, before: Word | None) -> bool:
+    """Whether a variable stands in place of whole words (`$RAY_ARGS`), which may be any option: no default is certain then."""
+    name = before.written if before is not None else ""
+    is_value = name.startswith("--") and "=" not in name and name not in _FLAGS
+    return word.text is None and not is_value and _ANY_WORDS.fullmatch(word.written) is not None
+
+
+def _number(word: Word | None, default: int) -> int:
+    """The port in an option, 0 when reading cannot tell it."""
+    if word is None:
+        return default
+    return int(word.text) if word.text is not None and word.text.isdigit() else 0
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Read a list of ports as the kernel writes it: 8080,9000-9010."""
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        yield int(first), int(last or first)

@@ -1,0 +1,127 @@
+"""Which of the job's own addresses the installed HTTP clients would reach through a proxy, as these clients themselves say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.network.network import Network
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import proxied as proxied_probe
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_NAMES = tuple(spelt for name in (*_PROXIES, "no_proxy") for spelt in (name, name.upper()))
+_LIMIT = 8.0  # seconds
+_LOCAL = ("127.0.0.1", "localhost")
+
+
+@dataclass(frozen=True)
+class Client:
+    """One HTTP client: the hosts that it reaches through a proxy, or why it cannot be used with these variables at all."""
+
+    name: str
+    proxied: tuple[str, ...] = ()
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Proxied:
+    """`hosts` are the addresses that the job uses itself. `no_proxy` is what the clients were given, by name.
+
+    `named_by` are the variables that name a proxy; their values are not kept. `path` and `line` are where a launch file sets the
+    list of exceptions, "" and 0 when the shell does or nobody.
+    """
+
+    hosts: tuple[str, ...]
+    named_by: tuple[str, ...]
+    no_proxy: Mapping[str, str] = field(default_factory=dict)
+    clients: tuple[Client, ...] = ()
+    path: str = ""
+    line: int = 0
+
+
+@collector(timeout=12)
+def proxied(
+    machine: Machine,
+    interpreter: Interpreter,
+    network: Network,
+    nodes: JobNodes,
+    job: JobVariables,
+) -> Proxied | Unknown:
+    """Ask the clients, in a child of the target's interpreter, when a variable names a proxy."""
+    given = _given(job)
+    named_by = tuple(name for name in given if name.lower() in _PROXIES)
+    if not named_by:
+        return Absent("no variable names a proxy")
+    untold = next((name for name, value in given.items() if value is None), "")
+    if untold:
+        return Unknown(f"the value of {untold} in the launch script cannot be told by reading it")
+    hosts = _hosts(network, nodes)
+    told = _ask(machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts)
+    if isinstance(told, Unknown):
+        return told
+    exceptions = {name: value for name, value in given.items() if _is_list(name) and value is not None}
+    path, line = next((job.places[name] for name in exceptions if name in job.places), ("", 0))
+    return Proxied(hosts, named_by, exceptions, tuple(_clients(told, hosts)), path, line)
+
+
+def _given(job: JobVariables) -> dict[str, str | None]:
+    """What is set to something. Of a proxy only the scheme is kept, "http" where its value is not known; None: a list that is not."""
+    found = {name: None if name in job.untold else job.get(name) for name in _NAMES if job.has(name)}
+    return {
+        name: value if _is_list(name) else f"{_scheme(value or '')}://proxy.invalid:3128"
+        for name, value in found.items()
+        if value != ""
+    }
+
+
+def _is_list(name: str) -> bool:
+    """Whether it holds the exceptions, and no proxy."""
+    return name.lower() == "no_proxy"
+
+
+def _scheme(url: str) -> str:
+    scheme, separator, _ = url.partition("://")
+    return scheme if separator else "http"
+
+
+def _hosts(network: Network, nodes: JobNodes) -> tuple[str, ...]:
+    """This machine and the heads, as the processes of a job name them."""
+    own = [
+        each.addresses[0] for each in network.interfaces if each.name == nodes.interface and each.addresses
+    ]
+    heads = [head.address or head.host for head in nodes.heads]
+    return tuple(dict.fromkeys((*own, *heads, *_LOCAL)))
+
+
+def _url(host: str) -> str:
+    return f"http://[{host}]:8000/" if ":" in host else f"http://{host}:8000/"
+
+
+def _ask(
+    machine: Machine, python: str, variables: Mapping[str, str], hosts: tuple[str, ...]
+) -> dict[str, Any] | Unknown:
+    question = json.dumps({"variables": variables, "urls": [_url(host) for host in hosts]})
+    heard = ask_child(machine, python, proxied_probe, question, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, dict):
+        return Unknown(f"the HTTP clients could not be asked about proxies: {ending(answer, _LIMIT)}")
+    return told
+
+
+def _clients(told: Mapping[str, Any], hosts: tuple[str, ...]) -> Iterator[Client]:
+    """Those that are installed."""
+    for name, answer in told.items():
+        if answer:
+            urls = answer.get("proxied", ())
+            through = tuple(host for host in hosts if _url(host) in urls)
+            yield Client(name, through, str(answer.get("failed", ""))[:200])

@@ -1,0 +1,125 @@
+"""Runs the construction's child, and once more without the stage that ended it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.construction.construction import Built, Construction, Frame
+from verl_doctor.toolkit.collectors.construction.world import read
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.probes import construct
+from verl_doctor.toolkit.system.child import ending
+
+_PACKAGE = Path(construct.__file__).with_name("construction")
+_PASSES = 3
+_SHOWN = 400  # characters of what a process says when it crashes
+
+
+def constructed(
+    machine: Machine, python: str, request: Mapping[str, Any], limit: float
+) -> Construction | Unknown:
+    """Build the job that `request` describes, in at most `limit` seconds."""
+    begun = time.monotonic()
+    ended: dict[str, Built] = {}
+    own: list[str] = []
+    told = None
+    skip: list[str] = []
+    for _ in range(_PASSES):
+        left = limit - (time.monotonic() - begun)
+        if left < 1:
+            break
+        answer = _run(machine, python, {**request, "skip": skip}, left)
+        if isinstance(answer, Unknown):
+            return answer
+        events = events_of(*answer)
+        stages = stages_of(events, answer[0], left)
+        for built in stages:
+            if ended.get(built.stage, built).ended in ("ok", "not reached") or built.stage not in ended:
+                ended[built.stage] = built
+        last = stages[-1] if stages else None
+        if last is None:
+            return Unknown(f"the job could not be built: {ending(answer[0], left)}")
+        if _is_whole(events):
+            own, told = events[-1]["own"], events[-1].get("world")
+            break
+        skip.append(last.stage)
+    return Construction(tuple(ended.values()), round(time.monotonic() - begun, 2), tuple(own), read(told))
+
+
+def _run(
+    machine: Machine, python: str, request: Mapping[str, Any], limit: float
+) -> tuple[Answer, str] | Unknown:
+    text = Path(construct.__file__).read_text("utf-8")
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    order = json.dumps({**request, "package": str(_PACKAGE)})
+    home = machine.home
+    seen = machine.environ
+    hub = seen.get("HF_HOME") or f"{seen.get('XDG_CACHE_HOME') or f'{home}/.cache'}/huggingface"
+    env = {"PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "HF_HOME": hub}
+    try:
+        return machine.run([python, "-c", text, token, order], timeout=limit, env=env), token
+    except OSError as error:
+        return Unknown(f"{python} cannot be started: {error.strerror}")
+
+
+def events_of(answer: Answer, token: str) -> list[Mapping[str, Any]]:
+    """What a child printed behind its token. A line that was cut off is left out."""
+    found = []
+    for line in answer.stdout.splitlines():
+        if line.startswith(token):
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line.removeprefix(token)))
+    return found
+
+
+def _is_whole(events: list[Mapping[str, Any]]) -> bool:
+    """Whether the child came to its end."""
+    return bool(events) and events[-1]["event"] == "whole"
+
+
+def stages_of(events: list[Mapping[str, Any]], answer: Answer, limit: float) -> list[Built]:
+    """The stages that ended, and last the one in which the child did."""
+    users: dict[str, bool] = {}
+    found: list[Built] = []
+    for event in events:
+        if event["event"] == "begin":
+            users[event["stage"]] = event["users"]
+        elif event["event"] == "end":
+            found.append(_built(event, users=users.get(event["stage"], False)))
+    open_ = [name for name in users if name not in {built.stage for built in found}]
+    if open_ and not _is_whole(events):
+        name = open_[-1]
+        found.append(_last(name, answer, limit, users=users[name]))
+    return found
+
+
+def _last(stage: str, answer: Answer, limit: float, *, users: bool) -> Built:
+    """The stage in which the child ended, or was ended."""
+    if answer.code is None:
+        return Built(stage, "hangs", text=ending(answer, limit), users=users)
+    kind = f"signal {-answer.code}" if answer.code < 0 else ""
+    return Built(stage, "crashes", kind=kind, text=answer.stderr.strip()[:_SHOWN], users=users)
+
+
+def _built(event: Mapping[str, Any], *, users: bool) -> Built:
+    frames = tuple(
+        Frame(frame["file"], frame["line"] or 0, frame["function"], frame["of"])
+        for frame in event.get("frames", ())
+    )
+    return Built(
+        event["stage"],
+        event["state"],
+        event["seconds"],
+        event.get("kind", ""),
+        event.get("text", ""),
+        event.get("key", ""),
+        frames=frames,
+        users=users,
+    )

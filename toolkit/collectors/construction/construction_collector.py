@@ -1,0 +1,135 @@
+"""Builds the job with verl's own code, as far as that needs no GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD_VALUE, Asked, Configuration
+from verl_doctor.toolkit.collectors.construction.construction import BAD, Built, Construction
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.collectors.variables.child_environ import child_environ
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_LIMIT = 240.0  # seconds: it imports verl, torch and vLLM, perhaps from a slow disk
+
+# Names that a run gives itself, often with the time of day in them. Nothing that is built here depends on them.
+_OF_THE_RUN = frozenset(
+    f"trainer.{name}"
+    for name in (
+        "project_name", "experiment_name", "default_local_dir", "default_hdfs_dir", "rollout_data_dir", "validation_data_dir",
+    )
+)  # fmt: skip
+_MODEL = "actor_rollout_ref.model"
+_REWARD = ("reward.custom_reward_function", "custom_reward_function")
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "model": (f"{_MODEL}.path",),
+    "critic's model": ("critic.model.path", "algorithm.adv_estimator"),
+    "data sets": ("data.train_files", "data.val_files"),
+    "first batch": ("data.train_files",),
+    "first validation batch": ("data.val_files",),
+    "agent loops": (f"{_MODEL}.path",),
+    "reward manager": tuple(f"{key}.path" for key in _REWARD),
+    "reward": tuple(f"{key}.path" for key in _REWARD),
+    "weights": (f"{_MODEL}.path",),
+    "trackers": ("trainer.logger",),
+    "resuming": ("trainer.resume_from_path", "trainer.resume_mode", "trainer.default_local_dir"),
+    "rollout classes": ("actor_rollout_ref.rollout.name",),
+}
+
+
+@collector(timeout=_LIMIT + 20)
+def construction(
+    configuration: Configuration,
+    launch: Launch,
+    interpreter: Interpreter,
+    trees: VerlTrees,
+    variables: Variables,
+    job: JobVariables,
+    machine: Machine,
+) -> Construction | Unknown:
+    """Build the job with the child's own words and variables. Words that could not be told forbid it."""
+    from verl_doctor.toolkit.collectors.construction.child import constructed  # noqa: PLC0415 - only where it is built
+
+    request = request_of(configuration, launch, trees, machine)
+    if isinstance(request, Unknown):
+        return request
+    child = replace(machine, environ=child_environ(machine, variables, job))
+    found = constructed(child, interpreter.executable, request, _LIMIT)
+    return found if isinstance(found, Unknown) else judged(found, configuration, launch)
+
+
+def request_of(
+    configuration: Configuration, launch: Launch, trees: VerlTrees, machine: Machine
+) -> dict[str, Any] | Unknown:
+    """What the child is to build, or why it cannot be built."""
+    if configuration.refused:
+        return Unknown(f"Hydra does not compose the configuration: {configuration.refused}")
+    untold = [word for word in configuration.asked if word.value == UNTOLD_VALUE and not _is_of_the_run(word)]
+    if not configuration.complete or untold:
+        what = f": {untold[0].text}" if untold else ""
+        return Unknown(f"a part of the command could not be told, so the job cannot be built{what}")
+    if trees.imported.module != "verl":
+        return Unknown(f"{trees.imported.module} is a tree inside another package, and is not built from")
+    if launch.command is None:
+        return Unknown("no command that starts verl was found")
+    module = launch.command.module
+    if module.endswith(".py") or "/" in module:
+        module = configuration.program
+    return {
+        "folder": str(machine.cwd),
+        "tree": str(Path(trees.imported.folder).parent),
+        "module": module,
+        "config_folder": configuration.folder,
+        "config_name": configuration.name,
+        "overrides": [_told(word) for word in configuration.asked],
+        "environ": {},
+    }
+
+
+def judged(found: Construction, configuration: Configuration, launch: Launch) -> Construction:
+    """What was built, with the settings that its faults are about."""
+    elsewhere = changes_folder(launch)
+    return replace(
+        found,
+        stages=tuple(_placed(_fair(built, elsewhere=elsewhere), configuration) for built in found.stages),
+    )
+
+
+def _is_of_the_run(word: Asked) -> bool:
+    return word.key in _OF_THE_RUN
+
+
+def _told(word: Asked) -> str:
+    """A word for Hydra; a name that cannot be told is any name."""
+    if word.value == UNTOLD_VALUE and _is_of_the_run(word):
+        return f"{word.sign}{word.key}=untold"
+    return word.text
+
+
+def _fair(built: Built, *, elsewhere: bool) -> Built:
+    """A file that is missed is not judged where the script may start the job in another folder."""
+    if built.ended == "breaks" and elsewhere and built.kind in ("FileNotFoundError", "ModuleNotFoundError"):
+        return replace(
+            built, ended="not judged", text=f"the script changes the folder: {built.kind}: {built.text}"
+        )
+    return built
+
+
+def _placed(built: Built, there: Configuration) -> Built:
+    """A stage that went wrong, with the setting that it is about."""
+    if built.ended not in BAD:
+        return built
+    from verl_doctor.toolkit.collectors.construction.setting import setting_of  # noqa: PLC0415 - only where something is wrong
+
+    key, word = setting_of(built.text, built.key, _USUAL.get(built.stage, ()), there)
+    if word is None:
+        return replace(built, key=key)
+    return replace(built, key=key, word=word.text, path=word.path, line=word.line)

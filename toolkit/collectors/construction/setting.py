@@ -1,0 +1,55 @@
+"""Which setting of the job an exception is about: the key that it names, or the one whose value it repeats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+
+_SHORTEST = 4  # characters of a value that is looked for in a text
+# A section that is there because another setting asks for it.
+_ASKED_BY = {"critic": "algorithm.adv_estimator"}
+
+
+def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) -> tuple[str, Asked | None]:
+    """The key, and the word of the command that sets it. `usual` are those that a stage is about, the likeliest first.
+
+    A text may name a key by its last parts, or repeat the value that it was given.
+    """
+    asked = [word for word in there.asked if word.fate in ("applied", "chosen") and word.key]
+    if key:
+        by = _ASKED_BY.get(key.partition(".")[0], "")
+        return key, _of_key(key, asked) or next((word for word in asked if word.key == by), None)
+    named = [word for word in asked if _names(text, word.key)]
+    if named:
+        longest = max(named, key=lambda word: len(word.key))
+        return longest.key, longest
+    likely = [word for name in usual for word in asked if word.key == name]
+    repeated = [
+        word for word in (*likely, *asked) if isinstance(word.value, str) and _repeats(text, word.value)
+    ]
+    if repeated:
+        best = max(repeated, key=lambda word: len(str(word.value)))
+        return best.key, best
+    return (likely[0].key, likely[0]) if likely else ("", None)
+
+
+def _of_key(key: str, asked: list[Asked]) -> Asked | None:
+    """The word that sets the key, or something above or below it."""
+    same = [word for word in asked if word.key == key]
+    near = [word for word in asked if word.key.startswith(f"{key}.") or key.startswith(f"{word.key}.")]
+    found = same or near
+    return found[-1] if found else None
+
+
+def _names(text: str, key: str) -> bool:
+    """Whether a text has the key, or its last two parts, or its last where that is no ordinary word."""
+    parts = key.split(".")
+    tail = ".".join(parts[-2:])
+    last = parts[-1]
+    return tail in text or ("_" in last and re.search(rf"\b{re.escape(last)}\b", text) is not None)
+
+
+def _repeats(text: str, value: str) -> bool:
+    return len(value) >= _SHORTEST and value in text

@@ -1,0 +1,1 @@
+"""CUDA as the job would find it: libcuda, the loader's path, cuInit, collectives."""

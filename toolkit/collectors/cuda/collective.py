@@ -1,0 +1,120 @@
+"""Whether the visible GPUs can reduce a tensor together: tried with the target's torch and NCCL, and with what may help.
+
+The order of the remedies is that of what they cost. NCCL_NVLS_ENABLE=0: verl-project/verl verl/trainer/constants_ppo.py. NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803.
+NCCL_P2P_DISABLE, NCCL_SHM_DISABLE: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.cuda.collective_trial import (
+    GRACE,
+    LIMIT,
+    Remedy,
+    Trial,
+    trial_of,
+    try_collective,
+)
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.variables.child_environ import child_environ
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.visible_devices import VISIBLE_DEVICES, VisibleDevices
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_NEEDED = 1536  # MiB of each GPU: CUDA's context and NCCL's buffers
+
+REMEDIES: tuple[Remedy, ...] = (
+    (("NCCL_NVLS_ENABLE", "0"),),
+    (("NCCL_CUMEM_HOST_ENABLE", "0"),),
+    (("NCCL_P2P_DISABLE", "1"),),
+    (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")),
+)
+"""What is tried when NCCL fails by itself, the cheapest first. The first concerns GPUs on NVSwitches only."""
+
+WORKAROUNDS = ("NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
+"""Variables that the plain trial is made without: whether they are needed is what it finds out."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """The trials on these GPUs in order: plain, and when that failed the remedies up to the first that works."""
+
+    gpus: tuple[int, ...]
+    nccl: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def plain(self) -> Trial:
+        """The trial without any remedy."""
+        return self.trials[0]
+
+    @property
+    def remedy(self) -> Remedy:
+        """The variables with which it works when it does not without, empty when there are none."""
+        return self.trials[-1].variables if self.trials[-1].works else ()
+
+
+@collector(timeout=(LIMIT + GRACE) * (1 + len(REMEDIES)) + 10)
+def collective(
+    machine: Machine,
+    interpreter: Interpreter,
+    gpus: Gpus,
+    visible: VisibleDevices,
+    variables: Variables,
+    job: JobVariables,
+) -> Collective | Unknown:
+    """Try it plain, and as long as that fails with one remedy after the other."""
+    mine = [device for device in gpus.sound if device.index in visible.devices]
+    obstacle = _obstacle(mine, gpus)
+    if obstacle is not None:
+        return obstacle
+    numbers = tuple(device.index for device in mine)
+    environ = {
+        **child_environ(machine, variables, job),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # NVML's
+        VISIBLE_DEVICES: ",".join(map(str, numbers)),
+        "NCCL_DEBUG": "WARN",
+    }
+    plain = {name: value for name, value in environ.items() if name not in WORKAROUNDS}
+    trials: list[Trial] = []
+    version = ""
+    for remedy in ((), *_remedies(mine, plain)):
+        told = try_collective(
+            machine, interpreter.executable, "nccl", len(mine), {**plain, **dict(remedy)}, LIMIT
+        )
+        if isinstance(told, Unknown):
+            if trials:
+                break
+            return told
+        version = version or told["ranks"][0]["nccl"]
+        trials.append(trial_of(remedy, told))
+        if trials[-1].works:
+            break
+    return Collective(numbers, version, tuple(trials))
+
+
+def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
+    """Why nothing is tried."""
+    if len(mine) < 2:
+        return Absent(f"a collective needs two GPUs, and the job sees {len(mine)} of {len(gpus.devices)}")
+    if any(device.mig for device in mine):
+        return Absent("NCCL does not run on the parts of a divided GPU")
+    for device in mine:
+        if device.memory and device.memory.free < _NEEDED:
+            return Unknown(f"GPU {device.index} has only {device.memory.free} MiB free, too little to try")
+    return None
+
+
+def _remedies(mine: Sequence[Device], environ: Mapping[str, str]) -> Iterator[Remedy]:
+    """Those that may change something: not what the job has already, and no multicast where there are no switches."""
+    switches = any(device.fabric.state == "completed" for device in mine)
+    for remedy in REMEDIES:
+        needless = remedy[0][0] == "NCCL_NVLS_ENABLE" and not switches
+        has = all(environ.get(name) == value for name, value in remedy)
+        if not needless and not has:
+            yield remedy

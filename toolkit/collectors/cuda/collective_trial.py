@@ -1,0 +1,101 @@
+"""One trial of a collective: a child of the target's interpreter for all ranks, and what its answer means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import collective
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+Remedy = tuple[tuple[str, str], ...]
+
+
+LIMIT = 60.0  # seconds of one trial, most of which is importing torch
+
+
+GRACE = 10.0  # for what starts and ends the ranks
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial with these `variables` set.
+
+    `works`: every rank had the right result in time. `wrong`: some rank had a wrong one. `stuck` says what the slowest rank
+    was doing when it failed, `ended` how the ranks ended that did (exit codes, signals as negative numbers), `said` what
+    NCCL and torch complained about. `first` is how long the first collective took, in seconds; `bandwidth` is the bus
+    bandwidth in GB/s (nccl-tests) with 16 MiB, 0 when it came to none. `seconds` is how long the trial took.
+    """
+
+    variables: Remedy = ()
+    works: bool = False
+    wrong: bool = False
+    stuck: str = ""
+    ended: tuple[int, ...] = ()
+    said: tuple[str, ...] = ()
+    first: float = 0.0
+    bandwidth: float = 0.0
+    seconds: float = 0.0
+
+
+_MOST_LINES = 6
+_LONGEST_LINE = 300
+# Of what a rank prints: NCCL's warnings, and the last line of a Python traceback. Time, host and process stand before.
+_TELLING = re.compile(r"(?:.*?(NCCL WARN .*)|(\w+(?:\.\w+)*(?:Error|Exception)\b.*))")
+_BEFORE_NCCL = ("starting", "importing torch", "opening the GPU")
+
+
+def try_collective(
+    machine: Machine, python: str, backend: str, world: int, environ: Mapping[str, str], limit: float
+) -> Mapping[str, Any] | Unknown:
+    """Let `world` ranks take part, each for `limit` seconds at most; see `probes.collective` for what they answer."""
+    heard = ask_child(
+        replace(machine, environ=environ),
+        python,
+        collective,
+        backend,
+        str(world),
+        str(limit),
+        timeout=limit + GRACE,
+    )
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, dict):
+        return Unknown(f"a collective could not be tried: {ending(answer, limit + GRACE)}")
+    for rank in told["ranks"]:
+        stage = rank.get("stage", "starting")
+        if stage in _BEFORE_NCCL:
+            how = "took too long" if rank["ended"] is None else "failed"
+            said = "".join(f": {line}" for line in list(_telling(rank["printed"]))[-1:])
+            return Unknown(f"a collective could not be tried: {stage} {how}{said}")
+    return told
+
+
+def trial_of(variables: Remedy, told: Mapping[str, Any]) -> Trial:
+    """Judge the ranks' answers by the slowest and the worst of them."""
+    ranks: Sequence[Mapping[str, Any]] = told["ranks"]
+    wrong = any(rank.get("wrong") for rank in ranks)
+    behind = [rank for rank in ranks if rank["stage"] != "done"]
+    said = dict.fromkeys(line for rank in ranks for line in _telling(rank["printed"]))
+    return Trial(
+        variables,
+        works=not behind and not wrong,
+        wrong=wrong,
+        stuck=behind[0]["stage"] if behind else "",
+        ended=tuple(rank["ended"] for rank in ranks if rank["ended"] is not None),
+        said=tuple(said)[:_MOST_LINES] if behind or wrong else (),
+        first=round(max((rank.get("first", 0.0) for rank in ranks), default=0.0), 3),
+        bandwidth=round(min((rank.get("bandwidth", 0.0) for rank in ranks), default=0.0), 1),
+        seconds=round(float(told["seconds"]), 1),
+    )
+
+
+def _telling(printed: str) -> Iterator[str]:
+    for line in printed.splitlines():
+        if match := _TELLING.fullmatch(line.strip()):
+            yield (match[1] or match[2])[:_LONGEST_LINE]

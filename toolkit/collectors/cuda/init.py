@@ -1,0 +1,115 @@
+"""Whether the driver's library works: `cuInit` in a child of the target's interpreter, as the job would start it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from verl_doctor.toolkit.collectors.cuda.libcuda import SONAME, LibCuda
+from verl_doctor.toolkit.collectors.gpu.nodes import has_device_nodes
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.variables.child_environ import child_environ
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import cuda_init as cuda_init_probe
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_LIMIT = 15.0  # seconds: without persistence mode eight GPUs take about three
+
+
+@dataclass(frozen=True)
+class CudaAnswer:
+    """What one process got to hear.
+
+    `file` is the library that it loaded, `code` what `cuInit` or `cuDeviceGetCount` returned, `name` the driver's word for
+    it, `cuda` the newest CUDA that the driver can do (13000 is 13.0). `said` says why there is no code, `hangs` that none came
+    within the time limit. `refused` are the
+    driver's device files that could not be opened, each with the reason.
+    """
+
+    file: str = ""
+    code: int | None = None
+    name: str = ""
+    cuda: int | None = None
+    devices: int | None = None
+    said: str = ""
+    hangs: bool = False
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def works(self) -> bool:
+        """Whether there is at least one GPU to work with."""
+        return self.code == 0 and bool(self.devices)
+
+
+@dataclass(frozen=True)
+class CudaInit:
+    """What a process of the job hears, and, where it does not work, two others.
+
+    `visible` is its value of CUDA_VISIBLE_DEVICES, None when it is not set: `all_devices` is asked without it. `own_file` is
+    asked of the driver's own library by its path, past the loader's search.
+    """
+
+    as_job: CudaAnswer
+    visible: str | None = None
+    all_devices: CudaAnswer | None = None
+    own_file: CudaAnswer | None = None
+
+
+@collector(timeout=2 * _LIMIT + 15)
+def cuda_init(
+    machine: Machine,
+    interpreter: Interpreter,
+    variables: Variables,
+    job: JobVariables,
+    libcuda: LibCuda | Unknown,
+) -> CudaInit | Unknown:
+    """Ask as the job would, and when that fails, ask where the fault is."""
+    if not has_device_nodes(machine):
+        return Absent("there is no NVIDIA GPU here")
+    environ = child_environ(machine, variables, job)
+    python = interpreter.executable
+    as_job = _ask(machine, environ, python, SONAME)
+    if isinstance(as_job, Unknown):
+        return as_job
+    visible = environ.pop(VISIBLE, None)
+    if as_job.works or as_job.hangs:  # a driver that hangs is not made to wait for once more
+        return CudaInit(as_job, visible)
+    all_devices = _ask(machine, environ, python, SONAME) if visible is not None else None
+    own = None if isinstance(libcuda, Unknown) else libcuda.drivers_own
+    own_file = _ask(machine, environ, python, own.real) if own and own.real != as_job.file else None
+    return CudaInit(
+        as_job,
+        visible,
+        all_devices if isinstance(all_devices, CudaAnswer) else None,
+        own_file if isinstance(own_file, CudaAnswer) else None,
+    )
+
+
+def _ask(machine: Machine, environ: Mapping[str, str], python: str, library: str) -> CudaAnswer | Unknown:
+    heard = ask_child(replace(machine, environ=environ), python, cuda_init_probe, library, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, dict):
+        return Unknown(f"{python} could not ask the driver's library: {ending(answer, _LIMIT)}")
+    understood = _understood(told, str(told.get("refused", "")) or ending(answer, _LIMIT))
+    return replace(understood, hangs=answer.code is None and understood.code is None)
+
+
+def _understood(told: Mapping[str, Any], otherwise: str) -> CudaAnswer:
+    """Put what a child told into words of ours; `otherwise` is why it told no code."""
+    code = told.get("code")
+    return CudaAnswer(
+        file=str(told.get("file", "")),
+        code=code,
+        name=str(told.get("name", "")),
+        cuda=told.get("cuda"),
+        devices=told.get("devices"),
+        said=otherwise if code is None else "",
+        refused=tuple((str(path), str(why)) for path, why in told.get("refused_devices", ())),
+    )

@@ -1,0 +1,98 @@
+"""The folders that LD_LIBRARY_PATH gives to the loader, and which of them are CUDA's stubs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.rollout_module import RolloutModule
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+
+VARIABLE = "LD_LIBRARY_PATH"
+# The name that the loader looks for; a stub folder holds the linker's name only, `libcuda.so`.
+_LOADERS_NAME = "libcuda.so.1"
+_STUBS = re.compile(r"[^\s:;\"'=]*/stubs/?(?=[\s:;\"']|$)")
+
+
+@dataclass(frozen=True)
+class StubFolder:
+    """A folder of CUDA's stub libraries on the loader's path.
+
+    `path` and `line` are where a launch file or a module of verl's puts it there, "" for the shell. `loadable`: it holds a `libcuda.so.1`,
+    which would be loaded in place of the driver.
+    """
+
+    folder: str
+    path: str = ""
+    line: int = 0
+    loadable: bool = False
+
+
+@dataclass(frozen=True)
+class LibraryPath:
+    """The stub folders on the loader's path."""
+
+    stubs: tuple[StubFolder, ...] = ()
+
+
+@collector()
+def library_path(
+    variables: Variables, launch: Launch | Unknown, rollout: RolloutModule | Unknown
+) -> LibraryPath:
+    """Look at the shell's value, at each line of a launch file that sets the variable, and at verl's modules that start vLLM."""
+    found = [*_stubs(variables.get(VARIABLE), "", 0)]
+    for setting in () if isinstance(launch, Unknown) else launch.settings:
+        if setting.name == VARIABLE and not setting.removed:
+            # What is not known whole, as it goes on with the old value, is read as it is written.
+            value = _line(setting.path, setting.line) if setting.value is None else setting.value
+            found += _stubs(value, setting.path, setting.line)
+    if not isinstance(rollout, Unknown):
+        for path in sorted(Path(rollout.path).parent.glob("*.py")):
+            found += _set_in_python(path)
+    written = {stub.folder for stub in found if stub.path}
+    return LibraryPath(
+        tuple(dict.fromkeys(stub for stub in found if stub.path or stub.folder not in written))
+    )
+
+
+def _stubs(value: str, path: str, line: int) -> Iterator[StubFolder]:
+    for folder in _STUBS.findall(value):
+        yield StubFolder(folder, path, line, os.path.exists(f"{folder}/{_LOADERS_NAME}"))
+
+
+def _set_in_python(path: Path) -> Iterator[StubFolder]:
+    """Stub folders in a module that gives the variable a value: the old remedy against `cannot find -lcuda`."""
+    source = read(path)
+    if isinstance(source, Unreadable) or VARIABLE.encode() not in source or b"stubs" not in source:
+        return
+    tree = parse(source, path)
+    if isinstance(tree, Unreadable):
+        return
+    lines = [node.lineno for node in walk(tree) if isinstance(node, (ast.stmt, ast.expr)) and _sets(node)]
+    for node in walk(tree) if lines else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from _stubs(node.value, str(path), lines[0])
+
+
+def _sets(node: ast.AST) -> bool:
+    """Whether a statement assigns to `os.environ[...]` or to any other mapping under the variable's name."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))]):
+            return name == VARIABLE
+        case ast.AugAssign(target=ast.Subscript(slice=ast.Constant(value=name))):
+            return name == VARIABLE
+        case ast.Call(func=ast.Attribute(attr="setdefault" | "putenv"), args=[ast.Constant(value=name), *_]):
+            return name == VARIABLE
+    return False
+
+
+def _line(path: str, number: int) -> str:
+    lines = (load_text(path) or "").splitlines()
+    return lines[number - 1] if 0 < number <= len(lines) else ""

@@ -1,0 +1,29 @@
+"""Collects the GPUs of this machine through NVML."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.nodes import has_device_nodes
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+
+@collector(timeout=15)
+def gpus(machine: Machine) -> Gpus | Unknown:
+    """Let a child ask NVML, and join the processes that it names with the table of processes."""
+    from verl_doctor.toolkit.collectors.gpu.nvml import LIBRARY_NOT_FOUND, NO_DRIVER, ask_nvml, understood  # noqa: PLC0415
+
+    told = ask_nvml(machine)
+    if isinstance(told, Unknown):
+        return told if has_device_nodes(machine) else Absent("there is no NVIDIA GPU here")
+    code, refused = told.get("refused") or (None, "")
+    if not refused:
+        return understood(told)
+    if code in NO_DRIVER and not has_device_nodes(machine):
+        return Absent(f"there is no NVIDIA GPU here ({refused})")
+    if code == LIBRARY_NOT_FOUND:
+        return Unknown(
+            "there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'",
+            kind="no library",
+        )
+    return Gpus(refused=str(refused).rstrip("."))

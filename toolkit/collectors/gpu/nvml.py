@@ -1,0 +1,204 @@
+"""Asking NVML in a child of the doctor's own interpreter, and giving its numbers their names.
+
+What they mean is from NVIDIA's API reference: https://docs.nvidia.com/deploy/nvml-api/
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.gpu.gpus import (
+    CONTEXT,
+    Bus,
+    Device,
+    Fabric,
+    Gpus,
+    Health,
+    Memory,
+    MigDevice,
+    Peers,
+)
+from verl_doctor.toolkit.collectors.gpu.holders import holders_of, openers
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import nvml
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+_LIMIT = 8.0  # seconds; the child gives its GPUs five
+_MIB = 1024 * 1024
+# nvmlReturn_t. Without a driver, or without NVML, a machine without device files has no GPU.
+LIBRARY_NOT_FOUND = 12
+NO_DRIVER = (9, LIBRARY_NOT_FOUND, 0)
+_FABRIC = ("not supported", "not started", "in progress", "completed")
+_COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")
+_RECOVERY = (
+    "",
+    "reset the GPU",
+    "reboot the node",
+    "drain the peer-to-peer traffic",
+    "drain and reset the GPU",
+    "recover the IMEX domain",
+    "reset the bus",
+    "reboot the system",
+)
+_PEERS = (
+    "ok",
+    "chipset not supported",
+    "GPU not supported",
+    "topology not supported",
+    "disabled in the registry",
+    "not supported",
+    "unknown",
+)
+_BUS_ID = re.compile(r"[0-9A-Fa-f]*([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.\d")
+_BEGINNING = re.compile(r"(?:MIG-)?(?:GPU-)?[0-9a-f]+")
+# NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: the other answers of such a GPU are worth nothing.
+_LOST = (15, 16)
+_SLOWDOWNS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+# Places of two bits in the mask of fabric health; 1 there is the bad news.
+_FABRIC_TROUBLES = {
+    0: "degraded bandwidth",
+    2: "a route in recovery",
+    4: "an unhealthy route",
+    6: "access timeouts",
+}
+
+
+def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
+    """What the child found. Under `refused`: the number of NVML's error, or 0, and words for it."""
+    bindings = find_spec("pynvml")
+    if bindings is None or bindings.origin is None:
+        return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
+    heard = ask_child(machine, sys.executable, nvml, str(Path(bindings.origin).parent), timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if isinstance(told, dict):
+        return told
+    by_the_driver = answer.code is None or answer.code < 0  # the script itself neither waits nor crashes
+    if by_the_driver:
+        return {"refused": (0, f"NVML was queried, and {ending(answer, _LIMIT)}")}
+    return Unknown(f"NVML could not be queried: {ending(answer, _LIMIT)}")
+
+
+def understood(told: Mapping[str, Any]) -> Gpus:
+    """Give NVML's numbers their names."""
+    devices = tuple(_device(index, one) for index, one in enumerate(told.get("gpus", ())))
+    cuda = told.get("cuda")
+    return Gpus(
+        devices=devices,
+        driver=str(told.get("driver", "")),
+        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
+        peers=tuple(
+            Peers(first, second, _word(_PEERS, read), nvlink == 0)
+            for first, second, read, nvlink in told.get("peers", ())
+        ),
+        openers=openers() if any(map(_held_by_nobody, devices)) else (),
+        seconds=round(float(told.get("seconds", 0.0)), 3),
+    )
+
+
+def _held_by_nobody(device: Device) -> bool:
+    return device.unattributed > CONTEXT and not any(holder.seen for holder in device.holders)
+
+
+def _device(index: int, told: Mapping[str, Any]) -> Device:
+    complaints: Mapping[str, tuple[int | None, str]] = told.get("errors", {})
+    lost = [words for code, words in complaints.values() if "name" not in told or code in _LOST]
+    if lost or "name" not in told or "answers" not in told:
+        return Device(
+            index, str(told.get("name", "")), trouble=lost[0] if lost else "it hangs when it is asked"
+        )
+    limit, default = told.get("power_limit"), told.get("power_default")
+    links = told.get("links") or []
+    return Device(
+        index,
+        name=str(told["name"]),
+        uuid=_beginning(str(told.get("uuid", ""))),
+        capability=".".join(map(str, told.get("capability", ()))),
+        place=_place(str(told.get("pci", ""))),
+        memory=_memory(told.get("memory")),
+        health=_health(told),
+        fabric=_fabric(told.get("fabric")),
+        bus=_bus(told),
+        links=len(links),
+        links_active=sum(1 for state in links if state == 1),
+        slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if (told.get("clock_reasons") or 0) & bit),
+        temperature=told.get("temperature"),
+        power_limit=limit // 1000 if limit else None,
+        power_default=default // 1000 if default else None,
+        persistence=bool(told["persistence"]) if "persistence" in told else None,
+        compute_mode=_word(_COMPUTE_MODES, told.get("compute_mode", 0)),
+        mig=bool((told.get("mig") or [0])[0]),
+        mig_devices=tuple(
+            MigDevice(str(name), _beginning(str(uuid)), size // _MIB)
+            for name, uuid, size in told.get("instances") or ()
+        ),
+        holders=holders_of(told.get("processes") or ()),
+    )
+
+
+def _memory(told: Sequence[int | None] | None) -> Memory | None:
+    if told is None:
+        return None
+    total, used, free, reserved = ((amount or 0) // _MIB for amount in told)
+    return Memory(total, used, free, reserved)
+
+
+def _health(told: Mapping[str, Any]) -> Health:
+    _, _, pending, failed = told.get("remapped") or (None, None, None, None)
+    if pending is None:  # before Ampere, pages are retired instead
+        pending = told.get("retirement_pending")
+    return Health(
+        ecc=bool(told["ecc"][0]) if "ecc" in told else None,
+        uncorrected=told.get("uncorrected"),
+        uncorrected_ever=told.get("uncorrected_ever"),
+        remap_pending=None if pending is None else bool(pending),
+        remap_failed=None if failed is None else bool(failed),
+        recovery=_word(_RECOVERY, told.get("recovery") or 0),
+    )
+
+
+def _fabric(told: Sequence[int] | None) -> Fabric:
+    if told is None:
+        return Fabric()
+    state, status, mask = told
+    troubles = tuple(name for shift, name in _FABRIC_TROUBLES.items() if mask >> shift & 3 == 1)
+    return Fabric(_word(_FABRIC, state), status, troubles)
+
+
+def _bus(told: Mapping[str, Any]) -> Bus | None:
+    if not told.get("pcie_width") or not told.get("pcie_width_most"):
+        return None
+    return Bus(
+        told["pcie_width"],
+        told["pcie_width_most"],
+        told.get("pcie_generation", 0),
+        told.get("pcie_generation_most", 0),
+    )
+
+
+def _word(words: Sequence[str], number: int | None) -> str:
+    return words[number] if number is not None and 0 <= number < len(words) else f"unknown ({number})"
+
+
+def _place(bus_id: str) -> str:
+    """Domain, bus and device: "00000000:C6:00.0" gives "0000:c6:00"."""
+    match = _BUS_ID.fullmatch(bus_id)
+    return f"{match[1]}:{match[2]}".lower() if match else ""
+
+
+def _beginning(uuid: str) -> str:
+    """The kind and the first of a UUID's five groups: "GPU-8932f937-d72c-..." gives "GPU-8932f937"."""
+    match = _BEGINNING.match(uuid)
+    return match[0] if match else ""

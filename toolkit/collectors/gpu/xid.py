@@ -1,0 +1,109 @@
+"""The errors that the NVIDIA driver has written to the kernel's log, by their Xid numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_LIMIT = 3.0  # seconds
+_KEPT = 20
+# NVRM: Xid (PCI:0000:c6:00): 79, pid=1101234, name=nvc:[driver], GPU has fallen off the bus.
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),")
+_RECORD = re.compile(r"\d+,\d+,(\d+),[^;]*;")  # of /dev/kmsg: priority, number, microseconds since the start
+_STAMP = re.compile(r"\[ *(\d+)\.\d+\]")  # of dmesg: seconds since the start
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One error: its number, and the GPU by its place on the PCI bus ("0000:c6:00").
+
+    `age` is how many seconds ago it was, None when that is not told. `nonfatal`: the driver says so, of NVLink errors.
+    """
+
+    number: int
+    place: str
+    age: float | None
+    nonfatal: bool = False
+
+
+@dataclass(frozen=True)
+class Xids:
+    """The last errors in the kernel's log, oldest first. The log reaches back to the start of the machine, or less."""
+
+    errors: tuple[Xid, ...] = ()
+
+
+@collector()
+def xids(machine: Machine, gpus: Gpus) -> Xids | Unknown:
+    """Read /dev/kmsg, or let dmesg do it, where this user may."""
+    if not gpus.devices and not gpus.refused:
+        return Xids()
+    log = _kmsg(machine)
+    if log is None:
+        log = _dmesg(machine)
+    if log is None:
+        return Unknown("the kernel's log, in which the driver writes errors of GPUs, may not be read here")
+    now = _since_start(machine)
+    found = []
+    for line in log.splitlines():
+        error = _XID.search(line)
+        if error:
+            at = _seconds(line)
+            age = None if at is None or now is None else max(now - at, 0.0)
+            place = error[1].lower().partition(".")[0]
+            found.append(Xid(int(error[2]), place, age, nonfatal="nonfatal" in line.lower()))
+    return Xids(tuple(found[-_KEPT:]))
+
+
+def _kmsg(machine: Machine) -> str | None:
+    """All records that the kernel still has. Each read gives one, and the last is refused as it would have to wait."""
+    try:
+        descriptor = os.open(machine.at("/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    parts: list[bytes] = []
+    deadline = time.monotonic() + _LIMIT
+    try:
+        while time.monotonic() < deadline and (part := _next(descriptor)):
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def _next(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except BrokenPipeError:  # this record was overwritten meanwhile; the next one is the oldest that is left
+        return _next(descriptor)
+    except OSError:
+        return b""
+
+
+def _dmesg(machine: Machine) -> str | None:
+    try:
+        answer = machine.run(["dmesg"], timeout=_LIMIT)
+    except OSError:
+        return None
+    return answer.stdout if answer.code == 0 else None
+
+
+def _seconds(line: str) -> float | None:
+    if record := _RECORD.match(line):
+        return int(record[1]) / 1e6
+    stamp = _STAMP.search(line)
+    return float(stamp[1]) if stamp else None
+
+
+def _since_start(machine: Machine) -> float | None:
+    words = (machine.read("/proc/uptime") or "").split()
+    try:
+        return float(words[0])
+    except (IndexError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""The machine: limits, memory, disks, clocks, folders."""

@@ -1,0 +1,89 @@
+"""Whether the folder for the job's checkpoints can be made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import file_system_of, may_write
+
+HYDRA_FOLDER = "hydra.run.dir"
+_KEY = "trainer.default_local_dir"
+_FREQUENCY = "trainer.save_freq"
+_OF_THE_KERNEL = frozenset({"proc", "sysfs"})
+
+Trouble = Literal["", "a file is in the way", "no permission to write", "read-only", "of the kernel"]
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """`path` as the job names it, `above` the nearest folder that is there, and why nothing can be written in it."""
+
+    path: str
+    above: str
+    trouble: Trouble = ""
+
+
+@collector(timeout=5)
+def checkpoint_folder(
+    configuration: Configuration, launch: Launch, machine: Machine
+) -> CheckpointFolder | Unknown:
+    """Look at the nearest folder that is there, where the job saves checkpoints below an absolute path."""
+    frequency = configuration.number(_FREQUENCY)
+    if not frequency or frequency <= 0:
+        return Absent("the job saves no checkpoints")
+    path = configuration.get(_KEY)
+    if not isinstance(path, str) or not path.startswith("/") or configuration.asked_for(_KEY) is None:
+        return Absent("the job names no absolute path for checkpoints")
+    if launch.submitted:
+        return Absent("the job runs on another machine")
+    return CheckpointFolder(path, *_above(path, machine))
+
+
+@dataclass(frozen=True)
+class HydraFolder:
+    """As `CheckpointFolder`, for the folder in which Hydra writes before the program begins."""
+
+    path: str
+    above: str
+    trouble: Trouble = ""
+
+
+@collector(timeout=5)
+def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine) -> HydraFolder | Unknown:
+    """Look at the nearest folder that is there, where the command names an absolute one for Hydra."""
+    word = configuration.asked_for(HYDRA_FOLDER)
+    if (
+        word is None
+        or not isinstance(word.value, str)
+        or not word.value.startswith("/")
+        or "${" in word.value
+    ):
+        return Absent("the job names no absolute folder for Hydra")
+    if launch.submitted:
+        return Absent("the job runs on another machine")
+    return HydraFolder(word.value, *_above(word.value, machine))
+
+
+def _above(path: str, machine: Machine) -> tuple[str, Trouble]:
+    real = machine.at(path)
+    there = next(folder for folder in (real, *real.parents) if os.path.lexists(folder))
+    above = f"/{there.relative_to(machine.root)}" if there != machine.root else "/"
+    return above, _trouble(there, above, machine)
+
+
+def _trouble(folder: Path, above: str, machine: Machine) -> Trouble:
+    if not os.path.isdir(folder):
+        return "a file is in the way"
+    system = file_system_of(machine, above)
+    if system is not None and system.kind in _OF_THE_KERNEL:
+        return "of the kernel"
+    if system is not None and system.read_only:
+        return "read-only"
+    return "" if may_write(folder) else "no permission to write"

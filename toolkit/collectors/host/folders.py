@@ -1,0 +1,171 @@
+"""Where the job keeps what is temporary: Ray's sessions with their sockets, spilled objects, and everybody's temporary files.
+
+Ray takes --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it (ray/_common/utils.py, earlier
+ray/_private/utils.py: get_default_system_temp_dir). Everybody else takes TMPDIR or /tmp.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from string import Template
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.spilling import Spilling
+from verl_doctor.toolkit.collectors.launch.driver_variable import (
+    DriverVariable,
+    folder_for_ray,
+    temporary_folder,
+)
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStarts
+from verl_doctor.toolkit.collectors.processes.processes import Processes
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import file_system_of, may_write, nearest, space_of
+from verl_doctor.toolkit.system.process_table import command_of
+
+Use = Literal["Ray's sessions", "temporary files", "spilled objects"]
+
+_RAYLETS_FOLDER = re.compile(r"--temp[-_]dir=(\S+)")
+_DEFAULT = "/tmp"  # noqa: S108 - it is looked at, not written to
+_KEY = "ray_kwargs.ray_init._temp_dir"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One folder, and the file system that holds it or will hold it.
+
+    `given_by` says who chose it, "" when nobody did. `size` and `free`, as far as this user may fill it, are in bytes;
+    `inodes` is None where a file system makes them as it needs them. `shared`: other machines may see the same
+    files. `runnable`: programs and libraries in it may be run (no `noexec`). `read_only`: the mount is. `in_use`: a raylet has it.
+    """
+
+    use: Use
+    path: str
+    given_by: str = ""
+    size: int | None = None
+    free: int | None = None
+    inodes: int | None = None
+    inodes_free: int | None = None
+    kind: str = ""
+    shared: bool = False
+    runnable: bool = True
+    writable: bool = True
+    read_only: bool = False
+    in_use: bool = False
+
+    @property
+    def full(self) -> float | None:
+        """The part of the space that is taken, 0 to 1."""
+        return None if not self.size or self.free is None else 1 - self.free / self.size
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders of the job on this machine, those for spilled objects only where somebody names some, and a `spare` one with a short path that Ray could have instead."""
+
+    folders: tuple[Folder, ...] = ()
+    spare: Folder | None = None
+
+    def of(self, use: Use) -> tuple[Folder, ...]:
+        """Those for one use."""
+        return tuple(folder for folder in self.folders if folder.use == use)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A path that somebody chose, and who. It may hold variables that are not known."""
+
+    path: str
+    given_by: str
+
+
+@collector()
+def folders(
+    machine: Machine,
+    processes: Processes | Unknown,
+    launch: Launch | Unknown,
+    starts: RayStarts | Unknown,
+    configuration: Configuration | Unknown,
+    spilling: Spilling | Unknown,
+) -> Folders:
+    """Look at the folders that the running raylets have, or else at those that a job started from here would get, as far as that is certain."""
+    running = list(_of_raylets(machine, processes))
+    sessions = running or _ray_would_take(machine, launch, starts, configuration)
+    temporary = temporary_folder(machine.environ, launch)
+    found = [
+        *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in sessions),
+        *(_folder(machine, "temporary files", choice) for choice in _told(temporary)),
+        *(_folder(machine, "spilled objects", choice) for choice in _for_spilling(spilling)),
+    ]
+    spare = _folder(machine, "Ray's sessions", Choice(f"{_DEFAULT}/ray-{os.getuid()}", ""))
+    return Folders(tuple(folder for folder in found if "$" not in folder.path), spare)
+
+
+def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Choice]:
+    raylets = () if isinstance(processes, Unknown) else processes.of("raylet")
+    for raylet in raylets:
+        command = command_of(raylet.pid, machine) if raylet.mine else ""
+        if match := _RAYLETS_FOLDER.search(command):
+            yield Choice(match[1], f"the raylet (process {raylet.pid})")
+
+
+def _ray_would_take(
+    machine: Machine,
+    launch: Launch | Unknown,
+    starts: RayStarts | Unknown,
+    configuration: Configuration | Unknown,
+) -> list[Choice]:
+    """The folder that a Ray would have which the job starts; none where it is not told."""
+    for start in () if isinstance(starts, Unknown) else starts.commands:
+        if path := start.options.get("temp-dir"):
+            return [Choice(_expanded(path, machine), f"{start.path}:{start.line}")]
+    if not isinstance(configuration, Unknown) and isinstance(path := configuration.get(_KEY), str):
+        return [Choice(path, _KEY)]
+    above = _told(folder_for_ray(machine.environ, launch))
+    # As Ray does it, which keeps "//" and links.
+    return [Choice(os.path.join(machine.cwd, one.path, "ray"), one.given_by) for one in above]  # noqa: PTH118
+
+
+def _for_spilling(spilling: Spilling | Unknown) -> Iterator[Choice]:
+    if not isinstance(spilling, Unknown):
+        yield from (Choice(path, spilling.given_by) for path in spilling.paths)
+
+
+def _told(named: DriverVariable) -> list[Choice]:
+    return [] if named.value is None else [Choice(named.value, named.given_by)]
+
+
+def _expanded(path: str, machine: Machine) -> str:
+    """With the user's own variables; others stay as they are written."""
+    return machine.expanded(Template(path).safe_substitute(machine.environ))
+
+
+def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False) -> Folder:
+    there = nearest(machine, choice.path)
+    mount = file_system_of(machine, choice.path)
+    about = Folder(
+        use,
+        choice.path,
+        choice.given_by,
+        kind=mount.kind if mount else "",
+        shared=mount is not None and mount.shared,
+        runnable=mount is None or "noexec" not in mount.options,
+        writable=may_write(there),
+        read_only=mount is not None and mount.read_only,
+        in_use=in_use,
+    )
+    space = space_of(there)
+    if space is None:
+        return about
+    return replace(
+        about,
+        size=space.size,
+        free=space.free,
+        inodes=space.inodes,
+        inodes_free=space.inodes_free,
+    )

@@ -1,0 +1,34 @@
+"""How much memory each GPU has that the job is judged for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.target import Target
+
+
+@dataclass(frozen=True)
+class GpuMemory:
+    """`each` in bytes, that of the smallest GPU. `by` is what names it: `--gpu-memory`, or the GPU that is here."""
+
+    each: int
+    by: str
+
+
+@collector()
+def gpu_memory(target: Target, resources: Resources | Unknown) -> GpuMemory | Unknown:
+    """Take what the user assumes, else the GPUs that a job started from here would see."""
+    if target.gpu_memory:
+        return GpuMemory(target.gpu_memory, "--gpu-memory")
+    if isinstance(resources, Unknown):
+        return resources
+    if resources.gpus is None:
+        return Unknown(resources.why or "the GPUs of this machine are not known")
+    if not resources.gpus:
+        return Absent(
+            "this machine has no GPU that is seen; --gpu-memory names the memory of those elsewhere"
+        )
+    smallest = min(resources.gpus, key=lambda gpu: gpu.memory)
+    return GpuMemory(smallest.memory << 20, smallest.name)

@@ -1,0 +1,35 @@
+"""Whether a job is to run on this machine, so that its limits matter. It may be idle now: `Processes` has what runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.processes.processes import Processes
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+
+
+@dataclass(frozen=True)
+class JobHere:
+    """`sign` is what says that a job runs here. It is `certain` where there is a GPU or where this user's Ray is up.
+
+    A launch script alone is also looked at on a login node, from which the job goes elsewhere.
+    """
+
+    sign: str
+    certain: bool = True
+
+
+@collector()
+def job_here(
+    gpus: Gpus | Unknown, processes: Processes | Unknown, launch: Launch | Unknown
+) -> JobHere | Absent:
+    """Look for a GPU, for a raylet of this user, and for a launch script that was named."""
+    if isinstance(gpus, Gpus) and gpus.devices:
+        return JobHere("a GPU is here")
+    if isinstance(processes, Processes) and any(raylet.mine for raylet in processes.of("raylet")):
+        return JobHere("Ray is up")
+    if isinstance(launch, Launch) and launch.command is not None:
+        return JobHere(f"{launch.command.path} would start it here", certain=False)
+    return Absent("this machine has no GPU that is seen, no Ray of this user, and no launch script was named")

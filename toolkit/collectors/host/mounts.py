@@ -1,0 +1,53 @@
+"""File systems that hold users' files, and where they are mounted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.facts import Absent, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import FileSystem, file_systems
+
+# Below these lies what the system and container runtimes mount for themselves, most of it with a number in its name.
+_THEIR_OWN = ("/boot", "/dev", "/etc", "/proc", "/run", "/snap", "/sys", "/usr", "/var/lib")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One mount. `shared`: other machines may see the same files; `runnable`: programs in it may be run.
+
+    The server, the device and the options are not told: a password may stand there.
+    """
+
+    path: str
+    kind: str
+    shared: bool = False
+    read_only: bool = False
+    runnable: bool = True
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """The mounts that are not the system's own, by path."""
+
+    mounts: tuple[Mount, ...] = ()
+
+
+@collector()
+def mounts(machine: Machine) -> Mounts | Absent:
+    """Read the kernel's list; nothing is touched, for a file server that is gone would hold up who does."""
+    listed = {one.mounted_on: one for one in file_systems(machine)}  # a later one hides the one before
+    if not listed:
+        return Absent("this system has no /proc that lists its mounts")
+    return Mounts(tuple(_mount(one) for _, one in sorted(listed.items()) if _of_people(one)))
+
+
+def _of_people(one: FileSystem) -> bool:
+    place = f"{one.mounted_on}/"
+    return (one.shared or one.device.startswith("/") or one.mounted_on == "/") and not place.startswith(
+        tuple(f"{folder}/" for folder in _THEIR_OWN)
+    )
+
+
+def _mount(one: FileSystem) -> Mount:
+    return Mount(one.mounted_on, one.kind, one.shared, one.read_only, "noexec" not in one.options)

@@ -1,0 +1,157 @@
+"""How much memory Ray's object store would have on this node, as the installed Ray decides it.
+
+Ray takes what it is told, or a part of the memory that it sees as free, with bounds (ray/_private/utils.py:
+resolve_object_store_memory, and ray/_private/services.py: determine_plasma_store_config; the same from Ray 2.10 to 2.60). The
+numbers are read from the installed Ray's ray_constants.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.shared_memory import SharedMemory
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.ray_start import RayStarts
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read
+
+_LEAST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
+_LARGE = "REQUIRE_SHM_SIZE_THRESHOLD"
+_MOST = "DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"
+_PART = "DEFAULT_OBJECT_STORE_MEMORY_PROPORTION"
+_OF_SHM = 0.95  # in resolve_object_store_memory itself
+_SLOW = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
+_KEYS = ("ray_kwargs.ray_init.object_store_memory", "ray_init.object_store_memory")
+SEEN_BY_RAY = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
+"""The control groups whose limit on memory Ray reads, and no others (ray/_common/utils.py: get_system_memory)."""
+
+_SIMPLE = {ast.Mult: operator.mul, ast.Pow: operator.pow, ast.Add: operator.add}
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """`size` in bytes, and who gives it, "" when Ray computes it itself.
+
+    Ray refuses a store below `least`, one above the `memory` that it sees, and one above `large` for which /dev/shm has
+    no room, unless `slow_allowed`; a smaller one for which there is none goes to its temporary folder.
+    """
+
+    size: int
+    given_by: str
+    least: int
+    large: int
+    memory: int
+    slow_allowed: bool = False
+
+
+@dataclass(frozen=True)
+class RayNumbers:
+    """Constants of a Ray, by name; one that a variable of the environment may replace has its name in `variables`."""
+
+    values: Mapping[str, float]
+    variables: Mapping[str, str]
+
+
+@collector()
+def object_store(
+    trees: LibraryTrees,
+    memory: HostMemory,
+    limits: HostLimits,
+    shm: SharedMemory,
+    variables: Variables,
+    starts: RayStarts | Unknown,
+    configuration: Configuration | Unknown,
+) -> ObjectStore | Unknown:
+    """Find who says how large it is to be, and otherwise compute it as Ray does."""
+    tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
+    if tree is None:
+        return Absent("Ray is not installed in this environment")
+    if limits.raylets:
+        return Absent("Ray runs here already, and its object store has its size")
+    if memory.total is None or memory.available is None:
+        return Unknown("the memory of this machine is not told")
+    path = Path(tree.folder, "_private", "ray_constants.py")
+    numbers = remembered(RayNumbers, "", [path], partial(_numbers_in, path))
+    if isinstance(numbers, Unknown):
+        return numbers
+    seen = next((one for one in limits.shell.groups.groups if one.folder in SEEN_BY_RAY and one.memory), None)
+    total = min(memory.total, seen.memory or memory.total) if seen else memory.total
+    free = min(memory.available, int(seen.memory_left)) if seen else memory.available
+    given = _given(starts, configuration)
+    if isinstance(given, Unknown):
+        return given
+    told = {name: _told(name, numbers, variables) for name in numbers.values}
+    most = min(told[_MOST], max(told[_LARGE], _OF_SHM * shm.free))
+    size, given_by = given or (int(min(free * told[_PART], most)), "")
+    return ObjectStore(
+        size,
+        given_by,
+        int(told[_LEAST]),
+        int(told[_LARGE]),
+        total,
+        bool(variables.get(_SLOW)),
+    )
+
+
+def _given(
+    starts: RayStarts | Unknown, configuration: Configuration | Unknown
+) -> tuple[int, str] | Unknown | None:
+    """Who says how large it is to be, `ray start` first."""
+    for start in () if isinstance(starts, Unknown) else starts.commands:
+        if text := start.options.get("object-store-memory"):
+            where = f"--object-store-memory in {start.path}:{start.line}"
+            return (int(text), where) if text.isdigit() else Unknown(f"{where} is not told: {text}")
+    if isinstance(configuration, Unknown):
+        return None
+    return next(((int(size), key) for key in _KEYS if (size := configuration.number(key))), None)
+
+
+def _told(name: str, numbers: RayNumbers, variables: Variables) -> float:
+    text = variables.get(numbers.variables.get(name, ""))
+    return float(text) if text.replace(".", "", 1).isdigit() else numbers.values[name]
+
+
+def _numbers_in(path: Path) -> RayNumbers | Unknown:
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else source
+    if isinstance(tree, Unreadable):
+        return Unknown(tree.reason)
+    values: dict[str, float] = {}
+    variables: dict[str, str] = {}
+    for node in tree.body:
+        name = dotted(node.targets[0]) if isinstance(node, ast.Assign) else None
+        if not isinstance(node, ast.Assign) or name not in (_LEAST, _LARGE, _MOST, _PART):
+            continue
+        value = node.value
+        # env_integer("NAME", default), env_float(...)
+        if isinstance(value, ast.Call) and len(value.args) == 2 and isinstance(value.args[0], ast.Constant):
+            variables[name] = str(value.args[0].value)
+            value = value.args[1]
+        number = _number(value)
+        if number is not None:
+            values[name] = number
+    lacking = {_LEAST, _LARGE, _MOST, _PART} - values.keys()
+    if lacking:
+        return Unknown(f"{path.name} of this Ray does not tell {min(lacking)}")
+    return RayNumbers(values, variables)
+
+
+def _number(node: ast.expr) -> float | None:
+    """A number, or a product, power or sum of numbers."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _SIMPLE:
+        left, right = _number(node.left), _number(node.right)
+        if left is not None and right is not None and abs(right) <= 1 << 40:
+            return float(_SIMPLE[type(node.op)](left, right))
+    return None

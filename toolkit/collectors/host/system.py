@@ -1,0 +1,90 @@
+"""The operating system and the processor, as a bug report needs them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.machine import Machine
+
+_VALUE = re.compile(r"^(\w+)=[\"']?(.*?)[\"']?$", re.MULTILINE)
+_FIELD = re.compile(r"^([^:\n]+?)\s*:\s*(.*)$", re.MULTILINE)
+_MODEL = ("model name", "Model name", "Processor", "cpu")
+_LIMIT = 3.0  # seconds
+_IMPLEMENTER = "CPU implementer"
+
+
+@dataclass(frozen=True)
+class Processors:
+    """The processors of the machine, whatever a job may use of them. `model` is as the kernel names it, "" when it does not.
+
+    `threads` are what the kernel schedules on, `cores` and `sockets` 0 where it does not tell.
+    """
+
+    model: str = ""
+    vendor: str = ""
+    threads: int = 0
+    cores: int = 0
+    sockets: int = 0
+
+
+@dataclass(frozen=True)
+class System:
+    """What uname(2) says, the distribution as /etc/os-release names it ("Debian GNU/Linux 12 (bookworm)"), and the processors.
+
+    `lscpu` are the lines of that program, none where it is not there.
+    """
+
+    name: str
+    release: str
+    version: str
+    node: str
+    machine: str
+    distribution: str = ""
+    processors: Processors = Processors()
+    lscpu: tuple[str, ...] = ()
+
+
+@collector()
+def system(machine: Machine) -> System:
+    """Ask the kernel, read what it lists, and have lscpu(1) read it."""
+    told = platform.uname()
+    release = dict(_VALUE.findall(machine.read("/etc/os-release") or ""))
+    return System(
+        name=told.system,
+        release=told.release,
+        version=told.version,
+        node=told.node,
+        machine=told.machine,
+        distribution=release.get("PRETTY_NAME", ""),
+        processors=_processors(machine.read("/proc/cpuinfo") or ""),
+        lscpu=_lscpu(machine),
+    )
+
+
+def _lscpu(machine: Machine) -> tuple[str, ...]:
+    try:
+        said = machine.run(("lscpu",), timeout=_LIMIT, env={"LC_ALL": "C"})
+    except OSError:
+        return ()
+    return tuple(said.stdout.splitlines()) if said.code == 0 else ()
+
+
+def _processors(listed: str) -> Processors:
+    """From proc_cpuinfo(5), in which each thread has a paragraph, and each architecture its own names."""
+    threads = [dict(_FIELD.findall(part)) for part in listed.split("\n\n") if "processor" in part]
+    if not threads:
+        return Processors(threads=os.cpu_count() or 0)
+    cores = Counter((one.get("physical id"), one.get("core id")) for one in threads)
+    first = threads[0]
+    return Processors(
+        model=next((first[name] for name in _MODEL if first.get(name)), ""),
+        vendor=first.get("vendor_id", "") or first.get(_IMPLEMENTER, ""),
+        threads=len(threads),
+        cores=len(cores) if "core id" in first else 0,
+        sockets=len({one.get("physical id") for one in threads}) if "physical id" in first else 0,
+    )

@@ -1,0 +1,107 @@
+"""From which commit the verl tree comes: of the git checkout around it, or of the one from which pip installed it.
+
+The files of git are read; git itself is not run, for a checkout may name programs that it would start (git-config(1), core.fsmonitor).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.system.secret import without_user
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_MOST = 8 * 1024 * 1024  # bytes of packed-refs: a hundred thousand branches
+_LINKS = 5  # a name that stands for a name
+_UP = 3  # folders above the package in which a checkout may begin
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """`commit` is the whole number, `branch` "" when none is checked out, `read_from` the file that says so.
+
+    Whether files were changed since is not told here: `Markers` and `Records` know of that.
+    """
+
+    commit: str
+    branch: str = ""
+    read_from: str = ""
+    url: str = ""
+
+
+@collector()
+def checkout(trees: VerlTrees, packages: Packages | Unknown) -> Checkout | Unknown:
+    """Look above the tree for a checkout, then into what pip wrote down when it installed verl (PEP 610)."""
+    folder = Path(trees.imported.folder)
+    if trees.imported.place != "site-packages":
+        for above in list(folder.parents)[:_UP]:
+            if os.path.lexists(above / ".git"):
+                return _of_git(above)
+    installed = None if isinstance(packages, Unknown) else packages.get("verl")
+    said = _installed(f"{installed.location}/direct_url.json") if installed is not None else None
+    return said or Absent("this verl was not taken from git, as far as its files tell")
+
+
+def _of_git(folder: Path) -> Checkout | Unknown:
+    try:
+        home = _home(folder / ".git")
+        name = _text(home / "HEAD")
+        branch = ""
+        for _ in range(_LINKS):
+            if not name.startswith("ref: "):
+                break
+            branch = name.removeprefix("ref: ")
+            name = _named(home, branch)
+    except (OSError, ValueError) as error:
+        return Unknown(
+            f"the checkout in {folder} cannot be read: {getattr(error, 'strerror', None) or error}"
+        )
+    if not _COMMIT.fullmatch(name):
+        return Unknown(f"the checkout in {folder} does not say which commit it is at")
+    return Checkout(name, branch.removeprefix("refs/heads/"), str(home / "HEAD"))
+
+
+def _home(git: Path) -> Path:
+    """The folder of git's own files: `.git`, or what a file of that name says (gitrepository-layout(5))."""
+    if os.path.isdir(git):
+        return git
+    said = _text(git).removeprefix("gitdir: ")
+    return Path(os.path.normpath(git.parent / said))
+
+
+def _named(home: Path, branch: str) -> str:
+    """The commit at which a branch is, "" when nothing says it. The branches of a linked tree lie with the main one."""
+    shared = home
+    if os.path.isfile(home / "commondir"):
+        shared = Path(os.path.normpath(home / _text(home / "commondir")))
+    for place in (home, shared):
+        if ".." not in branch and os.path.isfile(place / branch):
+            return _text(place / branch)
+    packed = shared / "packed-refs"
+    for line in _text(packed).splitlines() if os.path.isfile(packed) else ():
+        commit, _, name = line.partition(" ")
+        if name == branch:
+            return commit
+    return ""
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_MOST).decode("utf-8", "replace").strip()
+
+
+def _installed(path: str) -> Checkout | None:
+    try:
+        said = json.loads(_text(Path(path)))
+        commit = said["vcs_info"]["commit_id"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        return None
+    return Checkout(commit, read_from=path, url=without_user(str(said.get("url", ""))))

@@ -1,0 +1,45 @@
+"""Which files the target's environment is made of: two nodes that name the same place see each other's repairs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import file_system_of
+from verl_doctor.toolkit.target import Target
+
+
+@dataclass(frozen=True)
+class EnvironmentPlace:
+    """The environment's folder `prefix`, the kind of file system below it, and whether other machines may see it (`shared`).
+
+    `files` is the same on two machines when and only when the files are: for a shared file system its device as it is mounted
+    and the folder's number in it, otherwise the kernel's number for this boot of the machine, and device and number there.
+    """
+
+    prefix: str
+    kind: str
+    shared: bool
+    files: str
+
+
+@collector()
+def environment_place(target: Target, machine: Machine) -> EnvironmentPlace | Unknown:
+    """Ask the kernel for the folder and its mount."""
+    if sys.platform != "linux":
+        return Absent("mounts are looked at on Linux only")
+    prefix = os.path.realpath(target.prefix)
+    mount = file_system_of(machine, prefix)
+    boot = (machine.read("/proc/sys/kernel/random/boot_id") or "").strip()
+    try:
+        folder = os.stat(prefix)  # noqa: PTH116 - as `os.path` above
+    except OSError as error:
+        return Unknown(f"{prefix} cannot be looked at: {error.strerror}")
+    if mount is None or not boot:
+        return Unknown("the kernel does not tell on which file system the environment lies")
+    here = f"{boot} {folder.st_dev}"
+    where = f"{mount.kind} {mount.device}" if mount.shared else here
+    return EnvironmentPlace(prefix, mount.kind, mount.shared, f"{where} {folder.st_ino}")

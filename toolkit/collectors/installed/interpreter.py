@@ -1,0 +1,178 @@
+"""The target's interpreter, asked in a child process that imports nothing but the standard library."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.system.child import ask_text
+from verl_doctor.toolkit.system.secret import list_may_hold_secret
+from verl_doctor.toolkit.target import LIBRARIES, Target
+
+# Runs under the target's interpreter, perhaps one so old that all it can tell is its version. `find_spec` of a top-level name
+# imports nothing, yet it asks the finders that editable installs put in place. The answer stands behind a word that nobody
+# else can print.
+_QUESTION = r"""
+import sys
+def answer(text):
+    sys.stdout.write("\n" + sys.argv[1] + text + "\n")
+    sys.stdout.flush()
+if sys.version_info < (3, 6):
+    answer('{"too_old": "%d.%d.%d"}' % sys.version_info[:3])
+    sys.exit()
+import importlib.util, json, os, platform, sysconfig
+sys.path[:] = [entry for entry in sys.path if entry]
+def origin(name):
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception as error:
+        return ""
+    if spec is None:
+        return ""
+    return (list(spec.submodule_search_locations or []) or [spec.origin or ""])[0]
+try:
+    glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
+except Exception:
+    glibc = ""
+paths = sysconfig.get_paths()
+conda = os.path.isdir(os.path.join(sys.prefix, "conda-meta"))
+given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+sites = [paths["purelib"], paths["platlib"]] + [
+    entry for entry in sys.path
+    if os.path.basename(entry) in ("site-packages", "dist-packages") and entry not in given]
+answer(json.dumps({
+    "executable": sys.executable,
+    "version": platform.python_version(),
+    "implementation": sys.implementation.name,
+    "cache_tag": sys.implementation.cache_tag or "",
+    "environment": "venv" if sys.prefix != sys.base_prefix else "conda" if conda else "system",
+    "prefix": sys.prefix,
+    "sys_path": sys.path,
+    "site_packages": [path for path in dict.fromkeys(sites) if os.path.isdir(path)],
+    "system": platform.system(),
+    "machine": platform.machine(),
+    "bits": 64 if sys.maxsize > 2 ** 32 else 32,
+    "compiler": platform.python_compiler(),
+    "build": " ".join(platform.python_build()),
+    "glibc": glibc,
+    "verl": origin("verl"),
+    "vllm": origin("vllm"),
+    "libraries": [[name, origin(name)] for name in sys.argv[2:]],
+    "safe_path": bool(getattr(sys.flags, "safe_path", False)),
+}))
+"""
+# The part of a reason that says that the interpreter itself is sound.
+SOUND_WHEN_ISOLATED = "isolated (-I -S) it answers"
+_LIMIT = 10
+_LIMIT_ISOLATED = 5
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What the target's Python says of itself.
+
+    `sys_path` leaves the current folder out, and what may hold a secret. `site_packages` are its own folders of packages, without those that PYTHONPATH
+    names. `glibc` is empty where there is none. `verl` and `vllm` are the package
+    folders that an import would take, empty when it would find nothing; `libraries` are those of others, by name. `safe_path` says that PYTHONSAFEPATH keeps the
+    current folder off the path. `compiler` and `build` (a name and a date) are those that it was made with, `bits` the width of its
+    pointers, 0 when it was not asked.
+    """
+
+    executable: str
+    version: str
+    implementation: str
+    cache_tag: str
+    environment: str
+    prefix: str
+    sys_path: tuple[str, ...]
+    site_packages: tuple[str, ...]
+    system: str
+    machine: str
+    glibc: str
+    verl: str
+    vllm: str
+    safe_path: bool = False
+    libraries: tuple[tuple[str, str], ...] = ()
+    compiler: str = ""
+    build: str = ""
+    bits: int = 0
+
+
+@collector(timeout=25)
+def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
+    """Ask the interpreter, as the user's job would start it. When that fails, ask once more without anything of the user's."""
+    python = str(target.python)
+    heard = _ask(machine, [python], _LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, said = heard
+    if said is None:
+        return _why_not(machine, python, answer)
+    if "too_old" in said:
+        return Unknown(
+            f"{python} is Python {said['too_old']}, which is too old to be examined and for any verl; name a Python 3"
+        )
+    try:
+        said["sys_path"] = tuple(path for path in said["sys_path"] if not list_may_hold_secret(path))
+        said["site_packages"] = tuple(said["site_packages"])
+        said["libraries"] = tuple((name, folder) for name, folder in said["libraries"])
+        return Interpreter(**said)
+    except (KeyError, TypeError):
+        return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
+
+
+def _ask(
+    machine: Machine, command: list[str], limit: float
+) -> tuple[Answer, dict[str, Any] | None] | Unknown:
+    """Ask the question. Whatever else is printed, and however the process ends: who has answered has answered."""
+    heard = ask_text(machine, command, _QUESTION, *LIBRARIES, timeout=limit)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, said = heard
+    return answer, said if isinstance(said, dict) else None
+
+
+def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
+    failed = _failure(answer, _LIMIT)
+    again = _ask(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
+    if isinstance(again, Unknown):
+        return again
+    isolated, said = again
+    if said is not None:
+        set_here = ", ".join(name for name in ("PYTHONHOME", "PYTHONPATH") if machine.environ.get(name))
+        return Unknown(
+            f"{python} {failed} when it is started as the job would start it; {SOUND_WHEN_ISOLATED}, so a .pth file, "
+            "sitecustomize, usercustomize or a PYTHON... variable breaks it"
+            + (f" (set here: {set_here})" if set_here else ""),
+            kind="sound when isolated",
+        )
+    if answer.code == 0:
+        return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
+    other = _failure(isolated, _LIMIT_ISOLATED)
+    reason = f"{python} {failed}; isolated (-I -S) it fails as well" + (
+        f": {other}" if other != failed else ""
+    )
+    short = any(os.strerror(number) in reason for number in (errno.EAGAIN, errno.ENOMEM))  # its own words
+    return Unknown(reason, kind="no more processes" if short else "")
+
+
+def _failure(answer: Answer, limit: float) -> str:
+    if answer.code is None:
+        return f"did not answer within {limit:.0f} s"
+    if answer.stderr.strip() or answer.stdout.strip():
+        return f"failed: {answer.said}"
+    if answer.code < 0:
+        return f"was ended by {_signal(-answer.code)}"
+    return f"ended with exit code {answer.code} and said nothing"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

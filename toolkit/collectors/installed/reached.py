@@ -1,0 +1,90 @@
+"""Which modules a program imports when it starts: the imports at the left margin of its file, of what these import, and so on.
+
+Only text is read, file by file, so that thousands of them take little time. A package that is reached brings what its distribution
+requires: libraries such as transformers import most of themselves when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.sources.python.source import read
+
+_IMPORT = re.compile(
+    rb"^(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+\(?([^#\n(]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+_REQUIRED = re.compile(rb"^Requires-Dist:[ \t]*([\w.-]+)(?![^\n]*\bextra\b)", re.MULTILINE)
+_MOST_FILES = 4000
+
+
+def reached(names: Iterable[str], module: str, folders: Iterable[str]) -> frozenset[str]:
+    """Those of these top-level names that a program imports, as it looks into these folders, in their order."""
+    wanted = set(names)
+    search = _Search([Path(folder) for folder in folders])
+    found: set[str] = set()
+    for name in search.names(module):
+        found |= wanted & {name}
+        if found == wanted:
+            break
+    return frozenset(found)
+
+
+class _Search:
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = folders
+        self.files: set[Path] = set()
+        self.tops: set[str] = set()
+
+    def names(self, module: str) -> Iterator[str]:
+        """Every top-level name that is imported, the nearest first."""
+        waiting = deque([module])
+        while waiting and len(self.files) < _MOST_FILES:
+            name = waiting.popleft()
+            top = name.partition(".")[0]
+            if top not in self.tops:
+                self.tops.add(top)
+                yield top
+                waiting += self._required(top)
+            for own, path in self._files(name):
+                source = read(path)
+                if isinstance(source, bytes):
+                    waiting += _imported(source, own, is_package=path.name == "__init__.py")
+
+    def _files(self, name: str) -> Iterator[tuple[str, Path]]:
+        """The files that importing a module runs and that were not met before: those of its packages, and its own."""
+        steps = name.split(".")
+        for folder in self.folders:
+            if not any(os.path.exists(folder / end) for end in (steps[0], f"{steps[0]}.py")):
+                continue
+            for end in range(1, len(steps) + 1):
+                place = folder.joinpath(*steps[:end])
+                for path in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+                    if path not in self.files and os.path.isfile(path):
+                        self.files.add(path)
+                        yield ".".join(steps[:end]), path
+            return
+
+    def _required(self, top: str) -> Iterator[str]:
+        """What the distribution of that name requires without any extra."""
+        for folder in self.folders:
+            for metadata in folder.glob(f"{top}-*.dist-info/METADATA"):
+                source = read(metadata)
+                for match in _REQUIRED.finditer(source if isinstance(source, bytes) else b""):
+                    yield match[1].decode().replace("-", "_").lower()
+
+
+def _imported(source: bytes, module: str, *, is_package: bool) -> Iterator[str]:
+    steps = module.split(".")
+    for dots, base, names, plain in (match.groups(b"") for match in _IMPORT.finditer(source)):
+        if plain:
+            yield from (one.split()[0] for one in plain.decode().split(",") if one.split())
+            continue
+        above = steps[: len(steps) - len(dots) + is_package] if dots else []
+        start = ".".join([*above, *([base.decode()] if base else [])])
+        if start:
+            yield start
+            yield from (f"{start}.{one.split()[0]}" for one in names.decode().split(",") if one.split())

@@ -1,0 +1,147 @@
+"""Folders and files of the user's that Python would import in place of an installed package.
+
+With `-m` the current folder comes first on the path, with a script the script's folder (https://docs.python.org/3/library/sys_path_init.html).
+A folder without `__init__.py` hides nothing: an installed package comes before it, wherever it lies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+# What `verl.trainer.main_ppo` imports in every release, itself or in its first worker.
+_IMPORTED = (
+    "datasets",
+    "hydra",
+    "numpy",
+    "omegaconf",
+    "pandas",
+    "ray",
+    "tensordict",
+    "torch",
+    "transformers",
+)
+# What Python has loaded when it comes to the path's first folder.
+_LOADED = frozenset(
+    {
+        "abc",
+        "builtins",
+        "codecs",
+        "encodings",
+        "genericpath",
+        "io",
+        "marshal",
+        "os",
+        "posix",
+        "posixpath",
+        "site",
+        "stat",
+        "sys",
+        "time",
+        "zipimport",
+    }
+)
+_MODULE = "verl.trainer."
+_ALIKE = 0.5  # of the installed package's files: a folder with so many of them is a copy of it
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A module `name`, the path that would be imported, and the installed package that it hides."""
+
+    name: str
+    path: str
+    hidden: str
+
+
+@dataclass(frozen=True)
+class Shadows:
+    """What hides installed packages in the `folder` that comes first on the job's path."""
+
+    folder: str
+    modules: tuple[Shadow, ...] = ()
+
+
+@collector()
+def shadows(machine: Machine, launch: Launch, interpreter: Interpreter) -> Shadows | Unknown:
+    """Look in the folder that comes first for the modules that verl imports. What is a copy of the package hides nothing."""
+    if launch.command is None:
+        return Absent("no command that starts training was found")
+    if interpreter.safe_path:
+        return Absent("PYTHONSAFEPATH keeps the current folder off the path")
+    if launch.submitted or not launch.command.module.startswith(_MODULE):
+        return Absent("the folder that comes first on the job's path cannot be told")
+    if changes_folder(launch):
+        return Absent("the launch script changes the folder")
+    named = {name: _shadow(name, machine.cwd, interpreter) for name in _candidates(machine.cwd)}
+    hiding = {name: shadow for name, shadow in named.items() if shadow is not None}
+    others = frozenset(hiding.keys() - set(_IMPORTED))
+    if others:
+        from verl_doctor.toolkit.collectors.installed.reached import reached  # noqa: PLC0415 - only beside a folder that may hide something
+
+        verl = [str(Path(interpreter.verl).parent)] if interpreter.verl else []
+        others = reached(others, launch.command.module, dict.fromkeys([*verl, *interpreter.sys_path]))
+    kept = sorted(hiding.keys() & set(_IMPORTED)) + sorted(others)
+    return Shadows(str(machine.cwd), tuple(hiding[name] for name in kept))
+
+
+def _candidates(folder: Path) -> Iterator[str]:
+    """The names of what lies in a folder and could be imported, without those that Python has loaded before it looks there."""
+    try:
+        entries = os.listdir(folder)  # noqa: PTH208 - names alone
+    except OSError:
+        return
+    names = dict.fromkeys(
+        entry.removesuffix(".py") for entry in entries if entry.isidentifier() or entry.endswith(".py")
+    )
+    yield from (name for name in names if name.isidentifier() and name not in _LOADED and name != "verl")
+
+
+def _shadow(name: str, folder: Path, interpreter: Interpreter) -> Shadow | None:
+    own = next(_packages(name, folder), None)
+    if own is None:
+        return None
+    here = os.path.realpath(folder)
+    installed = (
+        path
+        for entry in interpreter.sys_path
+        if os.path.realpath(entry) != here
+        for path in _packages(name, Path(entry))
+    )
+    real = next(installed, None)
+    if real is None or os.path.realpath(real) == os.path.realpath(own) or _is_copy(own, real):
+        return None
+    return Shadow(name, str(own), str(real))
+
+
+def _packages(name: str, folder: Path) -> Iterator[Path]:
+    if os.path.isfile(folder / name / "__init__.py"):
+        yield folder / name
+    elif os.path.isfile(folder / f"{name}.py"):
+        yield folder / f"{name}.py"
+
+
+def _is_copy(own: Path, real: Path) -> bool:
+    """Whether a folder holds what the installed package holds: a checkout, perhaps of another release."""
+    if not os.path.isdir(own):
+        return False
+    names = _sources(real) - {"__init__.py"}
+    return bool(names) and len(names & _sources(own)) >= _ALIKE * len(names)
+
+
+def _sources(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(
+            entry.name
+            for entry in os.scandir(folder)
+            if entry.name.endswith(".py") or (entry.is_dir() and entry.name.isidentifier())
+        )
+    except OSError:
+        return frozenset()

@@ -1,0 +1,182 @@
+"""The CUDA toolkit and compilers that a kernel would be compiled with while the job runs.
+
+FlashInfer (flashinfer/jit/cpp_ext.py) and torch (torch/utils/cpp_extension.py) look in the same order: CUDA_HOME, CUDA_PATH,
+the folder above that of the nvcc on PATH, /usr/local/cuda. They take the first answer, right or wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+DEFAULT = "/usr/local/cuda"
+LIBRARIES = ("libcudart.so", "libcuda.so")
+_LIMIT = 3.0  # seconds for a compiler to say its version; it takes milliseconds
+_RELEASE = re.compile(r"release (\d+\.\d+),")
+_TARGET = re.compile(r"compute_(\d+)")
+# What nvcc's own header refuses: `#if __GNUC__ > 15`.
+_NEWEST_GCC = re.compile(r"^#if __GNUC__ > (\d+)", re.MULTILINE)
+_GCC = re.compile(r"\)\s+(\d+)\.\d+")
+_IN_TOOLKIT = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+# Where the linker looks by itself; Debian's own package of the toolkit is spread over /usr.
+_LINKER = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
+
+
+_INCLUDED = ("/usr/include", "/usr/local/include")
+
+
+@dataclass(frozen=True)
+class CudaToolkit:
+    """`home` is the folder that is taken, "" when there is none, and `told_by` what names it: a variable, PATH, or nothing.
+
+    `nvcc` is its compiler, "" when it has none; `release` ("13.0") and `targets` (compute capabilities: "9.0") are what that says.
+    `unlinkable` are the libraries of those that a kernel is linked with (`LIBRARIES`) that the linker would not find. `on_path` is the first nvcc on PATH, "" without one.
+    `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it, `cxx` the one that links. They are "" when
+    they are not there. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
+    `lacks` are headers that FlashInfer's sampler includes and that are nowhere to be found.
+    """
+
+    home: str
+    told_by: str
+    nvcc: str = ""
+    release: str = ""
+    targets: tuple[str, ...] = ()
+    unlinkable: tuple[str, ...] = ()
+    on_path: str = ""
+    candidate: str = ""
+    ninja: str = ""
+    compiler: str = ""
+    compiler_told_by: str = ""
+    cxx: str = ""
+    cxx_told_by: str = ""
+    gcc: int = 0
+    newest_gcc: int = 0
+    lacks: tuple[str, ...] = ()
+
+
+@collector(timeout=15)
+def cuda_toolkit(
+    machine: Machine, variables: JobVariables, resources: Resources, flashinfer: FlashInfer | Unknown
+) -> CudaToolkit | Unknown:
+    """Look where FlashInfer and torch look, and ask the compilers for their versions."""
+    if not resources.gpus:
+        return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
+    untold = [name for name in (*VARIABLES, "PATH", "CC") if name in variables.untold]
+    if untold:
+        return Unknown(f"{untold[0]} is set to something that reading the launch files cannot tell")
+    path = variables.get("PATH")
+    on_path = _found(machine, "nvcc", path)
+    told_by = next((name for name in VARIABLES if variables.get(name)), "")
+    if told_by:
+        home = variables.get(told_by)
+    elif on_path:
+        home, told_by = _two_up(on_path), "PATH"
+    else:
+        home = DEFAULT if os.path.isdir(machine.at(DEFAULT)) else ""
+    nvcc = f"{home}/bin/nvcc" if _holds_one(machine, home) else ""
+    named = next((name for name in ("CC", "NVCC_CCBIN") if variables.get(name)), "")
+    compiler = _found(machine, variables.get(named) or "gcc", path)
+    said = _said(machine, compiler, "--version").partition("\n")[0]
+    gcc = _GCC.search(said) if "clang" not in said else None
+    newest = _NEWEST_GCC.search(machine.read(f"{home}/include/crt/host_config.h") or "") if home else None
+    release = _RELEASE.search(_said(machine, nvcc, "--version"))
+    return CudaToolkit(
+        home=home,
+        told_by=told_by,
+        nvcc=nvcc,
+        release=release[1] if release else "",
+        targets=tuple(map(_dotted, _TARGET.findall(_said(machine, nvcc, "--list-gpu-arch")))),
+        unlinkable=_unlinkable(machine, home, variables.get("LIBRARY_PATH")),
+        on_path=on_path,
+        candidate=_candidate(machine, home, on_path),
+        ninja=_found(machine, "ninja", path),
+        compiler=compiler,
+        compiler_told_by=named,
+        cxx=_found(machine, variables.get("CXX") or "c++", path),
+        cxx_told_by="CXX" if variables.get("CXX") else "",
+        gcc=int(gcc[1]) if gcc else 0,
+        newest_gcc=int(newest[1]) if newest else 0,
+        lacks=()
+        if isinstance(flashinfer, Unknown)
+        else _lacking(machine, home, variables, flashinfer.headers),
+    )
+
+
+def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ...]:
+    """The libraries in no folder that the linker is given: `-L` of the toolkit and its stubs, LIBRARY_PATH, its own."""
+    own = [f"{home}/{name}" for name in _IN_TOOLKIT]
+    folders = [*own, *(f"{folder}/stubs" for folder in own), *_LINKER, *library_path.split(os.pathsep)]
+    places = [machine.at(folder) for folder in folders if folder]
+    return tuple(name for name in LIBRARIES if not any(os.path.exists(place / name) for place in places))
+
+
+def _lacking(
+    machine: Machine, home: str, variables: JobVariables, headers: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The headers that no include folder has. A wrapper of nvcc alone does not say where those of its toolkit are."""
+    if variables.has("FLASHINFER_EXTRA_CUDAFLAGS") or not os.path.isfile(
+        machine.at(f"{home}/include/cuda_runtime.h")
+    ):
+        return ()
+    named = os.pathsep.join(variables.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
+    places = [
+        machine.at(folder) for folder in (f"{home}/include", *_INCLUDED, *named.split(os.pathsep)) if folder
+    ]
+    return tuple(header for header in headers if not any(os.path.isfile(place / header) for place in places))
+
+
+def _candidate(machine: Machine, home: str, on_path: str) -> str:
+    others = (folder for folder in _others(machine, home, on_path) if folder != home)
+    return next((folder for folder in others if _holds_one(machine, folder)), "")
+
+
+def _others(machine: Machine, home: str, on_path: str) -> Iterator[str]:
+    yield from (entry for entry in home.split(os.pathsep) if entry)
+    if on_path:
+        yield _two_up(f"/{machine.at(on_path).resolve().relative_to(machine.root.resolve())}")
+    yield DEFAULT
+
+
+def _two_up(nvcc: str) -> str:
+    return str(Path(nvcc).parent.parent)
+
+
+def _holds_one(machine: Machine, folder: str) -> bool:
+    return bool(folder) and _runs(machine.at(f"{folder}/bin/nvcc"))
+
+
+def _found(machine: Machine, name: str, path: str) -> str:
+    """The file that a command's name means. A name with a slash is one already; compilers may have options behind it."""
+    name = name.split(maxsplit=1)[0] if name.split() else ""
+    if "/" in name:
+        return name if _runs(machine.at(name)) else ""
+    candidates = (f"{entry}/{name}" for entry in path.split(os.pathsep) if entry)
+    return next((candidate for candidate in candidates if _runs(machine.at(candidate))), "")
+
+
+def _runs(path: Path) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _said(machine: Machine, program: str, *arguments: str) -> str:
+    if not program:
+        return ""
+    try:
+        return machine.run((str(machine.at(program)), *arguments), timeout=_LIMIT).stdout
+    except OSError:
+        return ""
+
+
+def _dotted(number: str) -> str:
+    """`120` as `12.0`."""
+    return f"{number[:-1]}.{number[-1]}"

@@ -1,0 +1,102 @@
+"""Whether Triton can compile and link its launchers: its own functions try it in a child of the target's interpreter.
+
+Triton builds a small C library on the first use of each kernel. Which compiler it takes, how it looks for libcuda and whether
+it asks for `-lcuda` or `-l:libcuda.so.1` has changed with its releases, so the installed one's code is run.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.rollout_module import RolloutModule
+from verl_doctor.toolkit.collectors.gpu.nodes import has_device_nodes
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.variables.child_environ import child_environ
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import triton_build as triton_build_probe
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+LIBCUDA_PATH = triton_build_probe.VARIABLE
+_LIMIT = 30.0  # seconds: half a dozen runs of the compiler, perhaps over a network file system
+_PATIENCE = 15.0  # seconds for one of them
+_LONGEST = 2000  # characters of what a compiler says
+
+
+@dataclass(frozen=True)
+class TritonBuild:
+    """What became of a few lines of C.
+
+    `compiler` is the command that Triton takes, "" when it finds none, and `compiler_version` the first line that it says of
+    itself. `compiler_error` says why nothing at all can be compiled, `hangs` is the command that did not end within `patience`
+    seconds; what comes after it was not tried. `folders` are those that Triton names to the linker;
+    `lookup_error` is what it raises when it finds none. `library` is what it asks the linker for, `linked` the file that this
+    one took, `link_error` what it said when it found none. `missing_headers` are files that Triton's sources include and the
+    compiler does not find. `reads_variable` says that this Triton reads TRITON_LIBCUDA_PATH.
+    """
+
+    folder: str
+    compiler: str = ""
+    compiler_version: str = ""
+    compiler_error: str = ""
+    hangs: str = ""
+    patience: float = 0.0
+    folders: tuple[str, ...] = ()
+    lookup_error: str = ""
+    library: str = ""
+    linked: str = ""
+    link_error: str = ""
+    missing_headers: tuple[str, ...] = ()
+    reads_variable: bool = False
+
+
+@collector(timeout=_LIMIT + 10)
+def triton_build(
+    machine: Machine,
+    interpreter: Interpreter,
+    variables: Variables,
+    job: JobVariables,
+    rollout: RolloutModule | Unknown,
+) -> TritonBuild | Unknown:
+    """Compile as the job would, with what verl sets by itself before it starts vLLM."""
+    if not has_device_nodes(machine):
+        return Absent("there is no NVIDIA GPU here")
+    folders = (Path(entry, "triton") for entry in interpreter.sys_path)
+    folder = next((path for path in folders if os.path.isfile(path / "__init__.py")), None)
+    if folder is None:
+        return Absent("Triton is not installed")
+    environ = child_environ(machine, variables, job, rollout)
+    child = replace(machine, environ=environ)
+    arguments = (str(folder), str(_PATIENCE))
+    heard = ask_child(child, interpreter.executable, triton_build_probe, *arguments, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, dict):
+        return Unknown(f"what Triton would compile could not be tried: {ending(answer, _LIMIT)}")
+    if "unknown" in told:
+        return Unknown(str(told["unknown"]))
+    return TritonBuild(
+        folder=str(folder),
+        folders=tuple(map(str, told.get("folders", ()))),
+        missing_headers=tuple(map(str, told.get("missing_headers", ()))),
+        reads_variable=bool(told.get("reads_variable")),
+        compiler=str(told.get("compiler", "")),
+        compiler_version=str(told.get("version", "")),
+        compiler_error=_end(told.get("compiler_error")),
+        hangs=str(told.get("hangs", ""))[:_LONGEST],
+        patience=_PATIENCE if told.get("hangs") else 0.0,
+        lookup_error=_end(told.get("lookup_error")),
+        library=str(told.get("library", "")),
+        linked=str(told.get("linked", "")),
+        link_error=_end(told.get("link_error")),
+    )
+
+
+def _end(text: object) -> str:
+    """The last part of what a program said: the error stands there."""
+    return str(text or "").strip()[-_LONGEST:]

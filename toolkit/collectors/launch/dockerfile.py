@@ -1,0 +1,88 @@
+"""The variables that a Dockerfile sets. Format: docs.docker.com/reference/dockerfile (ENV, ARG, escape, here-documents)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.expand import text as expanded
+from verl_doctor.toolkit.sources.shell.parse import words_of
+
+_INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?", re.DOTALL)
+_HERE = re.compile(r"<<-?\s*[\"']?([A-Za-z_]\w*)[\"']?")
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Env:
+    """One variable of an `ENV` instruction. `value` is None when it depends on what is not known."""
+
+    name: str
+    value: str | None
+    line: int
+
+
+def variables_in(text: str) -> Iterator[Env]:
+    """Yield what `ENV` sets in the last build stage and those before it, in order."""
+    scope = Scope()
+    for line, name, rest in _instructions(text):
+        if name == "ARG":  # `docker build --build-arg` may give it another value than its default
+            scope.variables[rest.partition("=")[0].strip()] = None
+        elif name == "ENV":
+            yield from _env(rest, line, scope)
+
+
+def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:
+    first, _, old_style = rest.partition(" ")
+    if "=" not in first:
+        value = old_style.strip()
+        if _NAME.fullmatch(first):
+            quoted = words_of('"' + value.replace('"', '\\"') + '"')
+            found = expanded(quoted[0].parts, scope) if len(quoted) == 1 else None
+            scope.variables[first] = found
+            yield Env(first, found, line)
+        return
+    given = []
+    for word in words_of(rest):
+        text = expanded(word.parts, scope)
+        key = (text if text is not None else word.raw).partition("=")[0]
+        if _NAME.fullmatch(key):
+            given.append(Env(key, None if text is None else text.partition("=")[2], line + word.line - 1))
+    for env in given:  # variables of one instruction do not see each other
+        scope.variables[env.name] = env.value
+    yield from given
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, upper-case name and the rest of each instruction, continued lines joined and comments left out."""
+    lines = text.splitlines()
+    escape = "`" if re.match(r"#\s*escape\s*=\s*`", text) else "\\"
+    place = 0
+    while place < len(lines):
+        start = place
+        if not lines[place].strip() or lines[place].lstrip().startswith("#"):
+            place += 1
+            continue
+        joined: list[str] = []
+        while place < len(lines):
+            line = lines[place]
+            place += 1
+            if joined and (not line.strip() or line.lstrip().startswith("#")):
+                joined.append("")
+                continue
+            continues = line.rstrip().endswith(escape)
+            joined.append(line.rstrip().removesuffix(escape) if continues else line)
+            if not continues:
+                break
+        match = _INSTRUCTION.match("\\\n".join(joined))
+        if not match:
+            continue
+        name, rest = match.group(1).upper(), match.group(2) or ""
+        if name in ("RUN", "COPY", "ADD"):
+            for word in _HERE.findall(rest):
+                while place < len(lines) and lines[place].strip() != word:
+                    place += 1
+                place += 1
+        yield start + 1, name, rest

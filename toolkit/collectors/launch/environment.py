@@ -1,0 +1,131 @@
+"""The environment variables that matter to a job. What smells of a secret is never read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.facts import collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.secret import (
+    list_may_hold_secret,
+    may_hold_secret,
+    smells_of_secret,
+    without_user,
+)
+
+# A name is read when it is one of these or begins with one of the prefixes.
+_NAMES = frozenset(
+    {
+        "CC",
+        "CONDA_PREFIX",
+        "CPATH",
+        "CPLUS_INCLUDE_PATH",
+        "CXX",
+        "HOSTNAME",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LIBRARY_PATH",
+        "PATH",
+        "TMPDIR",
+        "TOKENIZERS_PARALLELISM",
+        "TP_SOCKET_IFNAME",
+        "VIRTUAL_ENV",
+        "XDG_CACHE_HOME",
+        "all_proxy",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+    }
+)
+_PREFIXES = (
+    "ALL_PROXY",
+    "CUDA",
+    "FLASHINFER_",
+    "FLASH_ATTENTION_",
+    "GLOO_",
+    "HF_",
+    "HIP_",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "HUGGINGFACE_",
+    "HYDRA_",
+    "INDUCTOR_",
+    "KMP_",
+    "MALLOC_",
+    "MASTER_",
+    "MKL_",
+    "NCCL_",
+    "NO_PROXY",
+    "NUMEXPR_",
+    "NVIDIA_",
+    "NVTE_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "RAY_",
+    "ROCR_",
+    "SGLANG_",
+    "SLURM_",
+    "TORCH",
+    "TRANSFORMERS_",
+    "TRITON_",
+    "UCX_",
+    "VERL_",
+    "VLLM_",
+    "WANDB_",
+)
+_SAID_BY_USERS = "_COMMENT"  # SLURM_JOB_COMMENT is whatever somebody wrote
+# Lists of paths and of hosts, in which `@`, `token:` and the like are parts of names.
+_LISTS = re.compile(r"no_proxy|LD_PRELOAD|(?:.*_)?PATH|PYTHONPATH|PYTHONHOME", re.IGNORECASE)
+_BLANKED = "***@"
+_LONGEST_VALUE = 32_768
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The environment that a job started from here would inherit, as far as it matters.
+
+    `withheld` are names of the same kind that are set, and whose values were not read because the name or the value
+    looks like a secret. Users and passwords inside of URLs are replaced by `***`.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
+
+    def get(self, name: str) -> str:
+        """The value, empty when the variable is not set."""
+        return self.values.get(name, "")
+
+    def names(self) -> tuple[str, ...]:
+        """All that are set, whether their values were read or not."""
+        return (*self.values, *self.withheld)
+
+
+@collector()
+def variables(machine: Machine) -> Variables:
+    """Read the variables on the list, and nothing that may be a secret."""
+    return as_far_as_shown(machine.environ)
+
+
+def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> Variables:
+    """Of the environment of any process what may be shown: the variables on the list, and those named in `also`."""
+    wanted = sorted(name for name in environ if is_listed(name) or name in also)
+    shown = {name: without_user(environ[name]) for name in wanted if not smells_of_secret(name)}
+    values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if is_harmless(name, value)}
+    return Variables(values, tuple(name for name in wanted if name not in values))
+
+
+def is_listed(name: str) -> bool:
+    """Whether a variable of this name may matter to a job, as far as its name tells."""
+    return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_SAID_BY_USERS))
+
+
+def is_harmless(name: str, value: str) -> bool:
+    """Whether no secret is in the value of a variable, as far as its look tells. Blanked users and passwords count as none."""
+    if _LISTS.fullmatch(name):
+        return not list_may_hold_secret(value)
+    rest = value.replace(_BLANKED, "")
+    return not may_hold_secret(rest) and not ("@" in rest and "proxy" in name.lower())

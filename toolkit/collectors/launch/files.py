@@ -1,0 +1,256 @@
+"""The launch files and words that were named, read by what each of them is, and turned into the fact, without secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.launch.launch import (
+    COMMAND_LINE,
+    LARGEST,
+    Command,
+    Kind,
+    Launch,
+    ScriptError,
+    Setting,
+    Word,
+    WorkingDir,
+    load_text,
+)
+from verl_doctor.toolkit.collectors.launch.reader import Program, Reader
+from verl_doctor.toolkit.collectors.launch.shell_refused import refused
+from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.shell.walk import Argument, Given, Stop, is_set_by_others
+from verl_doctor.toolkit.system.secret import (
+    is_secret,
+    may_hold_secret,
+    setting_is_secret,
+    smells_of_secret,
+    without_user,
+)
+from verl_doctor.toolkit.target import Target
+
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+_SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
+
+
+def read_launch(
+    target: Target, machine: Machine, load: Callable[[str], str | None] = load_text
+) -> Launch | Unknown:
+    """Read the files of a target, and the words behind them. Unknown when one of them is no text.
+
+    `load` gives the text of a file, None for what is none: a file may be read that is not written yet.
+    """
+    reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    files: list[tuple[str, Kind]] = []
+    settings: list[Setting] = []
+    errors: list[ScriptError | None] = []
+    named: list[WorkingDir | None] = []
+    nodes: int | None = None
+    scripts = [path for path in target.files if _kind(path) == "shell script"]
+    for path in target.files:
+        kind = _kind(path)
+        text = load(str(path))
+        if text is None:
+            return Unknown(_why_not(path))
+        files.append((str(path), kind))
+        if kind == "runtime_env":
+            followed = len(reader.unread)
+            settings += [_setting(given, reaches=True) for given in reader.runtime_env(text, str(path))]
+            named.append(folder_in_file(text, str(path)))
+            errors += [_no_runtime_env(str(path), why) for why in reader.unread[followed:]]
+        elif kind == "Dockerfile":
+            reader.dockerfile(text, str(path))
+        else:
+            followed = len(reader.unread)
+            nodes = nodes or _nodes_of_batch(text)
+            reader.script(text, str(path), target.words if path == scripts[0] else ())
+            if len(reader.unread) > followed and not _has_carriage_returns(str(path), machine):
+                errors.append(refused(str(path), text, machine))
+    if target.words and not scripts:
+        files.append((COMMAND_LINE, "command line"))
+        reader.command_line(target.words)
+    found = _launch(reader, tuple(files), settings, machine)
+    if (
+        found.command is not None
+        and not reader.unread
+        and any(word.text is None for word in found.command.words)
+    ):
+        found = replace(found, hollow=tuple(_hollow(found.command, target, machine, load)))
+    working_dir = next((one for one in [*reader.working_dirs, *named] if one), None)
+    return replace(
+        found,
+        refused=tuple(error for error in errors if error),
+        nodes=nodes,
+        working_dir=working_dir,
+    )
+
+
+def _hollow(
+    command: Command, target: Target, machine: Machine, load: Callable[[str], str | None]
+) -> Iterator[Word]:
+    """The words that are known once variables that nobody sets are empty, which they are for bash."""
+    reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    reader.is_empty = lambda name: not is_set_by_others(name)
+    scripts = [path for path in target.files if _kind(path) == "shell script"]
+    for path in scripts:
+        reader.script(load(str(path)) or "", str(path), target.words if path == scripts[0] else ())
+    program = reader.training
+    if program is None or reader.unread:
+        return
+    known = {(word.path, word.line, word.written): word for word in _words(program.words)}
+    for word in command.words:
+        supposed = known.get((word.path, word.line, word.written))
+        if word.text is None and not word.conditional and supposed is not None and supposed.text:
+            yield supposed
+
+
+def _nodes_of_batch(text: str) -> int | None:
+    """How many nodes the `#SBATCH` lines of a script ask for, the last one counts; of a range the most.
+
+    Slurm reads them up to the first command only: https://slurm.schedmd.com/sbatch.html
+    """
+    found = None
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        asked = _SBATCH_NODES.match(line)
+        found = int(asked[1]) if asked else found
+    return found
+
+
+def _launch(
+    reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[Setting], machine: Machine
+) -> Launch:
+    program = reader.training
+    images = [
+        given
+        for given in reader.given
+        if any(path == given.path for path, kind in files if kind == "Dockerfile")
+    ]
+    given = reader.given if program is None else [*images, *program.given]
+    settings = [*(_setting(one) for one in given), *settings]
+    settings += [_setting(one, reaches=True, by_raylet=True) for one in reader.from_raylet]
+    settings += [_setting(one, reaches=True) for one in (program.reaching if program else ())]
+    return Launch(
+        files,
+        tuple(dict.fromkeys(settings)),
+        _command(program) if program else None,
+        tuple(_command(other) for other in reader.programs if other is not program and other.rank),
+        _words(reader.lost),
+        tuple(
+            path for path, kind in files if kind == "shell script" and _has_carriage_returns(path, machine)
+        ),
+        tuple(dict.fromkeys(reader.unread)),
+        ray_starts=tuple(map(_words, reader.ray_starts)),
+        stopped=_stopped(reader, program),
+        stops_ray=reader.stops_ray,
+        limits=tuple(reader.limits),
+        submitted=program is not None and program.submitted,
+    )
+
+
+def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
+    """Where bash ends before it comes to the program. What ends one command counts where no program is left."""
+    return tuple(
+        ScriptError(stop.path, stop.line, stop.said)
+        for stop in reader.stops
+        if (stop.whole and _is_before(stop, program)) or program is None
+    )[:1]
+
+
+def _is_before(stop: Stop, program: Program | None) -> bool:
+    return program is None or stop.path != program.path or stop.line <= _last_line(program)
+
+
+def _last_line(program: Program) -> int:
+    return max([program.line, *(word.line for word in program.words if word.path == program.path)])
+
+
+def _no_runtime_env(path: str, why: str) -> ScriptError:
+    line = re.search(r"line (\d+)$", why)
+    return ScriptError(path, int(line[1]) if line else 0, why.removeprefix(f"{path}: "))
+
+
+def _why_not(path: Path) -> str:
+    """Why `load_text` gave nothing."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        return f"{path}: it cannot be read: {error.strerror}"
+    if size > LARGEST:
+        return f"{path} has {size / 1e6:.1f} MB, and no more than {LARGEST / 1e6:.0f} MB of a launch script are read"
+    return f"{path}: this is no text file that can be read, so it starts no job"
+
+
+def _has_carriage_returns(path: str, machine: Machine) -> bool:
+    if path in machine.planned:
+        return b"\r\n" in machine.planned[path]
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return b"\r\n" in file.read(LARGEST)
+    except OSError:
+        return False
+
+
+def _kind(path: Path) -> Kind:
+    name = path.name.lower()
+    if name.endswith((".yaml", ".yml", ".json")):
+        return "runtime_env"
+    if name.startswith(("dockerfile", "containerfile")) or name.endswith((".dockerfile", ".docker")):
+        return "Dockerfile"
+    return "shell script"
+
+
+def _setting(given: Given, *, reaches: bool = False, by_raylet: bool = False) -> Setting:
+    value = given.value
+    if value is not None:
+        value = without_user(value)
+        if smells_of_secret(given.name) or may_hold_secret(value.replace("***@", "")):
+            value = None
+    return Setting(
+        given.name, value, given.path, given.line, given.removed, reaches, given.conditional, by_raylet
+    )
+
+
+def _command(program: Program) -> Command:
+    return Command(program.module, _words(program.words), program.path, program.line, program.conditional)
+
+
+def _words(arguments: Iterable[Argument]) -> tuple[Word, ...]:
+    """The words of one command; of one that may be a secret no more than its key."""
+    words = []
+    option = ""
+    for argument in arguments:
+        words.append(_word(argument, option))
+        seen = _seen(argument)
+        option = seen if _OPTION.fullmatch(seen) else ""
+    return tuple(words)
+
+
+def _word(argument: Argument, option: str = "") -> Word:
+    """The word, or only its key when its value may be a secret. `option` is the one whose value the word may be."""
+    seen = _seen(argument)
+    key, equals, value = seen.partition("=")
+    if _OPTION.fullmatch(seen):
+        secret = False
+    elif equals and not key.startswith("{"):
+        secret = setting_is_secret(key.lstrip("+"), value) or may_hold_secret(
+            argument.written.partition("=")[2]
+        )
+    else:
+        secret = is_secret(option, seen) or may_hold_secret(seen) or may_hold_secret(argument.written)
+    if secret:
+        written = f"{key}=***" if equals else "***"
+        return Word(None, argument.path, argument.line, written, argument.conditional)
+    text = None if argument.text is None else str(argument.text)
+    return Word(text, argument.path, argument.line, argument.written, argument.conditional)
+
+
+def _seen(argument: Argument) -> str:
+    return argument.text if argument.text is not None else argument.written

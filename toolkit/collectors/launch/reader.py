@@ -1,0 +1,314 @@
+"""Reads launch scripts, `runtime_env` files, Dockerfiles and command lines into settings and the command that starts training."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import yaml
+
+from verl_doctor.toolkit.collectors.launch.dockerfile import variables_in
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
+from verl_doctor.toolkit.collectors.launch.program import PythonProgram, ShellProgram, Unwrapped, unwrap
+from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
+from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
+from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.printed import printed
+from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk
+
+
+class NotARuntimeEnvError(Exception):
+    """The text is none. The message says why in a few words."""
+
+
+def variables_in_yaml(text: str) -> Iterator[tuple[str, str | None, int]]:
+    """Yield name, value and line of each entry of `env_vars`. A value that is no text or number is None."""
+    try:
+        top = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as problem:
+        mark = getattr(problem, "problem_mark", None)
+        raise NotARuntimeEnvError(f"no YAML: line {mark.line + 1}" if mark else "no YAML") from None
+    if top is None:
+        return
+    if not isinstance(top, yaml.MappingNode):
+        raise NotARuntimeEnvError("no mapping of names to values")
+    for key, value in top.value:
+        if getattr(key, "value", None) != "env_vars" or not isinstance(value, yaml.MappingNode):
+            continue
+        for name, given in value.value:
+            if isinstance(name, yaml.ScalarNode):
+                is_text = isinstance(given, yaml.ScalarNode) and not given.tag.endswith(":null")
+                yield str(name.value), str(given.value) if is_text else None, name.start_mark.line + 1
+
+
+def variables_in_json(text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield name and value of each entry of `env_vars`."""
+    try:
+        top = json.loads(text)
+    except (ValueError, RecursionError):
+        raise NotARuntimeEnvError("no JSON") from None
+    if not isinstance(top, dict):
+        raise NotARuntimeEnvError("no JSON object")
+    variables = top.get("env_vars")
+    for name, value in variables.items() if isinstance(variables, dict) else ():
+        yield str(name), value if isinstance(value, str) else None
+
+
+_TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\.py)?$")
+# Hydra's overrides, "a.b=c" with "+", "++" or "~" in front, and its own options.
+_OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
+_HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
+# A dotted override where a command should stand: the end of a command that was cut off.
+_LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
+_RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Python program that is called, and what its environment was given until then."""
+
+    module: str
+    words: tuple[Argument, ...]
+    path: str
+    line: int
+    given: tuple[Given, ...]
+    reaching: tuple[Given, ...]
+    conditional: bool
+    submitted: bool = False
+
+    @property
+    def rank(self) -> int:
+        """How surely it starts training: 0 not at all."""
+        overrides = sum(1 for word in self.words if _OVERRIDE.match(word.text or word.written))
+        options = any(_HYDRA_OPTION.match(word.text or "") for word in self.words)
+        from_verl = re.match(r"verl[./]", self.module) is not None or "/verl/" in self.module
+        trains = _TRAINER.search(self.module) is not None
+        if from_verl and trains:
+            return 4
+        if trains and (overrides or options):
+            return 3
+        if from_verl and overrides:
+            return 2
+        return 1 if overrides >= 2 or options else 0
+
+
+@dataclass
+class Reader:
+    """What the named files and words say. `load` returns the text of a file, or None when it cannot be read.
+
+    `is_there` tells whether a path is there on the machine on which the scripts run; None where that is not known. `is_empty` tells of a
+    variable that nobody sets whether it is taken for empty.
+    """
+
+    load: Callable[[str], str | None]
+    environ: Mapping[str, str]
+    cwd: str
+    given: list[Given] = field(default_factory=list)
+    from_raylet: list[Given] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    lost: list[Argument] = field(default_factory=list)
+    ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
+    stops_ray: bool = False
+    limits: list[tuple[str, ...]] = field(default_factory=list)
+    working_dirs: list[WorkingDir] = field(default_factory=list)
+    is_there: Callable[[str], bool] | None = None
+    is_empty: Callable[[str], bool] = lambda _: False
+    stops: list[Stop] = field(default_factory=list)
+
+    def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
+        """Follow a shell script that is called with these arguments."""
+        scope = Scope(
+            self.environ, arguments=list(arguments), script=path, cwd=self.cwd, called=bool(arguments)
+        )
+        walk = self.walk(scope, path)
+        walk.is_there = self.is_there
+        walk.script(text)
+        self.stops += walk.stops
+        self.follow(walk)
+        self.given += walk.given
+        self.unread += walk.unread
+
+    def walk(self, scope: Scope, path: str) -> Walk:
+        """A walk through one file that has not begun."""
+        scope.is_empty = self.is_empty
+        walk = Walk(scope, self.load, path, BUILTINS)
+        scope.printed = printed(walk)
+        return walk
+
+    def follow(self, walk: Walk) -> None:
+        """Look at what was called, and into the scripts among it."""
+        self.limits += walk.limits
+        place = 0
+        while place < len(walk.calls):
+            self.call(walk, walk.calls[place])
+            place += 1
+
+    def command_line(self, words: Sequence[str]) -> None:
+        """A whole command, as it was typed."""
+        argv = [Argument(word, COMMAND_LINE, place, word) for place, word in enumerate(words, 1)]
+        if re.match(r"[A-Za-z_]\w*=", words[0]):  # A=b in front, as in a shell
+            argv.insert(0, Argument("env", COMMAND_LINE, 1, ""))
+        scope = Scope(self.environ, cwd=self.cwd)
+        walk = self.walk(scope, COMMAND_LINE)
+        walk.calls.append(Call(tuple(argv), (), conditional=False))
+        self.follow(walk)
+        self.unread += walk.unread
+
+    def call(self, walk: Walk, call: Call) -> None:
+        """Note a Python program; follow a shell that is called."""
+        unwrapped = unwrap(call.argv)
+        first = call.argv[0]
+        if _LOST.match(first.text if first.text is not None else first.written):
+            self.lost += call.argv
+            return
+        given = (*call.given, *self.from_env(unwrapped, call.conditional))
+        reaching = self.from_job(unwrapped, call.conditional)
+        if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
+            self.working_dirs.append(folder)
+        if unwrapped.starts_ray:
+            # The workers inherit from the raylet, which inherits from this command.
+            self.from_raylet += given
+            self.ray_starts.append(unwrapped.starts_ray)
+        self.stops_ray = self.stops_ray or (unwrapped.stops_ray and not self.ray_starts)
+        program = unwrapped.program
+        if isinstance(program, PythonProgram):
+            reaching = (*reaching, *self.from_overrides(program, call.conditional))
+            self.working_dirs += folder_of_overrides(program.words)
+            self.programs.append(
+                Program(
+                    program.module,
+                    program.words,
+                    first.path,
+                    first.line,
+                    given,
+                    reaching,
+                    call.conditional,
+                    unwrapped.submits,
+                )
+            )
+        elif isinstance(program, ShellProgram):
+            self.shell(walk, program, replace(call, given=given), reaching, submitted=unwrapped.submits)
+
+    def shell(
+        self,
+        walk: Walk,
+        program: ShellProgram,
+        call: Call,
+        reaching: tuple[Given, ...],
+        *,
+        submitted: bool,
+    ) -> None:
+        """Follow `bash -c text` and `bash script`."""
+        words = [word.text for word in program.words]
+        first = call.argv[0]
+        line = 1
+        if program.text is not None:
+            line = first.line
+            text, path, name, arguments = program.text, first.path, (words or [""])[0] or "", words[1:]
+        elif program.path is not None:
+            path = _path(walk.scope.cwd or self.cwd, program.path)
+            loaded = self.load(path)
+            if loaded is None:
+                self.unread.append(
+                    f"{first.path}:{first.line}: {program.path} is called, and there is no such file to read"
+                )
+                return
+            text, name, arguments = loaded, path, words
+        else:
+            self.unread.append(f"{first.path}:{first.line}: the text that a shell is to run is not known")
+            return
+        known = {given.name: given.value for given in call.given if not given.removed}
+        if walk.depth >= 8:
+            return
+        scope = Scope(self.environ, {**known}, list(arguments), name, walk.scope.cwd or self.cwd)
+        inner = self.walk(scope, path)
+        inner.given, inner.exported = list(call.given), set(known)
+        inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
+        inner.script(text, line)
+        before = len(self.programs)
+        self.follow(inner)
+        self.programs[before:] = [
+            replace(
+                program,
+                reaching=(*reaching, *program.reaching),
+                submitted=program.submitted or submitted,
+            )
+            for program in self.programs[before:]
+        ]
+        self.unread += inner.unread
+
+    def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[Given]:
+        """What `env` gives and takes away."""
+        for word in unwrapped.assigned:
+            name, _, value = (word.text or "").partition("=")
+            yield Given(name, value, word.path, word.line, conditional=conditional)
+        for word in unwrapped.dropped:
+            name = (word.text or "").removeprefix("--unset=")
+            if name:
+                yield Given(name, None, word.path, word.line, removed=True, conditional=conditional)
+
+    def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[Given, ...]:
+        """What `ray job submit` gives to the job and its workers."""
+        found: list[Given] = []
+        for word in unwrapped.runtime_env:
+            where = f"{word.path}:{word.line}"
+            if word.text is None:
+                self.unread.append(f"{where}: the name of the runtime_env file is not known")
+                continue
+            path = _path(self.cwd, word.text)
+            text = self.load(path)
+            if text is None:
+                self.unread.append(
+                    f"{where}: {word.text} is named as runtime_env, and there is no such file to read"
+                )
+                continue
+            found += self.runtime_env(text, path)
+        for word in unwrapped.runtime_env_json:
+            if word.text is None:
+                self.unread.append(f"{word.path}:{word.line}: the runtime_env in JSON is not known")
+                continue
+            try:
+                found += [
+                    Given(name, value, word.path, word.line, conditional=conditional)
+                    for name, value in variables_in_json(word.text)
+                ]
+            except NotARuntimeEnvError as problem:
+                self.unread.append(
+                    f"{word.path}:{word.line}: what stands behind --runtime-env-json is {problem}"
+                )
+        return tuple(found)
+
+    def from_overrides(self, program: PythonProgram, conditional: bool) -> Iterable[Given]:
+        """`+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value` gives a variable to the workers."""
+        for word in program.words:
+            match = _RUNTIME_VARIABLE.fullmatch(word.text if word.text is not None else word.written)
+            if match:
+                value = match.group(2).strip("'\"") if word.text is not None else None
+                yield Given(match.group(1), value, word.path, word.line, conditional=conditional)
+
+    def runtime_env(self, text: str, path: str) -> list[Given]:
+        """The variables of a `runtime_env` file."""
+        try:
+            return [Given(name, value, path, line) for name, value, line in variables_in_yaml(text)]
+        except NotARuntimeEnvError as problem:
+            self.unread.append(f"{path}: this is {problem}")
+            return []
+
+    def dockerfile(self, text: str, path: str) -> None:
+        """The variables that an image sets."""
+        self.given += [Given(env.name, env.value, path, env.line) for env in variables_in(text)]
+
+    @property
+    def training(self) -> Program | None:
+        """The program that starts training: the surest, of equals the first."""
+        ranked = [program for program in self.programs if program.rank]
+        return max(ranked, key=lambda program: program.rank, default=None)
+
+
+def _path(folder: str, name: str) -> str:
+    return os.path.normpath(Path(folder, name))

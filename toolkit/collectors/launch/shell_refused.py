@@ -1,0 +1,37 @@
+"""What bash says of a script that it cannot parse: `bash -n` reads it and runs none of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verl_doctor.toolkit.collectors.launch.launch import ScriptError
+from verl_doctor.toolkit.machine import Machine
+
+_SAID = re.compile(r": line (\d+): (.+)")
+_LONGEST = 100_000  # characters: Linux takes 128 KiB in one argument
+_OTHER_SHELL = re.compile(r"#!.*\b(?!bash\b|sh\b|dash\b)(?:\w*sh|python\S*)\s*$")
+
+
+def refused(path: str, text: str, machine: Machine) -> ScriptError | None:
+    """Ask bash about a script. None when it takes it, when it is for another shell, or when bash gives no answer here."""
+    if _OTHER_SHELL.match(text.partition("\n")[0]):
+        return None
+    said = _asked((path,), machine)
+    return ScriptError(path, *said) if said else None
+
+
+def refused_text(text: str, machine: Machine) -> tuple[int, str] | None:
+    """As `refused`, for a script that is in no file: the line at which bash stops, and its words."""
+    if _OTHER_SHELL.match(text.partition("\n")[0]) or len(text) > _LONGEST:
+        return None
+    return _asked(("-c", text), machine)
+
+
+def _asked(script: Sequence[str], machine: Machine) -> tuple[int, str] | None:
+    try:
+        answer = machine.run(("bash", "-n", *script), timeout=5, env={"LC_ALL": "C", "BASH_ENV": ""})
+    except OSError:
+        return None
+    said = _SAID.search(answer.stderr)
+    return (int(said[1]), said[2]) if answer.code and said else None

@@ -1,0 +1,280 @@
+"""Files of dead jobs, perhaps: everything with such a name that lies here, with all signs of life that it shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.host.folders import Folders
+from verl_doctor.toolkit.collectors.host.spilling import Spilling
+from verl_doctor.toolkit.collectors.leftovers.contents import Contents, contents_of
+from verl_doctor.toolkit.collectors.leftovers.places import Place, places
+from verl_doctor.toolkit.collectors.leftovers.process_signs import Signs, Use, mapped_name, numbered, signs_of
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.leftover import Kind
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import FileSystem, file_system_of, file_systems
+from verl_doctor.toolkit.system.open_folder import reached
+from verl_doctor.toolkit.system.tcp_probe import knock
+
+Seen = Literal["all", "this namespace", "this machine"]
+"""Whose processes are seen of all who can reach a file: all; only those of this container; only those of this machine."""
+Maker = Literal["", "ended", "started later", "runs", "hidden"]
+Answer = Literal["", "connected", "refused", "silence"]
+
+_TYPES = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFSOCK: "socket", stat.S_IFLNK: "link"}
+_ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
+_PATIENCE = 0.5  # seconds
+_LAST_PORT = 65_535
+_TRACKED = re.compile(r"psm_|sem\.mp-|verl_weights_")  # by multiprocessing/resource_tracker.py
+_ROUNDING = 2.0  # seconds between the clock of processes and that of files
+
+
+@dataclass(frozen=True)
+class LeftFile:
+    """One thing that has the name of a leftover, and what life it shows.
+
+    `type` is folder, file, socket, link or other; `owner` a user's number, `mine` whether that is this user. `device`, `inode` and
+    `changed` (nanoseconds) tell it from another of the same name. `size` is in bytes, None when it is in use; `latest` the last change of anything in
+    it, in seconds since the epoch.
+
+    Signs of life: `uses` are processes that have to do with it; `used` is an entry that the kernel says to be in use, by
+    whomever; `maker` is what became of the process `pid` in its name; `answer` what the address in it answers.
+    What cannot be told: `untold` entries, `seen` says whose processes are seen of all who can reach it.
+    What else may be in it: `foreign` files of other users, `mounted` folders, `closed` ones, and what a job `written` there.
+    Each is one entry, "" when there is none.
+    """
+
+    kind: Kind
+    path: str
+    type: str
+    owner: int
+    mine: bool
+    device: int
+    inode: int
+    changed: int
+    latest: float
+    size: int | None = None
+    files: int = 0
+    sockets: int = 0
+    uses: tuple[str, ...] = ()
+    used: str = ""
+    untold: str = ""
+    pid: int = 0
+    maker: Maker = ""
+    node: str = ""
+    address: str = ""
+    answer: Answer = ""
+    foreign: str = ""
+    mounted: str = ""
+    closed: str = ""
+    written: str = ""
+    seen: Seen = "all"
+    lies_on: str = ""
+
+
+@dataclass(frozen=True)
+class LeftFiles:
+    """All of them, looked at when it was `now`, in seconds since the epoch.
+
+    `processes` says that all processes were looked through too: who uses something that the kernel says is in use is not
+    worth that. `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not tell which node
+    they are.
+    """
+
+    files: tuple[LeftFile, ...] = ()
+    now: float = 0.0
+    processes: bool = True
+    closed: tuple[str, ...] = ()
+    nodeless: tuple[str, ...] = ()
+    in_flight: tuple[str, ...] = ()
+
+
+@collector(timeout=60)
+def left_files(
+    machine: Machine,
+    folders: Folders | Unknown,
+    spilling: Spilling | Unknown,
+) -> LeftFiles | Absent:
+    """Look through the folders in which Ray, verl, vLLM and their libraries keep what is temporary."""
+    known = () if isinstance(folders, Unknown) else folders.folders
+    found = places(
+        machine,
+        ray=[folder.path for folder in known if folder.use == "Ray's sessions"],
+        temporary=[folder.path for folder in known if folder.use == "temporary files"],
+        spill=() if isinstance(spilling, Unknown) else (*spilling.paths, *spilling.further),
+    )
+    if not found:
+        return Absent("no job has left files on this machine")
+    return look(found, machine)
+
+
+def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
+    """Look at these things, and at all processes if the kernel does not say of each that it is in use."""
+    seen = [(place, *one) for place in found if (one := _contents(place, machine))]
+    addresses = {place: _address_in(machine, place) for place in found if place.kind == "address file"}
+    answers = {place: _answer(address) for place, address in addresses.items()}
+    asked = any(
+        about.st_uid == os.geteuid() and not contents.used and answers.get(place) != "connected"
+        for place, about, contents in seen
+    )
+    names = {
+        name
+        for place, about, contents in seen
+        for name in _words(place, about, contents, addresses.get(place, ""))
+    }
+    inodes = {number for place, _, contents in seen if place.kind != "socket" for number in contents.inodes}
+    signs = signs_of(names, machine, inodes) if asked else Signs()
+    mounts = tuple(file_systems(machine))
+    return LeftFiles(
+        tuple(
+            _seen_at(
+                place,
+                about,
+                contents,
+                addresses.get(place, ""),
+                answers.get(place, ""),
+                machine,
+                signs,
+                mounts,
+            )
+            for place, about, contents in seen
+        ),
+        time.time(),
+        asked,
+        tuple(str(use) for use in signs.closed),
+        tuple(str(use) for use in signs.nodeless),
+        signs.in_flight,
+    )
+
+
+def _contents(place: Place, machine: Machine) -> tuple[os.stat_result, Contents] | None:
+    """What a thing is, and what is in it; None when it has gone."""
+    try:
+        with reached(str(machine.root), place.folder) as folder:
+            about = os.stat(place.entry, dir_fd=folder, follow_symlinks=False)
+            if place.kind == "socket" and not stat.S_ISSOCK(about.st_mode):
+                return None  # what has such a name and is no socket is something else
+            mine = about.st_uid == os.geteuid()
+            return about, contents_of(place.entry, folder, place.expected) if mine else Contents()
+    except OSError:
+        return None
+
+
+def _seen_at(
+    place: Place,
+    about: os.stat_result,
+    contents: Contents,
+    address: str,
+    answer: Answer,
+    machine: Machine,
+    signs: Signs,
+    mounts: Sequence[FileSystem],
+) -> LeftFile:
+    latest = contents.latest / 10**9
+    mount = file_system_of(machine, place.folder, mounts)
+    return LeftFile(
+        place.kind,
+        place.path,
+        _TYPES.get(stat.S_IFMT(about.st_mode), "other"),
+        about.st_uid,
+        mine=about.st_uid == os.geteuid(),
+        device=about.st_dev,
+        inode=about.st_ino,
+        changed=about.st_ctime_ns,
+        latest=latest,
+        size=None if contents.used else contents.size,
+        files=contents.files,
+        sockets=contents.sockets,
+        uses=tuple(map(str, _uses(place, about, contents, address, signs))),
+        used=contents.used,
+        untold=contents.untold,
+        pid=place.pid,
+        maker=_maker(place.pid, latest, machine, signs) if place.pid and not contents.used else "",
+        node=place.node or min(contents.nodes, default=""),
+        address=address,
+        answer=answer,
+        foreign=contents.foreign,
+        mounted=contents.mounted or _mounted_below(place, machine, mounts),
+        closed=contents.closed,
+        written=contents.written or contents.strange,
+        seen=_seen(mount, signs),
+        lies_on=mount.kind if mount else "",
+    )
+
+
+def _mounted_below(place: Place, machine: Machine, mounts: Sequence[FileSystem]) -> str:
+    """A file or folder in it on which something is mounted. Of a file that cannot be seen at the file itself."""
+    above = os.path.realpath(machine.at(place.folder)) + "/"
+    below = f"{above}{place.entry}/"
+    paths = (mount.mounted_on for mount in mounts)
+    return next((path.removeprefix(above) for path in paths if path.startswith(below)), "")
+
+
+def _uses(
+    place: Place, about: os.stat_result, contents: Contents, address: str, signs: Signs
+) -> tuple[Use, ...]:
+    """Who has to do with it. A job's named memory may be open nowhere for a while: its tracker still takes it away in the end."""
+    counted = tuple(
+        use
+        for use, started in signs.trackers
+        if _TRACKED.match(place.name) and started < contents.latest / 10**9 + _ROUNDING
+    )
+    inside = (numbered(*number) for number in contents.inodes) if place.kind != "socket" else ()
+    return signs.of(*_words(place, about, contents, address), *inside) or counted
+
+
+def _words(place: Place, about: os.stat_result, contents: Contents, address: str) -> tuple[str, ...]:
+    """The words by which a process may speak of it: a raylet that knows it by another path tells at least its node."""
+    mapped = mapped_name(about.st_dev, about.st_ino) if place.kind == "shared memory" else ""
+    names = (place.name, place.entry, place.node, *sorted(contents.nodes), address, mapped)
+    return tuple(filter(None, dict.fromkeys(names)))
+
+
+def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
+    """What became of the process that a name tells. A number is given anew; who has it now made nothing before it started."""
+    if started := signs.started.get(pid):
+        return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
+    if os.path.exists(machine.at(f"/proc/{pid}")):
+        return "ended"  # it is listed nowhere: a thread of another process, or of the kernel's, or waits to be reaped
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return "ended"
+    except PermissionError:
+        pass
+    return "hidden"
+
+
+def _seen(mount: FileSystem | None, signs: Signs) -> Seen:
+    """Whose processes are seen. What is mounted here, a container's own layer too, may be in use by who is not seen from here."""
+    if mount is None or mount.shared:
+        return "this machine"
+    return "all" if signs.all_seen else "this namespace"
+
+
+def _address_in(machine: Machine, place: Place) -> str:
+    """The address in a file, "" when there is none."""
+    try:
+        with reached(str(machine.root), place.folder) as folder:
+            descriptor = os.open(
+                place.entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+            )
+            with os.fdopen(descriptor, "rb") as file:
+                found = _ADDRESS.fullmatch(file.read(200).decode("ascii", "replace"))
+    except OSError:
+        return ""
+    return f"{found['host']}:{found['port']}" if found else ""
+
+
+def _answer(address: str) -> Answer:
+    if not address:
+        return ""
+    host, _, port = address.rpartition(":")
+    reply = knock(host, int(port), _PATIENCE).reply if int(port) <= _LAST_PORT else "silence"
+    return reply if reply in ("connected", "refused") else "silence"

@@ -1,0 +1,173 @@
+"""Where dead jobs leave files, and by which names they are known. Names that fit nothing here are nobody's leftovers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.leftover import Kind
+from verl_doctor.toolkit.machine import Machine
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is looked at
+_TEMPORARY = "/tmp"  # noqa: S108 - it is looked at
+_MOST = 20_000  # entries of one folder
+_MOST_LINKS = 10  # on the way to one
+_LARGEST = 4_194_304  # what the number of a process stays below: PID_MAX_LIMIT of include/linux/threads.h
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+BEING_REMOVED = ".verl-doctor-removes-"
+"""What this doctor puts before the name of a thing, and 16 hexadecimal digits, while it looks at it for the last time."""
+
+DOOMED = ".verl-doctor-removed-"
+"""What it puts there in place of that when it has decided: from then on the thing is taken apart."""
+
+# In a folder of Ray's (ray/_private/node.py). The last number of a session is that of the process that made it.
+_OF_RAY: tuple[tuple[Kind, str], ...] = (
+    ("session folder", r"session_\d{4}(?:-\d\d){2}_\d\d(?:-\d\d){2}_\d{6}_(?P<pid>\d+)"),
+    ("address file", r"ray_current_cluster"),
+)
+# In a folder for temporary files: those of a trainer that derives from verl; verl's sockets by which weights go to vLLM
+# (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path).
+_TEMPORARIES: tuple[tuple[Kind, str], ...] = (
+    ("session folder", r"verl_ray_(?:[\w.-]+_)?(?P<pid>\d+)|verl_ray_[\w.-]+"),
+    ("spill folder", r"verl_spill_(?:[\w.-]+_)?(?P<pid>\d+)|verl_spill_[\w.-]+"),
+    ("socket", r"rl-colocate-zmq-[\w.-]+\.sock"),
+    ("socket", r"verl_vllm_zmq_(?P<pid>\d+)(?:_[\w.-]+)?\.ipc"),
+    ("socket", _UUID),
+)
+# What Ray itself puts into a session, of any release (ray/_private/node.py, services.py; ray/dashboard), and what lies beside sessions.
+_IN_SESSION = (
+    r"(?:logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\.(?:json|lock|pid)(?:\.lock)?)"
+    r"(?:/.*)?"
+)
+_BESIDE_SESSIONS = rf"ray_current_cluster|session_latest|\w+\.lock|prom_metrics_service_discovery\.json|session_[\d_-]+(?:/{_IN_SESSION})?"
+_SPILLED_OBJECTS = r"ray_spilled_objects\w*(?:/.*)?|[0-9a-f]{28,}(?:-multi-\d+)?"
+# By how the name of a folder begins. Such a name alone does not tell that it holds nothing of the user's own.
+_EXPECTED = {
+    "session_": re.compile(_IN_SESSION, re.DOTALL),
+    "verl_ray_": re.compile(rf"ray|(?:ray/)?(?:{_BESIDE_SESSIONS})", re.DOTALL),
+    "verl_spill_": re.compile(_SPILLED_OBJECTS, re.DOTALL),
+}
+# ray/_private/external_storage.py; the number is the node's.
+_SPILLED: tuple[tuple[Kind, str], ...] = (
+    ("spill folder", r"ray_spilled_objects(?:_(?P<node>[0-9a-f]{16,}))?"),
+)
+# multiprocessing's segments and semaphores (vLLM's queues), verl's weights, NCCL's, torch's and vLLM's own, the semaphores of joblib's loky, and
+# those of CUDA's driver, whose names have the user and the process in hexadecimal digits (seen with driver 580.159 on an H200).
+_SEGMENTS: tuple[tuple[Kind, str], ...] = (
+    ("shared memory", r"psm_[0-9a-f]{8,16}|sem\.mp-[\w-]{8}|verl_weights_[0-9a-f]{8,}|nccl-[A-Za-z0-9]{6}"),
+    ("shared memory", r"sem\.loky-(?P<pid>\d+)-[\w-]+"),
+    ("shared memory", r"cuda\.shm\.[0-9a-f]+\.(?P<hexadecimal>[0-9a-f]+)\.[0-9a-f]+"),
+    ("shared memory", r"torch_(?P<pid>\d+)_[\w.-]+|vllm_(?:offload|ec)_[\w.-]+\.mmap|plasma[A-Za-z0-9]{6}"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One thing that has the name of a leftover. `folder` is a path without links.
+
+    `pid` is the process that its name tells, `node` the node of Ray; `name` is that which it was given first, also when a doctor has
+    begun to remove it.
+    """
+
+    kind: Kind
+    folder: str
+    entry: str
+    name: str
+    pid: int = 0
+    node: str = ""
+
+    @property
+    def put_aside(self) -> bool:
+        """Whether a doctor has moved it for a last look, and was ended before it had decided."""
+        return self.entry.startswith(BEING_REMOVED)
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{self.folder.rstrip('/')}/{self.entry}"
+
+    @property
+    def expected(self) -> re.Pattern[str] | None:
+        """What fits all paths within it that Ray makes; None when anything may be in it."""
+        return next((known for begin, known in _EXPECTED.items() if self.name.startswith(begin)), None)
+
+
+def places(
+    machine: Machine, ray: Iterable[str], temporary: Iterable[str], spill: Iterable[str]
+) -> tuple[Place, ...]:
+    """All things with such a name, in folders that are known to be Ray's, for temporary files, or for spilled objects."""
+    temporaries = _real(machine, [_TEMPORARY, *temporary])
+    own = [_TEMPORARY + f"/ray-{os.geteuid()}", *ray, *(f"{folder}/ray" for folder in temporaries)]
+    folders = [
+        *((folder, _OF_RAY) for folder in _real(machine, [*own, *_rays_below(machine, temporaries)])),
+        *((folder, _TEMPORARIES) for folder in temporaries),
+        *((folder, _SPILLED) for folder in _real(machine, spill)),
+        *((folder, _SEGMENTS) for folder in _real(machine, [SHARED_MEMORY])),
+    ]
+    found = {place.path: place for folder, known in folders for place in _in(machine, folder, known)}
+    within = tuple(place.path + "/" for place in found.values())
+    return tuple(place for path, place in sorted(found.items()) if not path.startswith(within))
+
+
+def place_at(path: str) -> Place | None:
+    """What the name of a thing says that it is; None for a name that no leftover has."""
+    folder, _, entry = path.rpartition("/")
+    return next(_named(folder, entry, (*_OF_RAY, *_TEMPORARIES, *_SPILLED, *_SEGMENTS)), None)
+
+
+def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
+    own = (path for path in paths if path.startswith("/") and not _is_led_by_others(path, machine))
+    return list(dict.fromkeys(map(machine.real, own)))
+
+
+def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
+    """Whether a link of another user's is on the way to a path: he would say where something is looked for and removed."""
+    way = "/"
+    for step in filter(None, path.split("/")):
+        way = os.path.normpath(f"{way}/{step}")
+        try:
+            owner = os.lstat(machine.at(way)).st_uid
+            target = os.readlink(machine.at(way))  # noqa: PTH115 - text, not a path to be followed
+        except OSError:
+            continue  # no link
+        if owner not in (0, os.geteuid()) or not most:
+            return True
+        way = target if target.startswith("/") else os.path.normpath(f"{way}/../{target}")
+        if _is_led_by_others(way, machine, most - 1):
+            return True
+    return False
+
+
+def _rays_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
+    """Folders of Ray's in this user's own folders, as RAY_TMPDIR=/tmp/x gives them."""
+    for folder in folders:
+        for name in _names(machine, folder):
+            path = f"{folder}/{name}/ray"
+            if not name.startswith((BEING_REMOVED, DOOMED)) and os.path.isdir(machine.at(path)):
+                yield path
+
+
+def _in(machine: Machine, folder: str, known: Iterable[tuple[Kind, str]]) -> Iterator[Place]:
+    for entry in _names(machine, folder):
+        yield from _named(folder, entry, known)
+
+
+def _named(folder: str, entry: str, known: Iterable[tuple[Kind, str]]) -> Iterator[Place]:
+    name = entry[len(BEING_REMOVED) + 17 :] if entry.startswith((BEING_REMOVED, DOOMED)) else entry
+    for kind, pattern in known:
+        if match := re.fullmatch(pattern, name, re.ASCII):
+            said = match.groupdict()
+            number = (said.get("pid") or str(int(said.get("hexadecimal") or "0", 16))).lstrip("0")
+            pid = int(number) if 0 < len(number) < 8 and int(number) < _LARGEST else 0  # else it is a date
+            yield Place(kind, folder, entry, name, pid, said.get("node") or "")
+            return
+
+
+def _names(machine: Machine, folder: str) -> list[str]:
+    try:
+        return os.listdir(machine.at(folder))[:_MOST]  # noqa: PTH208 - names alone
+    except OSError:
+        return []

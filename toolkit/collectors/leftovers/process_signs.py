@@ -1,0 +1,326 @@
+"""Which running processes have to do with something that has a name: who has it open, or names it in what it was started with.
+
+Names are compared, not paths: the same folder has other paths in another container. Where no path leads to it any more, as from a
+mount that was taken away, the numbers of files do. All threads are looked at: each may have a folder and descriptors of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.collectors.processes.processes import role_of
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import file_system_of
+from verl_doctor.toolkit.system.process_table import (
+    Row,
+    boot_time,
+    has_memory,
+    is_first_of_machine,
+    numbers,
+    own_number,
+    row_of,
+    seconds_of,
+    sees_all,
+    settled_command,
+)
+from verl_doctor.toolkit.system.process_tasks import steadily, views
+from verl_doctor.toolkit.system.unix_sockets import unix_diagnoses, unix_sockets
+
+_WORD = re.compile(r"[\w.-]+", re.ASCII)
+_BETWEEN_WORDS = bytes(code if _WORD.fullmatch(chr(code)) else ord(" ") for code in range(256))
+_NODE = re.compile(r"--node_id=[0-9a-f]{16,}")
+_TRACKER = re.compile(r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.resource_tracker import .*")
+_NUMBERS = re.compile(r"^NSpid:\s+(.*)$", re.MULTILINE)
+_ENDED = ("Z", "X")
+_LONGEST = 60
+_WHERE = re.compile(r"^((?:\S+ ){4})\S+")  # of a line of /proc/PID/mountinfo
+_INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
+_IN_FLIGHT = re.compile(r"^scm_fds:\s*(\d+)$", re.MULTILINE)
+_WATCHED = re.compile(r"\bino:([0-9a-f]+)")  # of inotify and fanotify
+
+
+@dataclass(frozen=True)
+class Use:
+    """One process that has to do with a name: "has it open", "has it mapped", "works in it", "names it..."."""
+
+    pid: int
+    title: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.title or 'a process'} (process {self.pid}) {self.how}"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What all processes show at one moment.
+
+    `uses` are by name. `started` are the times, in seconds since the epoch, at which the processes that have a number in some
+    namespace started. `closed` are processes that may not be looked into, `nodeless` raylets that do not tell which node they are,
+    `in_flight` where a descriptor is on its way from one process to another, and may lead to anything. `trackers` keep count of this user's named shared memory, also of what nobody has open: who, and when it
+    started. `all_seen` says that no process of this machine can be outside of what is seen here.
+    """
+
+    uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
+    started: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+    closed: tuple[Use, ...] = ()
+    nodeless: tuple[Use, ...] = ()
+    in_flight: tuple[str, ...] = ()
+    trackers: tuple[tuple[Use, float], ...] = ()
+    all_seen: bool = False
+
+    def of(self, *names: str) -> tuple[Use, ...]:
+        """Who has to do with any of these names."""
+        return tuple({use.pid: use for name in reversed(names) for use in self.uses.get(name, ())}.values())
+
+
+def numbered(device: int, inode: int) -> str:
+    """What a file is called by its numbers, among the names of `Signs.uses`."""
+    return f"{device}:{inode}"
+
+
+def signs_of(
+    names: Collection[str], machine: Machine, inodes: Collection[tuple[int, int]] = frozenset()
+) -> Signs:
+    """Look through all processes but this one.
+
+    `names` are words of letters, digits, "_", "." and "-", or such a word, ":" and a number, or what `mapped_name` gives.
+    `inodes` are devices and inodes of files, which are found as `numbered` calls them.
+    """
+    looking = _Looking(machine, _sockets(machine), frozenset(inodes))
+    wanted = _Names(names)
+    own = own_number()
+    uses: dict[str, list[Use]] = defaultdict(list)
+    started: dict[int, list[float]] = defaultdict(list)
+    closed, nodeless, trackers = [], [], []
+    booted = boot_time(machine) or 0
+    listed = numbers(machine)
+
+    def count(name: str, use: Use) -> None:
+        if not any(known.pid == use.pid for known in uses[name]):
+            uses[name].append(use)
+
+    # Where something is mounted is a matter of its own: here only what is mounted counts, and from which folders it is made.
+    here = "\n".join(_WHERE.sub(r"\1", line) for line in looking.mounts("self").splitlines())
+    for name in wanted.within(here):
+        count(name, Use(own, "this machine", "has it mounted elsewhere"))
+    for pid in () if isinstance(listed, Unknown) else listed:
+        row = row_of(pid, machine, settled_command(pid, machine))
+        if row is None or _is_dead(row, machine):
+            continue
+        since = booted + seconds_of(row.ticks)
+        for number in _numbers_of(pid, machine):
+            started[number].append(since)
+        if pid == own:
+            continue
+        title = row.title[-_LONGEST:] or "a process"
+        looked = looking.at(pid)
+        if looked is None and not is_first_of_machine(pid, machine):
+            closed.append(Use(pid, title, "may not be looked into"))
+        if role_of(row.command) == "raylet" and not _NODE.search(row.command):
+            nodeless.append(Use(pid, title, ", which does not tell its node"))
+        if row.mine and _TRACKER.match(row.command):
+            trackers.append((Use(pid, title, "may keep count of it for its job"), since))
+        for how, text in (("names it in its command line", row.command), *(looked.texts if looked else ())):
+            for name in wanted.within(text) if text else ():
+                count(name, Use(pid, title, how))
+        for how, device, inode in looked.numbers if looked else ():
+            count(numbered(device, inode), Use(pid, title, how))
+    return Signs(
+        {name: tuple(found) for name, found in uses.items()},
+        {number: tuple(found) for number, found in started.items()},
+        tuple(closed),
+        tuple(nodeless),
+        tuple(looking.in_flight()),
+        tuple(trackers),
+        sees_all(machine),
+    )
+
+
+def _numbers_of(pid: int, machine: Machine) -> set[int]:
+    """Its numbers, here and in the namespaces within; none of a thread of the kernel's."""
+    status = machine.read(f"/proc/{pid}/status") or ""
+    inner = _NUMBERS.search(status)
+    return {pid, *map(int, inner[1].split() if inner else ())} if has_memory(status) else set()
+
+
+def _is_dead(row: Row, machine: Machine) -> bool:
+    """Whether it has ended and waits for its parent to notice. Its other threads may go on when the first one has ended."""
+    if row.state not in _ENDED:
+        return False
+    try:
+        return len(os.listdir(machine.at(f"/proc/{row.pid}/task"))) <= 1  # noqa: PTH208 - names alone
+    except OSError:
+        return True
+
+
+def mapped_name(device: int, inode: int) -> str:
+    """What a file is called where it is mapped: a semaphore was made under another name, which has gone (sem_open(3))."""
+    return f" {os.major(device):02x}:{os.minor(device):02x} {inode} "
+
+
+class _Names:
+    """Names to look for in texts of any length: thousands of names cost no more than one."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._by_word: dict[bytes, list[str]] = defaultdict(list)
+        for name in names:
+            self._by_word[_WORD.findall(name)[-1].encode("ascii")].append(name)
+
+    def within(self, text: str) -> list[str]:
+        """Those that a text holds: as whole words, or as far as they are no words, as they are."""
+        words = set(text.encode("utf-8", "replace").translate(_BETWEEN_WORDS).split())
+        found = (name for word in words & self._by_word.keys() for name in self._by_word[word])
+        return [name for name in found if _WORD.fullmatch(name) or name in text]
+
+
+def _sockets(machine: Machine) -> dict[str, str]:
+    """The paths of bound sockets, by what a descriptor of one is called."""
+    return {f"socket:[{one.inode}]": one.path for one in unix_sockets(machine) if one.path.startswith("/")}
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What one process uses: texts, and devices and inodes, each with how it uses them."""
+
+    texts: tuple[tuple[str, str], ...] = ()
+    numbers: tuple[tuple[str, int, int], ...] = ()
+
+
+class _Looking:
+    """A look through many processes. What is on its way between them is collected."""
+
+    def __init__(
+        self, machine: Machine, sockets: Mapping[str, str], inodes: frozenset[tuple[int, int]]
+    ) -> None:
+        self._machine, self._sockets, self._inodes = machine, sockets, inodes
+        self._numbers = {inode for _, inode in inodes}
+        self._mounts: set[str] = set()
+        self._held: set[int] = set()
+        self._waiting: list[str] = []
+
+    def at(self, pid: int) -> _Looked | None:
+        """What a process uses; None when it may not be looked into. The first that fits is what is said."""
+        try:
+            return steadily(pid, self._machine, lambda: self._look(pid))
+        except FileNotFoundError:
+            return _Looked()
+        except OSError:
+            return None
+
+    def _look(self, pid: int) -> _Looked:
+        texts: list[tuple[str, str]] = []
+        found: list[tuple[str, int, int]] = []
+        folders = views(pid, self._machine)
+        for folder in folders:
+            links = self._links(folder)
+            texts += [
+                ("has it open", "\n".join(links.values())),
+                ("listens at it", "\n".join(self._sockets.get(link, "") for link in links.values())),
+                ("works in it", _link(self._machine, f"{folder}/cwd")),
+                ("has it as its root", _link(self._machine, f"{folder}/root")),
+            ]
+            for name, link in links.items():
+                self._descriptor(folder, name, link, pid, texts, found)
+            if self._inodes:
+                found += self._places(folder)
+        main = folders[0] if folders else f"/proc/{pid}"
+        texts += [
+            ("has it mapped", self._machine.read(f"{main}/maps") or ""),
+            ("names it in its environment", self._machine.read(f"{main}/environ") or ""),
+            *(
+                ("lives where it is mounted", self.mounts(folder.removeprefix("/proc/")))
+                for folder in folders
+            ),
+        ]
+        return _Looked(tuple(texts), tuple(found))
+
+    def mounts(self, process: str) -> str:
+        """What is mounted where a process or thread lives, "" when that is known already: a folder may have another name there."""
+        namespace = _link(self._machine, f"/proc/{process}/ns/mnt")
+        if namespace in self._mounts:
+            return ""
+        self._mounts.add(namespace)
+        return self._machine.read(f"/proc/{process}/mountinfo") or ""
+
+    def in_flight(self) -> Iterator[str]:
+        """Where descriptors are on their way: in messages that wait at sockets which are seen, or at sockets that nobody is seen to hold."""
+        yield from self._waiting
+        if not self._inodes:
+            return
+        own = self._machine.at(f"/proc/{own_number()}/fd")
+        with contextlib.suppress(OSError):
+            for link in own.iterdir():
+                with contextlib.suppress(OSError):
+                    self._hold(os.readlink(link))  # noqa: PTH115 - "socket:[1]" is no path
+        for one in unix_diagnoses() or ():
+            if one.clients or (one.waiting and one.inode not in self._held):
+                yield "a message waits at a socket that nobody has accepted or holds, and may hold a descriptor of it"
+                return
+
+    def _links(self, folder: str) -> dict[str, str]:
+        links = {}
+        place = self._machine.at(f"{folder}/fd")
+        for name in os.listdir(place):  # noqa: PTH208 - names alone
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links[name] = os.readlink(place / name)  # noqa: PTH115 - "socket:[4711]" is no path
+                self._hold(links[name])
+        return links
+
+    def _hold(self, link: str) -> None:
+        if link.startswith("socket:["):
+            self._held.add(int(link[len("socket:[") : -1]))
+
+    def _descriptor(
+        self,
+        folder: str,
+        name: str,
+        link: str,
+        pid: int,
+        texts: list[tuple[str, str]],
+        found: list[tuple[str, int, int]],
+    ) -> None:
+        """Look closer at one descriptor, where more than its name counts."""
+        if link == "anon_inode:[io_uring]":
+            texts.append(("has it open (io_uring)", self._machine.read(f"{folder}/fdinfo/{name}") or ""))
+        if not self._inodes or not link.startswith(("/", "socket:", "anon_inode:")):
+            return
+        info = self._machine.read(f"{folder}/fdinfo/{name}") or ""
+        if link.startswith("/"):
+            number = _INODE.search(info)
+            if number is None or int(number[1]) in self._numbers:
+                found += self._same("has it open", f"{folder}/fd/{name}")
+        elif link.startswith("socket:"):
+            waiting = _IN_FLIGHT.search(info)
+            if waiting and int(waiting[1]):
+                self._waiting.append(f"a descriptor is on its way to process {pid}, and may be one of it")
+        else:
+            watched = {int(number, 16) for number in _WATCHED.findall(info)}
+            found += [("watches it", device, inode) for device, inode in self._inodes if inode in watched]
+
+    def _places(self, folder: str) -> Iterator[tuple[str, int, int]]:
+        yield from self._same("works in it", f"{folder}/cwd")
+        yield from self._same("has it as its root", f"{folder}/root")
+
+    def _same(self, how: str, path: str) -> Iterator[tuple[str, int, int]]:
+        """Whether a link of /proc leads to one of the files. Nothing is asked of another machine, which may not answer."""
+        place = file_system_of(self._machine, _link(self._machine, path), follow=False)
+        if place is not None and place.shared:
+            return
+        with contextlib.suppress(OSError):
+            about = self._machine.at(path).stat()
+            if (about.st_dev, about.st_ino) in self._inodes:
+                yield how, about.st_dev, about.st_ino
+
+
+def _link(machine: Machine, path: str) -> str:
+    try:
+        return os.readlink(machine.at(path))  # noqa: PTH115 - a name such as "socket:[1]" is no path
+    except OSError:
+        return ""

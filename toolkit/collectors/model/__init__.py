@@ -1,0 +1,1 @@
+"""The job's model and data: files, sizes, storage, loading speed."""

@@ -1,0 +1,103 @@
+"""Whether the tokenizer of the job's model has a chat template.
+
+Where transformers looks: `chat_template` of tokenizer_config.json, chat_template.jinja, the folder additional_chat_templates,
+and for a processor chat_template.json and processor_config.json (transformers/tokenization_utils_base.py, processing_utils.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.model import BadFile, named_model, read_json
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+_CONFIG = "tokenizer_config.json"
+_KEY = "chat_template"
+_FILES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates", "tekken.json")
+_CONFIGS = (_CONFIG, "processor_config.json", "preprocessor_config.json")
+_TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
+# A model's own code may make a tokenizer of anything.
+_OF_TOKENIZER = re.compile(
+    r"token|vocab|merges|spiece|sentencepiece|tekken|\.(?:model|tiktoken|bpe|py)$", re.IGNORECASE
+)
+_FIRST_WITHOUT_DEFAULTS = Version(
+    "4.44"
+)  # transformers before that had templates of its own for some tokenizers
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """`folder` is that of the tokenizer, `found_in` the file that holds the template, "" when none does.
+
+    `has_tokenizer`: the folder has some file of a tokenizer.
+    """
+
+    folder: str
+    found_in: str = ""
+    has_tokenizer: bool = True
+
+
+@collector()
+def chat_template(
+    machine: Machine,
+    target: Target,
+    launch: Launch | Unknown,
+    configuration: Configuration,
+    packages: Packages | Unknown,
+) -> ChatTemplate | Unknown:
+    """Look for a template in each place. A tokenizer of the model's own code may have one that no file shows."""
+    named = named_model(machine, target, launch, configuration)
+    if isinstance(named, Unknown):
+        return named
+    if named.cached:
+        return Absent(
+            "the files of the model that are not in the hub's cache are fetched when the job starts"
+        )
+    folder = named.folder
+    other = configuration.get(_TOKENIZER)
+    if isinstance(other, str) and other and other != configuration.get("actor_rollout_ref.model.path"):
+        folder = machine.cwd / machine.expanded(other)
+    if _may_have_default(packages):
+        return Absent("this transformers has chat templates of its own")
+    config = read_json(folder / _CONFIG)
+    if isinstance(config, BadFile) and config.trouble == "missing" and _lacks_tokenizer(folder):
+        return ChatTemplate(str(folder), has_tokenizer=False)
+    if isinstance(config, BadFile):
+        return Unknown(f"{folder / _CONFIG} cannot be read")
+    if "auto_map" in config:
+        return Absent(f"{folder} has a tokenizer of its own code")
+    for name in _FILES:
+        if os.path.exists(folder / name):
+            return ChatTemplate(str(folder), str(folder / name))
+    for name in _CONFIGS:
+        content = read_json(folder / name)
+        if not isinstance(content, BadFile) and content.get(_KEY):
+            return ChatTemplate(str(folder), str(folder / name))
+    return ChatTemplate(str(folder))
+
+
+def _lacks_tokenizer(folder: Path) -> bool:
+    """Whether a model's folder has no file of a tokenizer, whatever its kind. False where it cannot be listed."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names alone
+    except OSError:
+        return False
+    return "config.json" in names and not any(map(_OF_TOKENIZER.search, names))
+
+
+def _may_have_default(packages: Packages | Unknown) -> bool:
+    found = None if isinstance(packages, Unknown) else packages.get("transformers")
+    try:
+        return found is not None and Version(found.version) < _FIRST_WITHOUT_DEFAULTS
+    except InvalidVersion:
+        return True

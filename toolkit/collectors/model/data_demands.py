@@ -1,0 +1,189 @@
+"""What this verl and this job demand of the data: columns, kinds of files, rows, and sources that can be scored."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import (
+    Given,
+    LaunchValues,
+    given,
+    launch_values,
+    text_of,
+)
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.data_tables import SOURCE_KEY, DataTables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.evaluate import RAISES, UNCLEAR, returned
+from verl_doctor.toolkit.sources.python.source import parse, read, walk
+
+_DATASET = "utils/dataset/rl_dataset.py"
+_SCORES = "utils/reward_score/__init__.py"
+_SCORE = ("default_compute_score", "_default_compute_score")  # the second until verl 0.3
+_MANAGERS = (
+    "experimental/reward_loop/reward_manager/naive.py",
+    "experimental/reward/reward_loop/naive.py",
+    "workers/reward_manager/naive.py",
+)
+_DEFAULTS = ("trainer/config/data/legacy_data.yaml", "trainer/config/ppo_trainer.yaml")
+_BATCH = re.compile(r"^\s*train_batch_size:\s*(\d+)\s*(?:#.*)?$", re.MULTILINE)
+_OWN_SCORE = ("custom_reward_function.path", "reward.custom_reward_function.path")
+_OWN_MANAGER = ("reward.reward_manager.module.path", "reward_manager.module.path")
+_REWARD_MODEL = ("reward_model.enable", "reward.reward_model.enable")
+_OWN_DATASET = "data.custom_cls.path"
+
+
+@dataclass(frozen=True)
+class DataDemands:
+    """The demands, as verl's sources and the command's overrides say.
+
+    `kinds` are the endings of files that verl's data set reads; empty when it does not look at them. `prompt`, `source` and
+    `truth` name columns, empty when the job does not need them (a reward manager of its own, or a model that gives the reward).
+    A reward function of the job's own (`own_score`) is still given them.
+    `batch` is the number of rows of the first step, 0 when it cannot be told, and `batch_from` where that is written.
+    `most_rows` is a limit that the command sets, 0 for none.
+    """
+
+    read_from: str
+    kinds: tuple[str, ...]
+    prompt: str
+    source: str
+    truth: str
+    batch: int
+    batch_from: str
+    most_rows: int = 0
+    own_score: bool = False
+
+
+@dataclass(frozen=True)
+class ScoredSources:
+    """Which of the data's sources verl's own reward function scores.
+
+    `refused` are those for which it raises NotImplementedError; `names` are all that its text mentions.
+    """
+
+    refused: tuple[str, ...]
+    names: tuple[str, ...]
+    read_from: str
+
+
+@collector()
+def data_demands(
+    verl: VerlTrees, launch: Launch | Unknown, configuration: Configuration | Unknown
+) -> DataDemands | Unknown:
+    """Read verl's data set, its reward manager and its defaults, and what the command sets over them."""
+    command = launch.command if isinstance(launch, Launch) else None
+    if command is not None and "sft" in command.module:
+        return Absent(f"{command.module} trains on other columns than the reward-based trainers")
+    values = launch_values(launch, configuration)
+    if given(values, _OWN_DATASET) is not None:
+        return Absent(f"the job brings a data set of its own ({_OWN_DATASET})")
+    tree = verl.imported
+    dataset = _text(tree, _DATASET)
+    if dataset is None:
+        return Absent(f"{tree.folder} has no {_DATASET}")
+    managed = _managed_by_verl(values)
+    prompt = _overridden(values, "data.prompt_key", "prompt")
+    source = _overridden(values, "data.reward_fn_key", SOURCE_KEY)
+    truth = 'non_tensor_batch["reward_model"]["ground_truth"]'
+    asks = any(truth in text for text in (_text(tree, name) or "" for name in _MANAGERS))
+    batch, batch_from = _batch(values, tree)
+    return DataDemands(
+        read_from=str(Path(tree.folder, _DATASET)),
+        kinds=("parquet", *(("json", "jsonl") if '".jsonl"' in dataset else ())),
+        prompt=prompt,
+        source=source if managed else "",
+        truth="reward_model.ground_truth" if managed and asks else "",
+        own_score=given(values, *_OWN_SCORE) is not None,
+        batch=batch,
+        batch_from=batch_from,
+        most_rows=_number(values.get("data.train_max_samples")),
+    )
+
+
+@collector()
+def scored_sources(verl: VerlTrees, demands: DataDemands, tables: DataTables) -> ScoredSources | Unknown:
+    """Follow verl's reward function for each source in the data."""
+    if not demands.source or demands.own_score:
+        return Absent("verl's own reward function is not called: the job brings a reward of its own")
+    path = Path(verl.imported.folder, _SCORES)
+    content = read(path)
+    tree = parse(content, path) if isinstance(content, bytes) else content
+    if not isinstance(tree, ast.Module):
+        return Unknown(tree.reason)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    function = next((functions[name] for name in _SCORE if name in functions), None)
+    if function is None or not function.args.args:
+        return Absent(f"{path} has no {_SCORE[0]}")
+    sources = dict.fromkeys(name for table in tables.tables for name in table.sources)
+    parameter = function.args.args[0].arg
+    refused = [
+        name for name in sources if returned(function, {parameter: name}, _Text(name, parameter)) is RAISES
+    ]
+    return ScoredSources(tuple(refused), tuple(dict.fromkeys(_names(function, parameter))), str(path))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Answers `data_source.startswith("aime")` and its kin, and nothing else."""
+
+    value: str
+    name: str
+
+    def __call__(self, called: str, arguments: tuple[Any, ...]) -> Any:
+        owner, _, method = called.rpartition(".")
+        if owner != self.name or method not in {"startswith", "endswith", "lower", "upper", "strip"}:
+            return UNCLEAR
+        try:
+            return getattr(self.value, method)(*arguments)
+        except TypeError:
+            return UNCLEAR
+
+
+def _names(function: ast.FunctionDef, parameter: str) -> Iterator[str]:
+    """The texts with which the function compares the source."""
+    for node in walk(function):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == parameter:
+            for part in walk(node.comparators[0]):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+def _managed_by_verl(values: LaunchValues) -> bool:
+    """Whether verl's own reward manager reads the rows: none of the user's, and no model that gives the reward."""
+    by_model = any(text_of(values, key).lower() == "true" for key in _REWARD_MODEL)
+    return not by_model and given(values, *_OWN_MANAGER) is None
+
+
+def _overridden(values: LaunchValues, key: str, default: str) -> str:
+    """A column's name: as the command sets it; empty when it sets what cannot be told."""
+    override = given(values, key)
+    return default if override is None else override.text
+
+
+def _batch(values: LaunchValues, tree: Tree) -> tuple[int, str]:
+    """The rows of one step: what the command says, or the default in verl's configuration."""
+    override = given(values, "data.gen_batch_size", "data.train_batch_size")
+    if override is not None:
+        return _number(override), override.key
+    for name in _DEFAULTS:
+        if match := _BATCH.search(_text(tree, name) or ""):
+            return int(match[1]), f"data.train_batch_size, by default ({name})"
+    return 0, ""
+
+
+def _number(entry: Given | None) -> int:
+    value = entry.value if entry is not None else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _text(tree: Tree, name: str) -> str | None:
+    content = read(Path(tree.folder, name))
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else None

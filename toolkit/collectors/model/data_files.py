@@ -1,0 +1,160 @@
+"""The data files that the job would read: where they are, and whether they are what their names say."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.configuration.beside import beside
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.model import LFS_MARK
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.errors import reason_of
+from verl_doctor.toolkit.target import Target
+
+Role = Literal["train", "val", "named"]
+Trouble = Literal["", "missing", "pointer", "empty", "folder", "unreadable", "not parquet", "cut off"]
+
+_KEYS: tuple[tuple[str, Role], ...] = (("data.train_files", "train"), ("data.val_files", "val"))
+_MAGIC = b"PAR1"  # Parquet begins and ends with it
+_MOST = 200  # files of one pattern
+_SMALLEST_PARQUET = 12  # bytes: both, and the length of the footer between them
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file. `named_by` is the option or key that names it, `place` the launch file with its line, if it has one.
+
+    `beside` is the table that may have been meant: it lies beside, or in the folder that is named. `kind` is the ending of its name. `trouble` is empty when nothing is wrong as far as its first and last bytes show.
+    """
+
+    path: str
+    role: Role
+    named_by: str
+    kind: str
+    trouble: Trouble = ""
+    reason: str = ""
+    place: str = ""
+    line: int = 0
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Every file that is named, each once for each role. `elsewhere` are addresses of other file systems (`hdfs://...`)."""
+
+    files: tuple[DataFile, ...]
+    elsewhere: tuple[str, ...] = ()
+
+
+@collector()
+def data_files(
+    machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
+) -> DataFiles | Unknown:
+    """Look at the files named with --data and in the launch command."""
+    folders = (machine.cwd, *(path.parent for path in target.files))
+    named = [_looked_at(path, "named", "--data", "", 0) for path in target.data]
+    elsewhere: list[str] = []
+    untold = ""
+    values = launch_values(launch, configuration)
+    for key, role in _KEYS:
+        override = given(values, key)
+        if override is None:
+            continue
+        if not override.known:
+            untold = key
+            continue
+        for text in override.texts:
+            if "://" in text:
+                elsewhere.append(text)
+            else:
+                path = machine.cwd / machine.expanded(text)
+                named += [
+                    _looked_at(file, role, key, override.path, override.line, folders)
+                    for file in _matching(path)
+                ]
+    if not named and untold:
+        return Unknown(
+            f"the value of {untold} cannot be told from the launch script; name the file with --data"
+        )
+    if not named:
+        where = f"the data lie elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"
+        return Absent(f"{where}; --data FILE, or data.train_files in the launch command")
+    return DataFiles(tuple(dict.fromkeys(named)), tuple(elsewhere))
+
+
+def _matching(path: Path) -> list[Path]:
+    """The files that a pattern stands for, as `datasets` expands it; the path itself when it is none."""
+    if os.path.exists(path) or not glob.has_magic(str(path)):
+        return [path]
+    found = list(islice(glob.iglob(str(path), recursive=True), _MOST))  # noqa: PTH207 - Path cannot match absolute patterns
+    return [Path(name) for name in sorted(found)] or [path]
+
+
+def _looked_at(
+    path: Path, role: Role, named_by: str, place: str, line: int, folders: Sequence[Path] = ()
+) -> DataFile:
+    kind = path.suffix.lower().lstrip(".")
+    trouble, reason = _trouble(path, kind)
+    meant = (
+        beside(path, folders)
+        if trouble == "missing"
+        else _only_table(path, role)
+        if trouble == "folder"
+        else ""
+    )
+    return DataFile(str(path), role, named_by, kind, trouble, reason, place, line, meant)
+
+
+def _only_table(folder: Path, role: Role) -> str:
+    """The only table in a folder that is named after what it is for; "" where there is none, or more."""
+    names = {"train": ("train",), "val": ("val", "test", "dev")}.get(role, ())
+    found = (
+        [path for path in sorted(folder.glob("*.parquet")) if path.stem.split("-")[0].startswith(names)]
+        if names
+        else []
+    )
+    exact = [path for path in found if path.stem in names]
+    return str((exact or found)[0]) if len(exact or found) == 1 else ""
+
+
+def _trouble(path: Path, kind: str) -> tuple[Trouble, str]:
+    """What the size, the first and the last bytes of a file say against it."""
+    try:
+        if os.path.isdir(path):
+            return "folder", ""
+        size = path.stat().st_size
+        if not os.path.isfile(path):
+            return "unreadable", "it is no regular file"
+        with path.open("rb") as file:
+            first = file.read(len(LFS_MARK))
+            file.seek(max(0, size - len(_MAGIC)))
+            last = file.read()
+    except FileNotFoundError:
+        return "missing", next(_missing_part(path), "")
+    except (OSError, ValueError) as error:
+        return "unreadable", reason_of(error)
+    if first == LFS_MARK:
+        return "pointer", ""
+    if size == 0:
+        return "empty", ""
+    if kind != "parquet":
+        return "", ""
+    if not first.startswith(_MAGIC):
+        return "not parquet", ""
+    return ("", "") if last == _MAGIC and size >= _SMALLEST_PARQUET else ("cut off", "")
+
+
+def _missing_part(path: Path) -> Iterator[str]:
+    """The first folder on the way that is not there: the mistake is often further up."""
+    for parent in reversed(path.parents):
+        if not os.path.isdir(parent):
+            yield f"there is no folder {parent}"

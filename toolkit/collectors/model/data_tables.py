@@ -1,0 +1,105 @@
+"""What is in the data files: columns, rows, features of the package `datasets`, and the names of data sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import launch_values, text_of
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles, Role
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import data
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+SOURCE_KEY = "data_source"
+_LIMIT = 30.0  # seconds: importing pyarrow takes about one
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `kind` is its type in words such as list<struct<role: string, content: string>>."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one file holds.
+
+    `rows` is None when they were not all counted. `features` are the types that `datasets` wrote into the footer. `sources`
+    are the names of data sources in the first 100,000 rows. `unreadable` says why the file could not be read although its
+    first and last bytes are right; everything else is empty then.
+    """
+
+    file: DataFile
+    rows: int | None = None
+    columns: tuple[Column, ...] = ()
+    features: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    unreadable: str = ""
+
+    def kind(self, name: str) -> str:
+        """The kind of a column; empty when there is none of this name."""
+        return next((column.kind for column in self.columns if column.name == name), "")
+
+
+@dataclass(frozen=True)
+class DataTables:
+    """The files that could be opened."""
+
+    tables: tuple[Table, ...]
+
+    def of(self, *roles: Role) -> tuple[Table, ...]:
+        """The tables that were read and have one of these roles."""
+        return tuple(table for table in self.tables if table.file.role in roles and not table.unreadable)
+
+
+@collector(timeout=40)
+def data_tables(
+    machine: Machine,
+    files: DataFiles,
+    interpreter: Interpreter,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+) -> DataTables | Unknown:
+    """Let the target's own pyarrow read the footers: what it cannot read, verl cannot either."""
+    sound = [file for file in files.files if not file.trouble]
+    if not sound:
+        return Absent("none of the data files can be opened")
+    source = text_of(launch_values(launch, configuration), "data.reward_fn_key") or SOURCE_KEY
+    paths = list(dict.fromkeys(file.path for file in sound))
+    told = _ask(machine, interpreter.executable, source, paths)
+    if isinstance(told, Unknown):
+        return told
+    by_path = dict(zip(paths, told, strict=True))
+    lacking = next((answer["lacks"] for answer in told if "lacks" in answer), "")
+    if lacking:
+        return Unknown(f"{interpreter.executable} has no {lacking}, without which verl cannot read the data")
+    return DataTables(tuple(_table(file, by_path[file.path]) for file in sound))
+
+
+def _ask(machine: Machine, python: str, source: str, paths: list[str]) -> list[dict[str, Any]] | Unknown:
+    heard = ask_child(machine, python, data, source, *paths, timeout=_LIMIT)
+    if isinstance(heard, Unknown):
+        return heard
+    answer, told = heard
+    if not isinstance(told, list) or len(told) != len(paths):
+        return Unknown(f"the data files could not be described: {ending(answer, _LIMIT)}")
+    return told
+
+
+def _table(file: DataFile, answer: dict[str, Any]) -> Table:
+    if "error" in answer:
+        return Table(file, unreadable=str(answer["error"]))
+    return Table(
+        file=file,
+        rows=answer["rows"],
+        columns=tuple(Column(str(name), str(kind)[:2000]) for name, kind in answer["columns"]),
+        features=tuple(answer["features"]),
+        sources=tuple(str(name)[:200] for name in answer["sources"]),
+    )

@@ -1,0 +1,286 @@
+"""The model that the job would train: what its configuration says, and whether its files are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.weight_files import (
+    INDEX,
+    INDEX_OF_PICKLES,
+    format_of,
+    loaded,
+    missing_shards,
+)
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+# What `git clone` leaves without git-lfs: three lines of text, the first of which is this.
+LFS_MARK = b"version https://git-lfs.github.com/spec/"
+_LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; an index of shards of a large model has one or two
+_PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
+
+Trouble = Literal["missing", "pointer", "damaged"]
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """A file of the model that is not there, is a Git LFS pointer, or cannot be understood."""
+
+    name: str
+    trouble: Trouble
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model's folder.
+
+    `named_by` is the option or key that names it. Numbers are 0 and texts empty when the configuration does not say. Of a
+    model with several parts they are those of its language model. `head_size` is the size of one attention head as vLLM
+    computes it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
+    does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`). `own_code`: it brings Python code of its own
+    (`auto_map`). `without_weights`: the folder holds no weights at all.
+    """
+
+    folder: str
+    named_by: str
+    architectures: tuple[str, ...] = ()
+    model_type: str = ""
+    head_size: int = 0
+    mla: bool = False
+    own_code: bool = False
+    has_vision: bool = False
+    dtype: str = ""
+    without_weights: bool = False
+    layers: int = 0
+    kv_heads: int = 0
+    bad_files: tuple[BadFile, ...] = ()
+
+    @property
+    def is_described(self) -> bool:
+        """Whether its configuration was read: without it nothing is known about the model."""
+        return not any(file.name in ("", "config.json") for file in self.bad_files)
+
+
+@collector()
+def model(
+    machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
+) -> Model | Unknown:
+    """Read the configuration of the model that is named with --model or in the launch command."""
+    named = named_model(machine, target, launch, configuration)
+    if isinstance(named, Unknown):
+        return named
+    found = read_model(named.folder, named.by)
+    return replace(found, bad_files=(), without_weights=False) if named.cached else found
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """The folder of the job's model, whether it is there or not; `cached`: a part of the hub that was fetched before."""
+
+    folder: Path
+    by: str
+    cached: bool = False
+
+
+def named_model(
+    machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
+) -> NamedModel | Unknown:
+    """Which model the job would train, and who names it."""
+    if target.model is not None:
+        return NamedModel(target.model, target.model_by)
+    override = given(launch_values(launch, configuration), *_PATHS)
+    if override is None:
+        return Absent("no model is named: --model DIR, or actor_rollout_ref.model.path in the launch command")
+    if not override.known:
+        return Unknown(
+            f"the value of {override.key} cannot be told from the launch script; name it with --model"
+        )
+    folder = machine.cwd / machine.expanded(override.text)
+    if not os.path.isdir(folder):
+        looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
+        cached = None if looks_local else cached_snapshot(override.text, machine)
+        if cached is not None:  # what is not there yet would be fetched
+            return NamedModel(cached, override.key, cached=True)
+        if not looks_local:
+            return Absent(f"{override.text} is no folder here: a name on the model hub, not in its cache")
+    return NamedModel(folder, override.key)
+
+
+def cached_snapshot(name: str, machine: Machine) -> Path | None:
+    """The folder where the package huggingface_hub keeps the last version of a model; None when it is not there."""
+    environ = machine.environ
+    home = Path(environ.get("HF_HOME") or Path(machine.home, ".cache", "huggingface"))
+    cache = Path(environ.get("HF_HUB_CACHE") or home / "hub")
+    repository = cache / f"models--{name.replace('/', '--')}"
+    try:
+        commit = (repository / "refs" / "main").read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+    snapshot = repository / "snapshots" / commit
+    return snapshot if commit.isalnum() and os.path.isdir(snapshot) else None
+
+
+def read_model(folder: Path, named_by: str) -> Model:
+    """Read a model's folder. Weights are looked at, not read."""
+    if not os.path.isdir(folder):
+        return Model(str(folder), named_by, bad_files=(BadFile("", "missing"),))
+    config = read_json(folder / "config.json")
+    files = _listed(folder)
+    bad = tuple(_bad_weights(folder, files))
+    without_weights = not bad and not any(map(format_of, files))
+    if isinstance(config, BadFile):
+        return Model(str(folder), named_by, without_weights=without_weights, bad_files=(config, *bad))
+    language = _part(config, "text_config", "llm_config", "language_config", "thinker_config")
+    language = _part(language, "text_config")
+    return Model(
+        folder=str(folder),
+        named_by=named_by,
+        architectures=tuple(name for name in _list(config, "architectures") if isinstance(name, str)),
+        model_type=_text(config, "model_type"),
+        head_size=_head_size(language),
+        mla=bool(_number(language, "kv_lora_rank")),
+        own_code=isinstance(config.get("auto_map"), dict),
+        has_vision=any(key in config for key in ("vision_config", "visual", "vision_tower")),
+        dtype=_text(language, "torch_dtype") or _text(language, "dtype") or _text(config, "torch_dtype"),
+        without_weights=without_weights,
+        layers=_number(language, "num_hidden_layers") if _keeps_every_token(language) else 0,
+        kv_heads=_kv_heads(language) if _keeps_every_token(language) else 0,
+        bad_files=bad,
+    )
+
+
+def read_json(path: Path) -> dict[str, Any] | BadFile:
+    """A JSON object from a file, or what is wrong with the file."""
+    try:
+        seen = path.stat()
+        if not stat.S_ISREG(seen.st_mode):
+            return BadFile(path.name, "damaged", "it is no file")
+        if seen.st_size > _LARGEST_CONFIG:
+            return BadFile(path.name, "damaged", "it is far too large")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return BadFile(path.name, "missing")
+    except OSError as error:
+        return BadFile(path.name, "damaged", error.strerror or str(error))
+    if content.startswith(LFS_MARK):
+        return BadFile(path.name, "pointer")
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        return BadFile(path.name, "damaged", f"it is no JSON: {error}"[:200])
+    return value if isinstance(value, dict) else BadFile(path.name, "damaged", "it holds no JSON object")
+
+
+def _ends_as_json(path: Path) -> bool:
+    """Whether a file ends as a JSON object does; it may be too long to be read. True where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 64))
+            end = file.read().rstrip()
+    except OSError:
+        return True
+    return end.endswith(b"}")
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file is what Git LFS leaves in place of the real one."""
+    try:
+        seen = path.stat()
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size > 1024:
+            return False
+        with path.open("rb") as file:
+            return file.read(len(LFS_MARK)) == LFS_MARK
+    except OSError:
+        return False
+
+
+def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
+    """Pointers in place of weights or of a tokenizer, and shards that the index names and that are not there."""
+    there = set(files)
+    for name in sorted(there):
+        if format_of(name) and not _is_file(folder / name):
+            yield BadFile(name, "damaged", "it is no file")
+        elif name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(
+            folder / name
+        ):
+            yield BadFile(name, "pointer")
+        elif name == "tokenizer.json" and not _ends_as_json(folder / name):
+            yield BadFile(name, "damaged", "it ends in the middle: the last sign is no }")
+    # Pickles are read where there are no safetensors.
+    file = (
+        INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else INDEX_OF_PICKLES
+    )
+    index = read_json(folder / file) if file in there else {}
+    if isinstance(index, BadFile):
+        yield index
+        return
+    shards = index.get("weight_map")
+    if isinstance(shards, dict):
+        for name in sorted({str(shard) for shard in shards.values()} - there):
+            yield BadFile(name, "missing", f"{file} names it")
+    else:
+        for name in missing_shards(loaded(there)):
+            yield BadFile(name, "missing", "the names of the other shards count it")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file, or a link that leads nowhere: what is behind that is another rule's."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+
+
+def _head_size(config: Mapping[str, Any]) -> int:
+    """`head_dim`, or the hidden size divided among the heads (vllm ModelConfig.get_head_size)."""
+    heads = _number(config, "num_attention_heads")
+    return _number(config, "head_dim") or (_number(config, "hidden_size") // heads if heads else 0)
+
+
+def _kv_heads(config: Mapping[str, Any]) -> int:
+    """As many as there are heads where the configuration does not say (vllm ModelConfig.get_total_num_kv_heads)."""
+    return _number(config, "num_key_value_heads") or _number(config, "num_attention_heads")
+
+
+def _keeps_every_token(config: Mapping[str, Any]) -> bool:
+    """Whether every layer attends to all tokens: none slides a window, is linear, or keeps something else than keys and values."""
+    kinds = {str(kind) for key in ("layer_types", "layers_block_type") for kind in _list(config, key)}
+    slides = _number(config, "sliding_window") and config.get("use_sliding_window", True)
+    return not slides and not _number(config, "kv_lora_rank") and kinds <= {"full_attention", "attention"}
+
+
+def _part(config: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return next((config[key] for key in keys if isinstance(config.get(key), dict)), config)
+
+
+def _number(config: Mapping[str, Any], key: str) -> int:
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _text(config: Mapping[str, Any], key: str) -> str:
+    value = config.get(key)
+    return value[:200] if isinstance(value, str) else ""
+
+
+def _list(config: Mapping[str, Any], key: str) -> list[Any]:
+    value = config.get(key)
+    return value[:20] if isinstance(value, list) else []

@@ -1,0 +1,62 @@
+"""The models besides the one that is trained: the critic's and the reward model's, where the job reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_CRITIC = "critic.model.path"
+_REWARD = (
+    ("reward.reward_model.enable", "reward.reward_model.model_path"),
+    ("reward_model.enable", "reward_model.model.path"),
+)
+_LOCAL = ("/", "~")  # a name on the model hub begins with neither
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """A model's folder: the key that names it, the path as it is written, why the job reads it, and whether it is there."""
+
+    key: str
+    path: str
+    reason: str
+    exists: bool
+
+
+@dataclass(frozen=True)
+class OtherModels:
+    """Those that the job reads for certain and that are named by a local path."""
+
+    models: tuple[OtherModel, ...]
+
+
+@collector()
+def other_models(configuration: Configuration, machine: Machine) -> OtherModels | Unknown:
+    """Look whether the folders are there. Where the job trains no critic, verl does not read the critic's."""
+    if not configuration.program.endswith("/trainer/main_ppo.py"):
+        return Absent("another program than verl's main_ppo is started, which may read other models")
+    found = []
+    for key, reason in _read(configuration):
+        path = configuration.get(key)
+        if isinstance(path, str) and path.startswith(_LOCAL):
+            exists = os.path.exists(machine.cwd / machine.expanded(path))
+            found.append(OtherModel(key, path, reason, exists))
+    return OtherModels(tuple(found))
+
+
+def _read(there: Configuration) -> Iterator[tuple[str, str]]:
+    """The keys of the models that the job needs, and what needs them (verl/trainer/ppo/utils.py, need_critic)."""
+    wanted, estimator = there.get("critic.enable"), there.get("algorithm.adv_estimator")
+    if wanted is True:
+        yield _CRITIC, "critic.enable is set"
+    elif wanted in (None, MISSING) and estimator == "gae":
+        yield _CRITIC, "adv_estimator gae trains a critic"
+    for switch, key in _REWARD:
+        if there.get(switch) is True:
+            yield key, f"{switch} is set"
+            return

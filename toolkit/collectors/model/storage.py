@@ -1,0 +1,135 @@
+"""What the weights of the model lie on, how it is mounted, and how much of them the page cache holds. Nothing is read of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.system.file_systems import file_system_of, read_ahead
+from verl_doctor.toolkit.system.page_cache import Residency, residency
+
+# Options of a mount that say how it reads: nfs(5), and 9p in the kernel's documentation.
+_TELLING = ("rsize", "nconnect", "vers", "proto", "noac", "fsc", "msize", "cache")
+_COPIES = "/dev/shm/verl-cache"  # noqa: S108 - it is looked at, not written to
+_READERS = 8
+_PATIENCE = 3.0  # seconds for all files: each is opened, which is a round trip on a network file system
+_MOST_PAGE_BY_PAGE = 1 << 30  # bytes that are looked at where only mincore tells
+
+
+@dataclass(frozen=True)
+class ModelStorage:
+    """The file system below the weights, as far as the kernel tells of it: `kind` is "" where it does not.
+
+    `shared`: other machines see it too, over a network; `in_memory`: it is memory. `options` are those of the mount that say how it
+    reads. `read_ahead` is in bytes, `rotational` as the block device says (virtual ones often say nonsense), None for neither.
+    `bytes` are those that are loaded, `cached` how many of them are in the page cache; None where this is not known, and
+    `untold` says why. `in_shared_memory`: verl has copied the weights there before (`use_shm`) and would take that copy.
+    """
+
+    folder: str
+    kind: str
+    mounted_on: str = ""
+    device: str = ""
+    shared: bool = False
+    in_memory: bool = False
+    options: tuple[str, ...] = ()
+    read_ahead: int | None = None
+    rotational: bool | None = None
+    bytes: int = 0
+    cached: int | None = None
+    untold: str = ""
+    in_shared_memory: bool = False
+
+    @property
+    def cold(self) -> int:
+        """The bytes that must come from the disk; all where the kernel does not tell."""
+        return 0 if self.in_memory else self.bytes - (self.cached or 0)
+
+    @property
+    def where(self) -> str:
+        """The file system in words: "nfs4 (/models)"."""
+        return (
+            f"{self.kind} ({self.mounted_on})" if self.kind else "a file system that the kernel does not name"
+        )
+
+
+@collector(timeout=10)
+def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
+    """Ask the kernel about the mount, and about each file."""
+    paths = [f"{files.folder}/{file.name}" for file in files.loaded if file.size]
+    mount = file_system_of(machine, paths[0] if paths else files.folder)
+    cached, untold = _cached(paths, files.bytes)
+    copied = _copied(machine, files)
+    if mount is None:
+        return ModelStorage(
+            files.folder, "", bytes=files.bytes, cached=cached, untold=untold, in_shared_memory=copied
+        )
+    return ModelStorage(
+        files.folder,
+        mount.kind,
+        mount.mounted_on,
+        mount.device,
+        mount.shared,
+        mount.in_memory,
+        tuple(dict.fromkeys(option for option in mount.options if option.split("=")[0] in _TELLING)),
+        read_ahead(machine, mount.number),
+        _rotational(machine, mount.number),
+        files.bytes,
+        cached,
+        untold,
+        copied,
+    )
+
+
+def _copied(machine: Machine, files: ModelFiles) -> bool:
+    """Whether all weights lie where verl copies them (copy_to_shm in verl/utils/fs.py), each as large as the original."""
+    name = hashlib.md5(os.path.abspath(files.folder).encode(), usedforsecurity=False).hexdigest()
+    copy = machine.at(f"{_COPIES}/{name}") / Path(files.folder).name
+    try:
+        return all((copy / file.name).stat().st_size == file.size for file in files.files)
+    except OSError:
+        return False
+
+
+def _rotational(machine: Machine, number: str) -> bool | None:
+    for path in (f"/sys/dev/block/{number}", f"/sys/dev/block/{number}/.."):
+        text = (machine.read(f"{path}/queue/rotational") or "").strip()
+        if number and text in {"0", "1"}:
+            return text == "1"
+    return None
+
+
+def _cached(paths: Sequence[str], size: int) -> tuple[int | None, str]:
+    """How many bytes of the files are cached; or None and why that is not known."""
+    deadline = time.monotonic() + _PATIENCE
+
+    def look(path: str) -> Residency | Unknown:
+        if time.monotonic() > deadline:
+            return Unknown(f"the {len(paths)} files could not be opened within {_PATIENCE:.0f} s")
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            return Unknown(f"{path} cannot be opened: {error.strerror}")
+        try:
+            most = int(os.fstat(file).st_size / max(size, 1) * _MOST_PAGE_BY_PAGE)
+            return residency(file, most=most)
+        except OSError as error:
+            return Unknown(f"the kernel does not tell what is cached of {path}: {error.strerror}")
+        finally:
+            os.close(file)
+
+    with TURNS.waiting(), ThreadPoolExecutor(_READERS) as pool:
+        found = list(pool.map(look, paths))
+    if untold := next((one.reason for one in found if isinstance(one, Unknown)), ""):
+        return None, untold
+    held = sum(one.share * one.size for one in found if isinstance(one, Residency))
+    return min(int(held), size), ""

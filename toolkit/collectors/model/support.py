@@ -1,0 +1,137 @@
+"""Whether the installed transformers and vLLM know the model at hand: read from their tables."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.source import Unreadable, constant_keys, parse, read, walk
+from verl_doctor.toolkit.target import Target
+
+# The table of model types; since transformers 5 most of it lies in the second file.
+_CONFIGURATIONS = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
+_REGISTRY = "model_executor/models/registry.py"
+_REMOVED = "_PREVIOUSLY_SUPPORTED_MODELS"
+_ELSEWHERE = "_OOT_SUPPORTED_MODELS"
+
+
+@dataclass(frozen=True)
+class TransformersSupport:
+    """Whether transformers has a configuration class for the model's type. `nearest` are known types spelt alike."""
+
+    version: str
+    known: bool
+    nearest: tuple[str, ...]
+    read_from: str
+
+
+@dataclass(frozen=True)
+class VllmSupport:
+    """Whether vLLM has an implementation of one of the model's architectures.
+
+    `removed_after` is the last release that had it, empty when vLLM does not say that it ever had one. `falls_back`: what
+    it does not know, vLLM runs with transformers' own implementation, if that is written for it.
+    """
+
+    version: str
+    known: bool
+    removed_after: str
+    falls_back: bool
+    read_from: str
+
+
+@collector()
+def transformers_support(
+    model: Model, target: Target, interpreter: Interpreter | Unknown, packages: Packages | Unknown
+) -> TransformersSupport | Unknown:
+    """Look the model type up in the table of transformers."""
+    if not model.model_type:
+        return Absent("the model's config.json names no model_type")
+    folder = _transformers(target, interpreter)
+    if folder is None:
+        return Absent("transformers is not installed in this environment")
+    known: set[str] = set()
+    for name in _CONFIGURATIONS:
+        known |= set(_types(folder / name))
+    if not known:
+        return Unknown(f"{folder / _CONFIGURATIONS[0]} holds no table of model types that can be read")
+    installed = None if isinstance(packages, Unknown) else packages.get("transformers")
+    named = dict(target.libraries).get("transformers")
+    version = installed.version if installed is not None and named is None else ""
+    nearest = tuple(difflib.get_close_matches(model.model_type, sorted(known), n=3, cutoff=0.7))
+    return TransformersSupport(version, model.model_type in known, nearest, str(folder / _CONFIGURATIONS[0]))
+
+
+@collector()
+def vllm_support(model: Model, vllm: VllmTree) -> VllmSupport | Unknown:
+    """Look the architectures up in vLLM's registry of models."""
+    if not model.architectures:
+        return Absent("the model's config.json names no architectures")
+    path = Path(vllm.tree.folder, _REGISTRY)
+    tables = _tables(path)
+    if isinstance(tables, Unknown):
+        return tables
+    removed = tables.pop(_REMOVED, {})
+    tables.pop(_ELSEWHERE, None)
+    known = {name for table in tables.values() for name in table}
+    if not known:
+        return Unknown(f"{path} holds no table of models that can be read")
+    return VllmSupport(
+        version=vllm.tree.version,
+        known=any(name in known for name in model.architectures),
+        removed_after=next((removed[name] for name in model.architectures if name in removed), ""),
+        falls_back=any(name.startswith("_TRANSFORMERS") for name in tables),
+        read_from=str(path),
+    )
+
+
+def _transformers(target: Target, interpreter: Interpreter | Unknown) -> Path | None:
+    """The folder of transformers: the tree that was named, or the first on the path."""
+    if (named := dict(target.libraries).get("transformers")) is not None:
+        return named
+    for entry in interpreter.sys_path if isinstance(interpreter, Interpreter) else ():
+        folder = Path(entry, "transformers")
+        if os.path.isfile(folder / "__init__.py"):
+            return folder
+    return None
+
+
+def _types(path: Path) -> Iterator[str]:
+    """The first of each pair of texts whose second names a configuration class."""
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else source
+    for node in walk(tree) if isinstance(tree, ast.Module) else ():
+        match node:
+            case ast.Tuple(elts=[ast.Constant(value=str(key)), ast.Constant(value=str(value))]):
+                if value.endswith("Config"):
+                    yield key
+            case ast.Dict(keys=keys, values=values):
+                for key_node, value_node in zip(keys, values, strict=True):
+                    match key_node, value_node:
+                        case ast.Constant(value=str(key)), ast.Constant(value=str(value)):
+                            if value.endswith("Config"):
+                                yield key
+
+
+def _tables(path: Path) -> dict[str, dict[str, str]] | Unknown:
+    """The literal dictionaries of a module whose names end in `_MODELS`, with their texts."""
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else source
+    if isinstance(tree, Unreadable):
+        return Unknown(tree.reason)
+    found = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as table):
+                if name.endswith("_MODELS") and (keys := constant_keys(table)):
+                    found[name] = keys
+    return found

@@ -1,0 +1,1 @@
+"""Interfaces, addresses and RDMA adapters."""

@@ -1,0 +1,1 @@
+"""Packages against their records and requirements; installers, journals, manifests."""

@@ -1,0 +1,65 @@
+"""What the doctor itself changed in this environment, as its journals tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.changes import journal
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.target import Target, journal_homes
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A file that a transaction wrote: where it lies, and the SHA-256 of what was written."""
+
+    path: str
+    after: str
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """One transaction. `time` is UTC in ISO 8601, `fix` and `code` say what it repaired, `state` what became of it."""
+
+    id: str
+    time: str
+    fix: str
+    code: str
+    state: str
+    files: tuple[ChangedFile, ...]
+
+
+@dataclass(frozen=True)
+class JournalHistory:
+    """All transactions in the environment's journal and in the user's, oldest first in each."""
+
+    entries: tuple[JournalEntry, ...] = ()
+
+    def author(self, path: str, sha256: str) -> JournalEntry | None:
+        """The transaction that gave a file exactly this content and was not taken back."""
+        for entry in reversed(self.entries):
+            if entry.state != "undone" and ChangedFile(path, sha256) in entry.files:
+                return entry
+        return None
+
+
+@collector()
+def journal_history(target: Target) -> JournalHistory | Unknown:
+    """Read both journals. No journal is an empty one."""
+    try:
+        found = [
+            _entry(entry) for home in dict.fromkeys(journal_homes(target)) for entry in journal.entries(home)
+        ]
+    except (Refused, OSError) as error:
+        return Unknown(f"what verl-doctor changed here cannot be read: {error}")
+    return JournalHistory(tuple(found))
+
+
+def _entry(entry: journal.Entry) -> JournalEntry:
+    files = tuple(
+        ChangedFile(path, record.after)
+        for _, record in entry.files()
+        for path in dict.fromkeys((record.path, record.file))
+    )
+    return JournalEntry(entry.id, entry.time, entry.fix, entry.code, entry.state, files)

@@ -1,0 +1,187 @@
+"""What verl and vLLM require, directly and through others, and which of it the target does not have.
+
+Judged from metadata alone, like `pip check`, but only where verl's job is concerned, and for the target's interpreter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import packaging
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from verl_doctor.toolkit.collectors.installed.packages import (
+    VLLM_NAMES,
+    Distribution,
+    Packages,
+    names_of,
+)
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.text import canonical
+
+# Spares parsing the many requirements of extras that nobody asked for.
+_ASKS_FOR_EXTRA = re.compile(r";.*\bextra\b")
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """One requirement that is not met.
+
+    `by` and `by_version` name who requires it, `name` is canonical, `wanted` the version specifier as written (empty: any),
+    `there` the installed version (empty: it is missing). `extra` is the extra of verl that asks for it, empty otherwise.
+    Nobody records which extras were asked for, so every extra is read that bears the name of something installed.
+    """
+
+    by: str
+    by_version: str
+    name: str
+    wanted: str
+    there: str
+    extra: str = ""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """The closure of verl's and vLLM's requirements: the names that are installed, and what is not met.
+
+    `unreadable` says in words which requirements are no PEP 508 text or compare with something that is no version, and
+    which metadata names no package.
+    """
+
+    roots: tuple[str, ...]
+    closure: tuple[str, ...]
+    unmet: tuple[Unmet, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+@collector(timeout=10)
+def requirements(packages: Packages) -> Requirements | Unknown:
+    """Walk the requirements of what is installed, from verl and vLLM on."""
+    roots = [
+        root for root in (packages.get("verl"), packages.get(*VLLM_NAMES)) if isinstance(root, Distribution)
+    ]
+    if not roots:
+        return Absent("neither verl nor vLLM is installed here with metadata that says what it requires")
+    about = (packages, packaging.__version__)
+    return remembered(Requirements, about, (), lambda: _Walk(packages, roots).result())
+
+
+class _Walk:
+    """One breadth-first walk over (distribution, extra) pairs."""
+
+    def __init__(self, packages: Packages, roots: list[Distribution]) -> None:
+        self._by_name = {distribution.name: distribution for distribution in packages.distributions}
+        if (vllm := packages.get(*VLLM_NAMES)) is not None:
+            self._by_name["vllm"] = vllm
+        self._markers = dict(packages.markers or {})
+        self._roots = roots
+        self._nameless = packages.unreadable
+        self._unmet: dict[Unmet, None] = {}
+        self._unreadable: dict[str, None] = {}
+        self._seen: dict[str, None] = {}
+
+    def result(self) -> Requirements:
+        for root in self._roots:
+            self._visit(root)
+        installed = names_of(self._by_name.values())
+        if (verl := self._by_name.get("verl")) is not None:
+            for extra in sorted(set(verl.extras)):
+                if canonical(extra) in installed:
+                    self._direct(verl, extra)
+        return Requirements(
+            roots=tuple(root.name for root in self._roots),
+            closure=tuple(sorted(self._seen)),
+            unmet=tuple(self._unmet),
+            unreadable=(*self._unreadable, *(f"{path} names no package" for path in self._nameless)),
+        )
+
+    def _visit(self, root: Distribution) -> None:
+        waiting = deque([(root, "")])
+        done: set[tuple[str, str]] = set()
+        while waiting:
+            owner, extra = waiting.popleft()
+            if (owner.name, extra) in done:
+                continue
+            done.add((owner.name, extra))
+            self._seen[owner.name] = None
+            for requirement in self._of(owner, extra):
+                if (there := self._judge(owner, requirement, "")) is not None:
+                    waiting.extend((there, wanted) for wanted in ("", *sorted(requirement.extras)))
+
+    def _direct(self, verl: Distribution, named: str) -> None:
+        """Judge what an extra asks for, and the extras of verl that it consists of, but not what lies behind it."""
+        waiting, done = deque([named]), set()
+        while waiting:
+            extra = waiting.popleft()
+            if extra in done:
+                continue
+            done.add(extra)
+            for requirement in self._of(verl, extra):
+                if canonical(requirement.name) == verl.name:
+                    waiting.extend(sorted(requirement.extras))
+                else:
+                    self._judge(verl, requirement, named)
+
+    def _of(self, owner: Distribution, extra: str) -> Iterator[Requirement]:
+        """The requirements that apply on this target; with an extra, only those that it adds."""
+        for text in owner.requires:
+            if bool(_ASKS_FOR_EXTRA.search(text)) is not bool(extra):
+                continue
+            requirement = parsed(text)
+            if requirement is None:
+                self._unreadable[f"{owner.name}: {text[:200]}"] = None
+            elif applies(requirement, {**self._markers, "extra": extra}):
+                yield requirement
+
+    def _judge(self, owner: Distribution, requirement: Requirement, extra: str) -> Distribution | None:
+        """Note a requirement that is not met. Return what is installed under its name."""
+        name = canonical(requirement.name)
+        there = self._by_name.get(name)
+        version = "" if there is None else there.version
+        met = there is not None and meets(requirement.specifier, version)
+        if met is None:
+            self._unreadable[f"{owner.name}: {requirement} cannot be compared with {version[:80]!r}"] = None
+            return there
+        if not met:
+            wanted = str(requirement.specifier)
+            self._unmet[Unmet(owner.name, owner.version, name, wanted, version, extra)] = None
+        return there
+
+
+@lru_cache(maxsize=8192)
+def parsed(text: str) -> Requirement | None:
+    """A requirement as written, None when it is no PEP 508 text."""
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, ValueError, RecursionError):
+        return None
+
+
+def meets(specifier: SpecifierSet, version: str) -> bool | None:
+    """Whether the version is one of those wanted, or None when the two cannot be compared."""
+    try:
+        return not specifier or specifier.contains(_version(version), prereleases=True)
+    except ValueError:  # no PEP 440 version, or numbers beyond all bounds
+        return None
+
+
+@lru_cache(maxsize=2048)
+def _version(text: str) -> Version:
+    return Version(text)
+
+
+def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
+    """Whether a requirement's marker holds in this environment."""
+    if requirement.marker is None:
+        return True
+    try:
+        return requirement.marker.evaluate(dict(markers))
+    except Exception:  # noqa: BLE001 - a marker that cannot be evaluated asks for nothing
+        return False

@@ -1,0 +1,311 @@
+"""What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing.
+
+It asks a package index, so only a fix that is being planned needs it. No rule does. It looks at wheels alone: an sdist says
+what it requires only by running its own setup code.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib.metadata
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.packages.install_request import Wishes, wishes_of
+from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.system.secret import without_user
+from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.text import canonical
+
+# Without a network the answer must come soon.
+_UV_SOON = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
+_HOME = re.compile(r"(?<![^\s=])~/")
+
+
+def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
+    """Let the installer see the user's own configuration, which names the index, and keep it from writing at home.
+
+    HOME stays the private one that every child gets. `folder` is for what is made only for this question.
+    """
+    environ = {
+        "NO_COLOR": "1",
+        "PIP_NO_CACHE_DIR": "1",
+        "UV_NO_CACHE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **_UV_SOON,
+    }
+    if named := machine.environ.get("UV_CONFIG_FILE"):
+        environ["UV_CONFIG_FILE"] = str(machine.cwd / named)
+    home = Path(machine.home or "/")
+    config = machine.cwd / (machine.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    environ["XDG_CONFIG_HOME"] = str(config)
+    data = machine.cwd / (machine.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    for variable, path in (
+        ("NETRC", home / ".netrc"),
+        ("UV_CREDENTIALS_DIR", data / "uv" / "credentials"),
+    ):
+        if not machine.environ.get(variable) and os.path.exists(path):
+            environ[variable] = str(path)
+    if (pip := _pip_config(machine, home, config, folder)) is not None:
+        environ["PIP_CONFIG_FILE"] = pip
+    return environ
+
+
+def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str | None:
+    """The user's configuration of pip as one file, in which `~` is the user's home; None when there is none.
+
+    pip reads the file that PIP_CONFIG_FILE names instead of the user's two; those of the system and of the environment
+    it reads anyway.
+    """
+    named = machine.environ.get("PIP_CONFIG_FILE")
+    if named == os.devnull:  # pip takes this for "none at all"
+        return named
+    files = [machine.cwd / named] if named else []
+    files = [file for file in files if os.path.isfile(file)] or [
+        file for file in (home / ".pip" / "pip.conf", config / "pip" / "pip.conf") if os.path.isfile(file)
+    ]
+    if not files:
+        return None
+    merged = configparser.RawConfigParser()
+    try:
+        merged.read(files, encoding="utf-8")
+        text = io.StringIO()
+        merged.write(text)
+    except (configparser.Error, ValueError):
+        return str(files[-1])  # pip will say what is wrong with it
+    made = folder / "pip.conf"
+    made.touch(mode=0o600)
+    made.write_text(_HOME.sub(lambda _: f"{home}/", text.getvalue()), encoding="utf-8")
+    return str(made)
+
+
+_LIMIT = 60.0
+_LIMIT_VERSIONS = 15.0
+_WHEELS_ONLY = "--only-binary=:all:"
+# Without a network the answer must come soon. With no retry at all pip keeps to itself that no index answered.
+_PIP_SOON = ("--retries", "1", "--timeout", "5")
+_PIP_DRY = Version("22.2")  # --dry-run, --report
+_PIP_OF_OTHERS = Version("22.3")  # --python
+
+# uv 0.4 to 0.13 say of a package that only an sdist would do.
+_UV_SDIST = re.compile(
+    r"Because (?:only )?(\S+) (?:has|is available and has) no usable wheels"
+    r"|Failed to (?:build|download and build) `([^`@ ]+)[^`]*`(?=[\s\S]*Building source distributions)"
+    r"|Wheels are required for `([^`]+)`"
+)
+_PIP_VERSIONS = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
+_UV_CHANGE = re.compile(r"^ ([+-]) ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """One installer command and what its dry run said. What was resolved is what the command does: it takes wheels only.
+
+    `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, in words. `reason` is
+    the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
+    """
+
+    command: tuple[str, ...]
+    keeps: tuple[str, ...]
+    outcome: Literal["resolved", "unsatisfiable", "unanswered"]
+    changes: tuple[str, ...] = ()
+    reason: str = ""
+    not_offered: str = ""
+
+
+@dataclass(frozen=True)
+class _Installer:
+    """The beginning of the command to type, and of the one that answers the dry run."""
+
+    typed: tuple[str, ...]
+    asked: tuple[str, ...]
+    is_uv: bool = False
+
+
+@collector(timeout=90, local=True)
+def resolution(
+    machine: Machine, target: Target, interpreter: Interpreter, packages: Packages, requirements: Requirements
+) -> Resolution | Unknown:
+    """Ask the environment's own installer for versions that agree with torch, vLLM and verl as they are."""
+    installer = _installer(machine, target, interpreter, packages)
+    if isinstance(installer, Unknown):
+        return installer
+    wishes = wishes_of(packages, requirements)
+    if source := _fetched_from_a_url(packages, requirements):
+        return _not_verified((*installer.typed, *wishes.keeps, *wishes.wanted), wishes, source)
+    with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
+        return _ask(machine, installer, wishes, packages, Path(folder))
+
+
+def _ask(
+    machine: Machine, installer: _Installer, wishes: Wishes, packages: Packages, folder: Path
+) -> Resolution | Unknown:
+    arguments = (*wishes.keeps, *wishes.wanted)
+    typed = (*installer.typed, *arguments)
+    dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
+    environ = as_the_user(machine, folder)
+    try:
+        answer = machine.run([*installer.asked, _WHEELS_ONLY, *arguments, *dry], timeout=_LIMIT, env=environ)
+    except OSError as error:
+        return Unknown(f"{installer.asked[0]} cannot be started: {error.strerror}")
+    if answer.code == 0:
+        changes = _uv_changes(answer) if installer.is_uv else _pip_changes(answer)
+        command = (*installer.typed, _WHEELS_ONLY, *arguments)
+        return Resolution(command, wishes.keeps, "resolved", tuple(_in_words(changes, packages)))
+    if answer.code is None:
+        return _not_verified(typed, wishes, f"no index answered within {_LIMIT:.0f} s")
+    said = without_user(f"{answer.stderr}\n{answer.stdout}")
+    found = understood(said)
+    if found.outcome == "unsatisfiable":
+        sdist = _sdist_for_uv(said) if installer.is_uv else _sdist_for_pip(machine, installer, found, environ)
+        if sdist:
+            why = f"{sdist} has no wheel; the installer would build it, which runs its setup code"
+            return _not_verified(typed, wishes, why)
+    clash = found.outcome == "unsatisfiable" and not found.not_offered
+    reason = f"{found.reason} (only wheels were looked at)" if clash else found.reason
+    return Resolution(typed, wishes.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
+
+
+def _not_verified(command: tuple[str, ...], wishes: Wishes, reason: str) -> Resolution:
+    return Resolution(command, wishes.keeps, "unanswered", reason=reason)
+
+
+def _fetched_from_a_url(packages: Packages, requirements: Requirements) -> str:
+    """Why nobody is asked at all: pip fetches and builds what a requirement names by URL, whatever it was told."""
+    for name in requirements.closure:
+        distribution = packages.get(name)
+        for text in distribution.requires if distribution is not None else ():
+            if "://" in text and _built(text, packages.markers or {}):
+                what = text.partition("@")[0].strip()
+                return f"{name} requires {what} from a URL; the installer would fetch and build it"
+    return ""
+
+
+def _built(text: str, markers: Mapping[str, str]) -> bool:
+    """Whether this requirement names sources by URL and applies here. When that cannot be told, it does."""
+    try:
+        requirement = Requirement(text)
+        applies = requirement.marker is None or requirement.marker.evaluate({**markers, "extra": ""})
+    except Exception:  # noqa: BLE001 - as in the walk over the requirements
+        return True
+    return applies and not (requirement.url or "").partition("#")[0].endswith(".whl")
+
+
+def _sdist_for_uv(said: str) -> str:
+    """The package that only an sdist would satisfy, in uv's words."""
+    found = _UV_SDIST.search(said)
+    return next(filter(None, found.groups())) if found else ""
+
+
+def _sdist_for_pip(
+    machine: Machine, installer: _Installer, found: Complaint, environ: Mapping[str, str]
+) -> str:
+    """The requirement that no wheel meets and an sdist does. pip does not say so itself; listing versions builds nothing."""
+    try:
+        wanted = Requirement(found.not_offered)
+        pip = installer.asked[: installer.asked.index("install")]
+        answer = machine.run(
+            [*pip, "index", "versions", wanted.name, "--pre", "--no-input", *_PIP_SOON],
+            timeout=_LIMIT_VERSIONS,
+            env=environ,
+        )
+    except (InvalidRequirement, ValueError, OSError):
+        return ""
+    listed = _PIP_VERSIONS.search(answer.stdout)
+    versions = listed[1].split(", ") if listed and answer.code == 0 else []
+    return found.not_offered if any(_meets(wanted, version) for version in versions) else ""
+
+
+def _meets(wanted: Requirement, version: str) -> bool:
+    try:
+        return wanted.specifier.contains(Version(version.strip()), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _installer(
+    machine: Machine, target: Target, interpreter: Interpreter, packages: Packages
+) -> _Installer | Unknown:
+    """Take uv where uv made the environment or pip is missing, otherwise its pip, and at last the doctor's own."""
+    uv = shutil.which("uv", path=machine.environ.get("PATH", ""))
+    pip = packages.get("pip")
+    if uv and (pip is None or _made_by_uv(Path(interpreter.prefix))):
+        words: tuple[str, ...] = (uv, "pip", "install", "--python", str(target.python))
+        return _Installer(words, words, is_uv=True)
+    quietly = ("install", "--no-input", "--disable-pip-version-check")
+    own = (sys.executable, "-m", "pip", "--python", str(target.python), *quietly)
+    has_own = _at_least(_own_pip(), _PIP_OF_OTHERS)
+    if pip is not None:
+        words = (str(target.python), "-m", "pip", *quietly)
+        return _Installer(words, own if has_own and not _at_least(pip.version, _PIP_DRY) else words)
+    if has_own:
+        return _Installer(own, own)
+    return Unknown("neither pip nor uv is there to install anything: put uv on the PATH")
+
+
+def _own_pip() -> str:
+    """The version of the pip that lies beside the doctor, or nothing."""
+    try:
+        return importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _at_least(version: str, wanted: Version) -> bool:
+    try:
+        return Version(version) >= wanted
+    except InvalidVersion:
+        return False
+
+
+def _made_by_uv(prefix: Path) -> bool:
+    try:
+        text = (prefix / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(r"^uv\s*=", text, re.MULTILINE) is not None
+
+
+def _uv_changes(answer: Answer) -> dict[str, str]:
+    found = _UV_CHANGE.findall(answer.stderr + answer.stdout)
+    return {canonical(name): version for sign, name, version in found if sign == "+"}
+
+
+def _pip_changes(answer: Answer) -> dict[str, str]:
+    """Read the report, which stands between the lines that pip says to a person."""
+    said = "\n" + answer.stdout
+    start = said.find("\n{")
+    try:
+        report, _ = json.JSONDecoder().raw_decode(said, max(start, 0) + 1)
+        metadata = [entry["metadata"] for entry in report["install"]]
+        return {canonical(entry["name"]): str(entry["version"]) for entry in metadata}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _in_words(changes: Mapping[str, str], packages: Packages) -> Iterator[str]:
+    for name, version in sorted(changes.items()):
+        there = packages.get(name)
+        if there is None:
+            yield f"{name} {version} (new)"
+        elif there.version == version:
+            yield f"{name} {version} (again)"
+        else:
+            yield f"{name} {there.version} -> {version}"

@@ -1,0 +1,1 @@
+"""Processes and raylets on this machine."""

@@ -1,0 +1,85 @@
+"""The raylets that run here: the processes of which Ray's workers are children, and so inherit the environment."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables, as_far_as_shown
+from verl_doctor.toolkit.collectors.processes.processes import Process, Processes
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.process_table import command_of
+
+# Of the command line only these are read: it also holds the agents' commands. Addresses and a name, no secrets.
+_OPTIONS = {
+    "address": re.compile(r"--node_ip_address=([\w.:\[\]-]+)"),
+    "cluster": re.compile(r"--gcs-address=([\w.:\[\]-]+)"),
+    "session": re.compile(r"--session-name=([\w.:-]+)"),
+}
+
+
+@dataclass(frozen=True)
+class Raylet:
+    """One raylet of this user.
+
+    `address` is the node's, `cluster` that of the control store (GCS) which it belongs to, `session` the name of its
+    folder; each is empty when the command line does not say. `age` is in seconds. `variables` is the environment that
+    it was started with, filtered as this shell's is.
+    """
+
+    pid: int
+    address: str
+    cluster: str
+    session: str
+    age: float
+    variables: Variables
+
+
+@dataclass(frozen=True)
+class Raylets:
+    """The raylets of this user, oldest first, and the `hidden` ones: those of other users, or that could not be read."""
+
+    running: tuple[Raylet, ...] = ()
+    hidden: int = 0
+
+
+@collector()
+def raylets(processes: Processes, machine: Machine) -> Raylets | Unknown:
+    """Read the environment of every raylet that runs as this user. It is that of its start, not that of its shell now."""
+    found = processes.of("raylet")
+    if not found:
+        return Absent("no raylet runs on this machine")
+    mine = tuple(_of_this_user(found, machine))
+    return Raylets(tuple(sorted(mine, key=lambda one: -one.age)), len(found) - len(mine))
+
+
+def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Raylet]:
+    for process in found:
+        environ = environ_of(process.pid, machine) if process.mine else None
+        if environ is None:
+            continue
+        command = command_of(process.pid, machine)
+        said = {name: match[1] for name, option in _OPTIONS.items() if (match := option.search(command))}
+        yield Raylet(
+            process.pid,
+            said.get("address", ""),
+            said.get("cluster", ""),
+            said.get("session", ""),
+            round(max(time.time() - process.started, 0.0), 1),
+            as_far_as_shown(environ),
+        )
+
+
+def environ_of(pid: int, machine: Machine) -> dict[str, str] | None:
+    """The environment that a raylet was started with, secrets and all; None when it may not be read, or has ended.
+
+    While a repair of the job's environment is judged, it is that of a raylet which is started anew.
+    """
+    text = machine.read(f"/proc/{pid}/environ")
+    if not text:
+        return None
+    pairs = (entry.partition("=") for entry in text.split("\0") if "=" in entry)
+    return dict(machine.as_started({name: value for name, _, value in pairs}))

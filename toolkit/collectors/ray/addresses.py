@@ -1,0 +1,361 @@
+"""Where the address of a Ray cluster is said, which of the places `ray.init()` would take, and whether somebody answers there.
+
+The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address, get_ray_address_from_environment; the same from Ray
+2.10 to 2.60): an address that the program gives; RAY_ADDRESS; the file `ray_current_cluster` that every start of a head on this machine
+writes; and with "auto" the raylets that run here, which come before the file when they belong to one cluster. Ray tries an address that
+does not answer for ever, so each is tried here, for less than a second.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
+from verl_doctor.toolkit.collectors.launch.driver_variable import driver_variable, folder_for_ray
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
+from verl_doctor.toolkit.collectors.network.network import is_address, resolve, source_towards, with_port
+from verl_doctor.toolkit.collectors.processes.processes import Process, Processes
+from verl_doctor.toolkit.collectors.ray.job_nodes import endpoint, option
+from verl_doctor.toolkit.collectors.variables.ray_environment import ADDRESS_FILE
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.system.process_table import command_of
+from verl_doctor.toolkit.system.secret import without_user
+from verl_doctor.toolkit.system.tcp_probe import Reply, knock
+from verl_doctor.toolkit.target import Target
+
+Source = Literal[
+    "--ray-address",
+    "ray.init",
+    "RAY_ADDRESS",
+    "address file",
+    "raylet",
+    "ray start --address",
+    "ray start --head",
+]
+
+_KEYS = ("ray_kwargs.ray_init.address", "ray_init.address")
+_TEMP_DIR = ("ray_kwargs.ray_init._temp_dir", "ray_init._temp_dir")
+_PORT = "6379"  # of a head that is given none (ray/scripts/scripts.py)
+_OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
+_RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
+_ANYWHERE = ("", "auto")
+UNTOLD = "(not told)"
+"""The text of a place that says an address which reading cannot tell."""
+
+_RAYLETS = {
+    "address": re.compile(r"--gcs-address=([\w.:\[\]-]+)"),
+    "session": re.compile(r"--session-name=([\w.:-]+)"),
+}
+_GCS = {
+    "host": re.compile(r"--node-ip-address=([\w.:\[\]-]+)"),
+    "port": re.compile(r"--gcs_server_port=(\d+)"),
+    "session": re.compile(r"--session-name=([\w.:-]+)"),
+}
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class LocalRay:
+    """The processes on this machine that belong to one cluster: its raylets, and its GCS server, 0 when that is elsewhere.
+
+    `address` is that of the GCS. `user` runs them, `mine` says that this is the user who runs the doctor. `started` is when the
+    first of them was, in seconds since the epoch.
+    """
+
+    address: str
+    session: str = ""
+    raylets: tuple[int, ...] = ()
+    gcs: int = 0
+    user: str = ""
+    mine: bool = True
+    started: float = 0.0
+
+
+@dataclass(frozen=True)
+class AddressFile:
+    """The file that names the last cluster whose head was started here. `age` is in seconds; `owner` is its user.
+
+    `readable` is False when this user may not read it: then Ray stops with PermissionError.
+    """
+
+    path: str
+    owner: str = ""
+    mine: bool = True
+    age: float = 0.0
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place where an address is said: `text` as it stands there, `host` and `port` in it, "" and 0 where it names none ("auto").
+
+    `said_by` is for people: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file says it. `reply` is what came of one
+    TCP connection, "" when there was nothing to try, and `said` the kernel's word for it. An address that reading the launch files
+    cannot tell is `UNTOLD`.
+    """
+
+    source: Source
+    said_by: str
+    text: str
+    host: str = ""
+    port: int = 0
+    reply: Reply | Literal[""] = ""
+    said: str = ""
+    path: str = ""
+    line: int = 0
+
+    @property
+    def address(self) -> str:
+        """Host and port, "" when none are named."""
+        return with_port(self.host, self.port) if self.host and self.port else ""
+
+    @property
+    def trouble(self) -> str:
+        """What came of the connection, in words; "" when somebody answered, or there was nothing to try."""
+        if self.reply in ("", "connected"):
+            return ""
+        return {
+            "refused": f"nothing listens at {self.address}",
+            "silence": f"{self.address} does not answer",
+            "no such name": f"{self.host} does not resolve to an address",
+        }.get(self.reply, f"{self.address} cannot be reached: {self.said}")
+
+
+@dataclass(frozen=True)
+class RayAddresses:
+    """All places, those that come first in Ray's order first; the clusters that have processes here; and the file with an address.
+
+    `folder` is where Ray keeps that file: its `_temp_dir`, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it; `UNTOLD` when that is. The addresses at which the
+    launch script starts a head or joins one come last. `submitted`: Ray itself
+    starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service which is asked to.
+    """
+
+    places: tuple[Place, ...] = ()
+    running: tuple[LocalRay, ...] = ()
+    folder: str = ""
+    file: AddressFile | None = None
+    submitted: bool = False
+
+    def of(self, source: Source) -> Place | None:
+        """The first place of one kind."""
+        return next((place for place in self.places if place.source == source), None)
+
+    @property
+    def taken(self) -> Place | None:
+        """The place from which `ray.init()` of the job takes its address, also one that says "local"; None when it starts a new Ray.
+
+        --ray-address, which only the doctor knows, goes before all. A `ray start` in the launch script writes the file anew.
+        """
+        if self.submitted:
+            return self.of("--ray-address")
+        chosen = self.of("--ray-address") or self.of("ray.init")
+        if chosen is not None and chosen.text not in _ANYWHERE:
+            return chosen
+        variable = self.of("RAY_ADDRESS")
+        if variable is not None and variable.text not in _ANYWHERE:
+            return variable
+        written = self.of("ray start --head") or self.of("ray start --address")
+        if written is not None:
+            return written
+        file, raylets = self.of("address file"), [one for one in self.places if one.source == "raylet"]
+        anywhere = any(place is not None and place.text == "auto" for place in (chosen, variable))
+        several = len(raylets) > 1 and file is not None
+        return raylets[0] if anywhere and raylets and not several else file
+
+    @property
+    def head(self) -> Place | None:
+        """Where the launch script starts a head of its own: who answers there now is another one."""
+        place = self.of("ray start --head")
+        return place if place is not None and place.address else None
+
+    def ray_at(self, address: str) -> LocalRay | None:
+        """The processes here that belong to the cluster with this address."""
+        return next((one for one in self.running if one.address == address), None)
+
+
+@collector(timeout=8)
+def ray_addresses(
+    target: Target,
+    trees: LibraryTrees,
+    variables: Variables,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+    processes: Processes | Unknown,
+    machine: Machine,
+) -> RayAddresses | Unknown:
+    """Look at all places, and try each address once."""
+    if all(tree.module != "ray" for tree in trees.trees):
+        return Absent("Ray is not installed in this environment")
+    running = tuple(local_rays(processes, machine))
+    values = launch_values(launch, configuration)
+    temporary = given(values, *_TEMP_DIR)
+    folder = temporary.text or UNTOLD if temporary is not None else _folder(machine, launch)
+    asked = given(values, *_KEYS)
+    places = []
+    if target.ray_address:
+        places.append(_place("--ray-address", "--ray-address", target.ray_address))
+    if asked is not None:
+        places.append(_place("ray.init", asked.key, asked.text or UNTOLD, asked.path, asked.line))
+    places += _variable(variables, launch)
+    file = _file(machine, folder) if folder != UNTOLD else None
+    text = (
+        UNTOLD
+        if folder == UNTOLD
+        else (machine.read(f"{folder}/{ADDRESS_FILE}") or "").strip()
+        if file
+        else ""
+    )
+    if text:
+        places.append(_place("address file", f"{folder}/{ADDRESS_FILE}", text))
+    places += [
+        _place("raylet", f"a raylet (process {one.raylets[0]})", one.address)
+        for one in running
+        if one.raylets
+    ]
+    places += _starts(launch)
+    submitted = not isinstance(launch, Unknown) and launch.submitted
+    return RayAddresses(tuple(_tried(places)), running, folder, file, submitted)
+
+
+def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 0) -> Place:
+    host, port = (endpoint(text) if text != UNTOLD else None) or ("", 0)
+    return Place(source, said_by, without_user(text)[:200], host, port, path=path, line=line)
+
+
+def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]:
+    """RAY_ADDRESS as the job's driver has it."""
+    found = driver_variable("RAY_ADDRESS", variables.values, launch)
+    if found.value or not found.told:
+        said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
+        yield _place("RAY_ADDRESS", said_by, found.value or UNTOLD, found.path, found.line)
+
+
+def _starts(launch: Launch | Unknown) -> Iterator[Place]:
+    """The heads that the launch script joins, and those that it starts on this machine."""
+    for words in () if isinstance(launch, Unknown) else launch.ray_starts:
+        perhaps = any(word.conditional for word in words)
+        address = option(words, "--address")
+        if address is not None:
+            text = UNTOLD if perhaps else address.text or UNTOLD
+            yield _place("ray start --address", "ray start --address", text, address.path, address.line)
+        head = next((word for word in words if word.text == "--head"), None)
+        if head is not None:
+            text = UNTOLD if perhaps else _own_address(words)
+            yield _place("ray start --head", "ray start --head", text, head.path, head.line)
+
+
+def _own_address(words: tuple[Word, ...]) -> str:
+    """The address of the head that these words of `ray start --head` start on this machine."""
+    port, host = option(words, "--port"), option(words, "--node-ip-address")
+    number = _PORT if port is None else port.text or ""
+    own = source_towards(_OUTSIDE) or "127.0.0.1" if host is None else host.text or ""
+    return with_port(own, int(number)) if own and number.isdecimal() else UNTOLD
+
+
+def _folder(machine: Machine, launch: Launch | Unknown) -> str:
+    """Ray's folder as its driver computes it."""
+    chosen = folder_for_ray(machine.environ, launch)
+    if chosen.value is None:
+        return UNTOLD
+    return os.path.join(machine.cwd, chosen.value, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
+
+
+def _file(machine: Machine, folder: str) -> AddressFile | None:
+    path = f"{folder}/{ADDRESS_FILE}"
+    try:
+        found = machine.at(path).stat()
+    except (OSError, ValueError):
+        return None
+    return AddressFile(
+        path,
+        _name_of(found.st_uid),
+        found.st_uid == os.geteuid(),
+        round(max(time.time() - found.st_mtime, 0.0), 1),
+        os.access(machine.at(path), os.R_OK),
+    )
+
+
+def local_rays(processes: Processes | Unknown, machine: Machine) -> Iterator[LocalRay]:
+    """The clusters that have a raylet or a GCS server here, the oldest first: other users' too, as Ray itself finds them."""
+    found: dict[str, LocalRay] = {}
+    for process in (
+        () if isinstance(processes, Unknown) else (*processes.of("gcs_server"), *processes.of("raylet"))
+    ):
+        one = _local_ray(process, machine)
+        # A head that a driver's ray.init started may not name its port: then the session tells whose it is.
+        known = next(
+            (key for key, ray in found.items() if one.session and ray.session == one.session), one.address
+        )
+        before = found.pop(known, None)
+        if before is not None:
+            one = replace(
+                before,
+                address=one.address or before.address,
+                raylets=(*before.raylets, *one.raylets),
+                gcs=before.gcs or one.gcs,
+                started=min(before.started, one.started),
+            )
+        found[one.address or known] = one
+    return iter(sorted(found.values(), key=lambda ray: ray.started))
+
+
+def _local_ray(process: Process, machine: Machine) -> LocalRay:
+    command = command_of(process.pid, machine)
+    options = _GCS if process.role == "gcs_server" else _RAYLETS
+    said = {name: match[1] for name, wanted in options.items() if (match := wanted.search(command))}
+    port = int(said.get("port", 0))
+    user = _USER.search(machine.read(f"/proc/{process.pid}/status") or "")
+    return LocalRay(
+        said.get("address") or (with_port(said.get("host", ""), port) if port else ""),
+        said.get("session", ""),
+        (process.pid,) if process.role == "raylet" else (),
+        process.pid if process.role == "gcs_server" else 0,
+        _name_of(int(user[1])) if user else "",
+        process.mine,
+        round(process.started, 1),
+    )
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _tried(places: Iterable[Place]) -> Iterator[Place]:
+    """The same with what came of a connection: one to each address, all at once."""
+    places = list(places)
+    addresses = sorted({(place.host, place.port) for place in places if place.host and place.port})
+    if not addresses:
+        return iter(places)
+    with TURNS.waiting(), ThreadPoolExecutor(min(len(addresses), 16)) as pool:
+        answers = dict(zip(addresses, pool.map(_answer, *zip(*addresses, strict=True)), strict=True))
+    return (
+        replace(place, reply=answers[place.host, place.port][0], said=answers[place.host, place.port][1])
+        if place.address
+        else place
+        for place in places
+    )
+
+
+def _answer(host: str, port: int) -> tuple[Reply, str]:
+    if not is_address(host):
+        found = resolve(host, _RESOLVING)
+        if not found.addresses:
+            return "no such name", found.failed
+        host = found.addresses[0]
+    answered = knock(host, port, _KNOCKING)
+    return answered.reply, answered.said

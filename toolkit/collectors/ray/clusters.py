@@ -1,0 +1,216 @@
+"""What the Ray clusters that this machine knows of are made of, read from their control store (GCS) without joining them.
+
+A child of the target's interpreter reads it with the target's own Ray, and registers no job. It needs no dashboard. The token of a
+cluster that wants one is handed on by the name of its file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob, RayNode
+from verl_doctor.toolkit.collectors.ray.token import RayToken
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import ray_state
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.secret import may_hold_secret
+
+_MOST = 4  # clusters; each costs a process that imports Ray
+_READING, _LIMIT = (
+    4.0,
+    20.0,
+)  # seconds: for the answers, and for all of it; importing Ray from a network disk takes long
+_TABLES = ("nodes", "jobs", "actors", "groups")
+_NOT_LET_IN = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
+_WITHHELD = "(withheld: it may hold a secret)"
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """One cluster. `address` is that of its GCS, `also` are further spellings of it; `session` is its name for itself.
+
+    `ray` and `python` are the versions that started it, "" when they could not be learned. `by_driver`: a driver's `ray.init` started
+    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it, and `silent` that
+    it was asked and gave no answer. `unread` are
+    the tables ("nodes", "jobs", "actors", "groups") that could not be, and `untold` says of each thing that could not why.
+    """
+
+    address: str
+    also: tuple[str, ...] = ()
+    ray: str = ""
+    python: str = ""
+    session: str = ""
+    cluster: str = ""
+    by_driver: bool = False
+    token: bool = False
+    nodes: tuple[RayNode, ...] = ()
+    jobs: tuple[RayJob, ...] = ()
+    actors: tuple[RayActor, ...] = ()
+    groups: tuple[RayGroup, ...] = ()
+    refused: str = ""
+    silent: bool = False
+    unread: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
+
+    @property
+    def alive(self) -> tuple[RayNode, ...]:
+        """The nodes that are alive."""
+        return tuple(node for node in self.nodes if node.alive)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those in which there is a driver or an actor."""
+        jobs = (job.namespace for job in self.jobs if not job.finished)
+        actors = (actor.namespace for actor in self.actors if actor.state != "DEAD")
+        return tuple(sorted({*jobs, *actors} - {""}))
+
+    def job(self, identity: str) -> RayJob | None:
+        """The job with this number."""
+        return next((job for job in self.jobs if job.job == identity), None)
+
+    def knows(self, part: str) -> bool:
+        """Whether a table ("nodes", "jobs", "actors", "groups") was read: when it was not, being empty says nothing."""
+        return not self.refused and part not in self.unread
+
+
+Choice = Literal["named", "found", "new"]
+"""How a job comes to its Ray: an address names it, it joins one that it finds, or it starts one of its own."""
+
+
+@dataclass(frozen=True)
+class RayClusters:
+    """The clusters that answer where an address is said; `joined` is the address of the one that a job started from here would join."""
+
+    clusters: tuple[RayCluster, ...] = ()
+    joined: str = ""
+    choice: Choice = "found"
+
+    def at(self, address: str) -> RayCluster | None:
+        """The cluster with this address."""
+        return next((one for one in self.clusters if address and address in (one.address, *one.also)), None)
+
+    @property
+    def chosen(self) -> RayCluster | None:
+        """The one that a job started from here would join."""
+        return self.at(self.joined)
+
+    @property
+    def concerned(self) -> tuple[RayCluster, ...]:
+        """Those in which a job that hangs is a matter of this target: none where it starts a Ray of its own, all where chance chooses."""
+        if self.choice == "found":
+            return self.clusters
+        return tuple(one for one in self.clusters if self.choice == "named" and one is self.chosen)
+
+
+@collector(timeout=2 * _LIMIT + 2)
+def ray_clusters(
+    addresses: RayAddresses, token: RayToken, interpreter: Interpreter, machine: Machine
+) -> RayClusters | Unknown:
+    """Ask the GCSes that answer, all at once: that of the job first, then others that are named, then those of this user's raylets."""
+    taken = addresses.taken
+    foreign = {ray.address for ray in addresses.running if not ray.mine}
+    places = [
+        *([taken] if taken else []),
+        *(place for place in addresses.places if place.source != "raylet"),
+        *(place for place in addresses.places if place.source == "raylet" and place.address not in foreign),
+    ]
+    answering = dict.fromkeys(
+        place.address for place in places if place.reply == "connected" and "://" not in place.text
+    )
+    if not answering:
+        return Absent("no Ray answers at any address that is known here")
+    asked = list(answering)[:_MOST]
+    with TURNS.waiting(), ThreadPoolExecutor(len(asked)) as pool:
+        found = pool.map(lambda address: read_cluster(machine, interpreter.executable, address, token), asked)
+        clusters = tuple(_once(found))
+    # Who answers where the script starts a head is not the one that the job will join.
+    joined = taken.address if taken is not None and taken.source != "ray start --head" else ""
+    return RayClusters(clusters, joined, _choice(taken))
+
+
+def _choice(taken: Place | None) -> Choice:
+    if taken is not None and (taken.source == "ray start --head" or taken.text == "local"):
+        return "new"
+    by_chance = taken is None or taken.source in ("address file", "raylet") or taken.text == UNTOLD
+    return "found" if by_chance else "named"
+
+
+def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
+    """One entry for the spellings of one cluster's address."""
+    different: dict[str, RayCluster] = {}
+    for one in found:
+        key = one.cluster or one.address
+        first = different.get(key)
+        different[key] = one if first is None else replace(first, also=(*first.also, one.address))
+    return iter(different.values())
+
+
+def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
+    """Ask without a token, and with one only when that is what the cluster wants: so it is known whether it does."""
+    told = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
+    wants = any(word in str(told.get("refused", "")) for word in _NOT_LET_IN)
+    if wants and token.there:
+        path = {"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {}
+        told = _ask(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
+    return replace(_restored(address, told), token=wants)
+
+
+def _ask(machine: Machine, python: str, address: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    question = json.dumps({"address": address, "limit": _READING})
+    heard = ask_child(machine, python, ray_state, question, timeout=_LIMIT, variables=variables)
+    if isinstance(heard, Unknown):
+        return {"refused": heard.reason}
+    answer, told = heard
+    return told if isinstance(told, dict) else {"refused": ending(answer, _LIMIT)}
+
+
+def _restored(address: str, told: Mapping[str, Any]) -> RayCluster:
+    metadata = told.get("metadata") or {}
+    untold = tuple(map(str, told.get("untold", ())))
+    refused = str(told.get("refused", ""))
+    if not refused and not told.get("cluster"):
+        refused = "; ".join(untold) or "its GCS did not answer"
+    return RayCluster(
+        address,
+        ray=str(metadata.get("ray_version", "")),
+        python=str(metadata.get("python_version", "")),
+        session=str(told.get("session") or ""),
+        cluster=str(told.get("cluster") or ""),
+        by_driver=bool(metadata.get("ray_init_cluster")),
+        nodes=_table(RayNode, told.get("nodes")),
+        jobs=tuple(map(_without_secret, _table(RayJob, told.get("jobs")))),
+        actors=_table(RayActor, told.get("actors")),
+        groups=_table(RayGroup, told.get("groups")),
+        refused=refused,
+        silent=bool(refused and told.get("asked")),
+        unread=tuple(name for name in _TABLES if told.get(name) is None),
+        untold=untold,
+    )
+
+
+def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, ...]:
+    """The entries as facts, by their identity: a GCS tells them in any order. The child gives the fields by name; lists become tuples."""
+    names = [one.name for one in fields(kind)]
+    return tuple(
+        kind(
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in entry.items()
+                if key in names
+            }
+        )
+        for entry in sorted(entries or (), key=lambda entry: str(entry[names[0]]))
+    )
+
+
+def _without_secret(job: RayJob) -> RayJob:
+    """A job's command line may hold a password."""
+    return replace(job, entrypoint=_WITHHELD) if may_hold_secret(job.entrypoint) else job

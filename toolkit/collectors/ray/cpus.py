@@ -1,0 +1,114 @@
+"""How many CPUs the installed Ray would hand out on this node when nobody tells it.
+
+Ray counts CPUs in `get_num_cpus` of ray/_private/utils.py: those of the machine, or what a few files of the control groups
+say, whose names stand in that function. It asks neither for the affinity, in which Slurm puts a job, nor for the groups
+below the one that is mounted (ray-project/ray#34846, #50474). So the files are read here as that Ray would.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.system.cgroups import count_of_list
+
+_QUOTA, _PERIOD, _MAX, _SET = (
+    "cpu_quota_file_name",
+    "cpu_period_file_name",
+    "cpu_max_file_name",
+    "cpuset_file_name",
+)
+_MACHINES_OWN = "RAY_USE_MULTIPROCESSING_CPU_COUNT"
+# What a Ray that counts otherwise would name.
+_OTHER_WAYS = frozenset({"sched_getaffinity", "process_cpu_count", "cpu_affinity"})
+
+
+@dataclass(frozen=True)
+class RayCpus:
+    """The CPUs that Ray would count here, and which `version` of Ray. `read_from` is the file that says so, or the variable."""
+
+    counted: int
+    read_from: str
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class CpuFiles:
+    """The files that a Ray asks for the CPUs of a container, by the name of the parameter whose default they are."""
+
+    named: Mapping[str, str]
+
+
+@collector()
+def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCpus | Unknown:
+    """Read which files the installed Ray looks at, and those files."""
+    tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
+    if tree is None:
+        return Absent("Ray is not installed in this environment")
+    if not limits.online:
+        return Unknown("the number of this machine's CPUs is not told")
+    path = Path(tree.folder, "_private", "utils.py")
+    asked = remembered(CpuFiles, "", [path], partial(files_asked, path))
+    if isinstance(asked, Unknown):
+        return asked
+    files = asked.named
+    named = machine.environ.get("PYTHON_CPU_COUNT", "")
+    whole = int(named) if named.isdigit() and int(named) else limits.online
+    if machine.environ.get(_MACHINES_OWN):
+        return RayCpus(whole, _MACHINES_OWN, tree.version)
+    found = min(_told(machine, files), default=None)
+    if found is None:
+        return RayCpus(whole, "/sys/devices/system/cpu/online", tree.version)
+    return RayCpus(int(found[0]), found[1], tree.version)
+
+
+def files_asked(path: Path) -> CpuFiles | Unknown:
+    """Which files this Ray asks."""
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else source
+    if isinstance(tree, Unreadable):
+        return Unknown(tree.reason)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    counting = [functions[name] for name in ("get_num_cpus", "_get_docker_cpus") if name in functions]
+    named = {
+        getattr(node, "attr", getattr(node, "id", ""))
+        for function in counting
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Attribute, ast.Name))
+    }
+    if len(counting) < 2 or named & _OTHER_WAYS:
+        return Unknown("this Ray counts CPUs in a way that the doctor does not know")
+    arguments = counting[1].args
+    values = [default.value if isinstance(default, ast.Constant) else None for default in arguments.defaults]
+    files = {
+        argument.arg: value
+        for argument, value in zip(arguments.args[-len(values) :], values, strict=True)
+        if isinstance(value, str)
+    }
+    if len(files) != len(arguments.args) or not {*files} <= {_QUOTA, _PERIOD, _MAX, _SET}:
+        return Unknown("this Ray counts CPUs in a way that the doctor does not know")
+    return CpuFiles(files)
+
+
+def _told(machine: Machine, files: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+    """The numbers that Ray takes from these files, each with its file: a quota of version 1 or else of 2, and a set."""
+    texts = {name: (machine.read(path) or "").strip() for name, path in files.items()}
+    quota, period = texts.get(_QUOTA, ""), texts.get(_PERIOD, "")
+    if quota and period:
+        name = _QUOTA
+    else:
+        name = _MAX
+        quota, _, period = texts.get(_MAX, "").partition(" ")
+    if quota.isdigit() and period.isdigit() and int(period):
+        yield int(quota) / int(period), files[name]
+    if listed := count_of_list(texts.get(_SET, "")):
+        yield float(listed), files[_SET]

@@ -1,0 +1,145 @@
+"""Which Ray the engine process of verl's async rollout would join, beside the Ray in which its workers are."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.network.network import is_address
+from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.ray.engine_ray import Choice, EngineRay
+from verl_doctor.toolkit.collectors.ray.job_nodes import option
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.collectors.variables.ray_environment import address, address_file
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.source import parse_expression
+
+AUTO = "auto"
+_READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class EngineReach:
+    """`told_by` is the file that hands the address of the workers' Ray on to the engine process, "" when nothing does.
+
+    `unsure` says when that file does not, or why it is not known whether one does, "" when it is certain. `joins` is the address that
+    Ray takes when it is not told, "" when it starts a new Ray, and `said_by` where that is said. `because` says why
+    nothing hands it on. `job` is the address of the cluster that the workers are in, "" when the job starts its own, and
+    "auto" when only that there is one is known.
+    """
+
+    told_by: str = ""
+    unsure: str = ""
+    joins: str = ""
+    said_by: str = ""
+    because: str = ""
+    job: str = ""
+
+    @property
+    def strays(self) -> bool:
+        """Whether the engine process gets into another Ray than its workers are in, when it is not told."""
+        return not self.joins or not (AUTO in (self.joins, self.job) or same_ray(self.joins, self.job))
+
+    @property
+    def astray(self) -> bool:
+        """Whether it is certain that it gets into another Ray."""
+        return self.strays and not self.told_by and not self.unsure
+
+
+def same_ray(one: str, other: str) -> bool:
+    """Whether two addresses may be those of one GCS: a name, or loopback, may stand for any host."""
+    (host, _, port), (another, _, its_port) = one.rpartition(":"), other.rpartition(":")
+    vague = not (is_address(host) and is_address(another)) or "127.0.0.1" in (host, another)
+    return port == its_port and (host == another or vague)
+
+
+@collector()
+def engine_reach(
+    engine: EngineRay,
+    environment: EffectiveEnvironment,
+    launch: Launch | Unknown,
+    raylets: Raylets | Unknown,
+    machine: Machine,
+) -> EngineReach | Unknown:
+    """Follow the environment of the actor that starts the engine process to what Ray makes of it there."""
+    if not all(_holds(one, environment) for one in engine.chosen_by):
+        names = " and ".join(f"{one.variable}={one.value}" for one in engine.chosen_by)
+        return Absent(f"this engine process is only used with {names}")
+    before = [one for one in engine.vllm_unless if _holds(one, environment)]
+    told = EngineReach(
+        engine.path if engine.told else "" if before else engine.vllm, job=environment.standing
+    )
+    if engine.vllm_after and not engine.told and not before:
+        told = replace(told, unsure=f"vLLM does not where {' or '.join(engine.vllm_after)} before")
+    elif engine.vllm_unknown and not engine.told:
+        told = replace(told, unsure=f"whether vLLM does is not known: {engine.vllm_unknown}")
+    elif told.told_by:
+        return told
+    elif before:
+        told = replace(told, because=f"vLLM does not where {before[0].variable} is {before[0].value} already")
+    else:
+        told = replace(told, because="this vLLM never does")
+    if _writes_address(launch, environment):
+        return replace(told, joins=AUTO, said_by="the address file that ray start writes")
+    return _left_to_ray(told, engine, environment, raylets, machine)
+
+
+def _left_to_ray(
+    told: EngineReach,
+    engine: EngineRay,
+    environment: EffectiveEnvironment,
+    raylets: Raylets | Unknown,
+    machine: Machine,
+) -> EngineReach | Unknown:
+    """Add what `ray.init` takes of itself in the engine process, which has the environment of its parent."""
+    seen = {name: environment.worker(name) for name in _READ_BY_RAY}
+    if untold := [name for name, value in seen.items() if value.untold]:
+        return Unknown(f"{untold[0]} of Ray's workers: {seen[untold[0]].untold}")
+    environ = {name: value.text for name, value in seen.items() if value.text}
+    asked = _constant(engine.address)
+    if asked is None:
+        return Unknown(f"the address that {engine.path} gives in line {engine.line} is {engine.address}")
+    joins, said_by = address(asked or None, environ, machine), ""
+    if environ.get("RAY_ADDRESS", AUTO) != AUTO:
+        said_by = "RAY_ADDRESS of Ray's workers"
+    elif joins:
+        said_by = address_file(environ)
+        if AUTO in (asked, environ.get("RAY_ADDRESS")):
+            joins, said_by = _any_here(joins, said_by, environment.standing, raylets)
+    return replace(told, joins=joins, said_by=said_by)
+
+
+def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) -> tuple[str, str]:
+    """What "auto" takes: the only Ray that runs here, of several the one that the address file names, or any."""
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    others = sorted({one.cluster for one in running if one.cluster and not same_ray(one.cluster, job)})
+    if not others:
+        return AUTO, ""
+    return (others[0], "the raylets that run here") if named == AUTO else (named, said_by)
+
+
+def _writes_address(launch: Launch | Unknown, environment: EffectiveEnvironment) -> bool:
+    """Whether the launch script starts Ray, which then writes the address file where Ray's workers look for it."""
+    starts = () if isinstance(launch, Unknown) else launch.ray_starts
+    elsewhere = any(option(words, "--temp-dir") for words in starts)
+    return environment.by_script and not elsewhere and environment.worker("RAY_ADDRESS").is_set is False
+
+
+def _constant(text: str) -> str | None:
+    """The text in a string's source, "" for none, None for an expression that reading cannot tell."""
+    if not text:
+        return ""
+    node = parse_expression(text)
+    return (
+        node.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        else "" if isinstance(node, ast.Constant) and node.value is None else None
+    )  # fmt: skip
+
+
+def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:
+    """Whether a variable has a value in the actor; one that cannot be told has not."""
+    value = environment.worker(choice.variable)
+    return not value.untold and (choice.default if value.text is None else value.text) == choice.value

@@ -1,0 +1,34 @@
+"""How long a process of the target takes to import Ray: each Ray worker does it before it registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_LIMIT = 45
+
+
+@dataclass(frozen=True)
+class RayImport:
+    """Seconds from the start of the interpreter to its end. `ended` is False when it was stopped."""
+
+    seconds: float
+    ended: bool = True
+
+
+@collector(timeout=_LIMIT + 10)
+def ray_import(interpreter: Interpreter, trees: LibraryTrees, machine: Machine) -> RayImport | Unknown:
+    """Import it once. What was read a moment ago is in the page cache, so a first import may take longer still."""
+    if all(tree.module != "ray" for tree in trees.trees):
+        return Absent("Ray is not installed in this environment")
+    try:
+        answer = machine.run([interpreter.executable, "-c", "import ray"], timeout=_LIMIT)
+    except OSError as error:
+        return Unknown(f"{interpreter.executable} cannot be started: {error.strerror}")
+    if answer.code:
+        return Unknown(f"Ray cannot be imported: {answer.said}")
+    return RayImport(round(answer.seconds, 2), answer.code is not None)

@@ -1,0 +1,103 @@
+"""Which arguments the installed `ray.init()` takes, and how small an object store may be, read from Ray's sources."""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC
+from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+
+KEYS = ("ray_kwargs.ray_init", "ray_init")
+"""Where releases of verl keep the arguments of `ray.init()`."""
+
+_FOLDER = "runtime_env.working_dir"
+_SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
+
+
+@dataclass(frozen=True)
+class RayInitArguments:
+    """The names, hidden ones included, and where they were read, as "path:line". `smallest_store` is in bytes, 0 when it is not known.
+
+    `missing_folder` is the `working_dir` of the job's runtime environment that is not there.
+    """
+
+    names: tuple[str, ...]
+    read_from: str
+    smallest_store: int = 0
+    missing_folder: str = ""
+
+
+@collector()
+def ray_init_arguments(
+    libraries: LibraryTrees, configuration: Configuration, machine: Machine
+) -> RayInitArguments | Unknown:
+    """Read the signature of `init`, and what it takes out of `**kwargs`."""
+    folder = next((Path(tree.folder) for tree in libraries.trees if tree.module == "ray"), None)
+    if folder is None:
+        return Absent("Ray is not installed in this environment")
+    path = folder / "_private" / "worker.py"
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else None
+    nodes = tree.body if isinstance(tree, ast.Module) else []
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and node.name == "init":
+            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+            hidden = _taken_out(node, node.args.kwarg.arg) if node.args.kwarg else []
+            return RayInitArguments(
+                (*names, *hidden), f"{path}:{node.lineno}", _smallest(folder), _gone(configuration, machine)
+            )
+    return Unknown(f"{path} has no function init that can be read")
+
+
+def _gone(configuration: Configuration, machine: Machine) -> str:
+    """The folder that is named for all nodes and is not here. A relative one depends on where the job starts."""
+    named = next(
+        (value for key in KEYS if isinstance(value := configuration.get(f"{key}.{_FOLDER}"), str)), ""
+    )
+    path = machine.expanded(named) if named and "://" not in named else ""
+    return (
+        path
+        if path.startswith("/") and not path.endswith((".zip", ".jar")) and not os.path.isdir(path)
+        else ""
+    )
+
+
+def _taken_out(node: ast.FunctionDef, kwargs: str) -> list[str]:
+    """The names that are taken out of, or looked up in, `**kwargs`."""
+    return [
+        part.args[0].value
+        for part in walk(node)
+        if isinstance(part, ast.Call)
+        and dotted(part.func) in (f"{kwargs}.pop", f"{kwargs}.get")
+        and part.args
+        and isinstance(part.args[0], ast.Constant)
+        and isinstance(part.args[0].value, str)
+    ]
+
+
+def _smallest(folder: Path) -> int:
+    path = folder / "_private" / "ray_constants.py"
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else None
+    for node in tree.body if isinstance(tree, ast.Module) else []:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _SMALLEST:
+                return _number(value)
+    return 0
+
+
+def _number(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+            found = ARITHMETIC[type(op)](_number(left), _number(right))
+            return int(found)
+    return 0

@@ -1,0 +1,205 @@
+"""Over how many nodes the job spreads, and where its head is: from the launch files, the environment, and Ray if it runs here."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import LaunchValues, given, launch_values
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
+from verl_doctor.toolkit.collectors.network.network import Network, is_address, resolve, source_towards
+from verl_doctor.toolkit.collectors.processes.raylets import Raylet, Raylets
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_NODES = ("trainer.nnodes", "actor_rollout_ref.rollout.nnodes")
+_ADDRESS = "ray_kwargs.ray_init.address"
+_SLURM = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+# "10.0.0.1:6379", "ray://head:10001", "http://[fd00::1]:8265", and a bare host or address.
+_ENDPOINT = re.compile(
+    r"(?:(?P<scheme>\w+)://)?(?:\[(?P<six>[\da-fA-F:.]+)\]|(?P<host>[\w.-]+)|(?P<bare>[\da-fA-F:]+))(?::(?P<port>\d+))?/?"
+)
+_NO_HOST = frozenset({"auto", "local"})
+_RESOLVING = 3.0  # seconds for all names together
+
+
+@dataclass(frozen=True)
+class Head:
+    """A machine that the job is to meet at, and who says so.
+
+    `address` is "" when the `host` has none that is known, `port` 0 when none is named. `source` is the address of this
+    machine from which it is reached and `interface` the interface that has it; both "" without a route. `mine`: it is this machine.
+    """
+
+    host: str
+    said_by: str
+    port: int = 0
+    path: str = ""
+    line: int = 0
+    address: str = ""
+    source: str = ""
+    interface: str = ""
+    mine: bool = False
+
+
+@dataclass(frozen=True)
+class RayHere:
+    """A raylet of this user in this network, and the address of this machine that it was started with."""
+
+    pid: int
+    address: str
+
+
+@dataclass(frozen=True)
+class JobNodes:
+    """`nodes` is how many the job asks for, None when nobody says; `said_by` who does.
+
+    `interface` is the one over which the other nodes are reached: towards the head, or where the head itself listens, or
+    else the default route's; "" when that cannot be told. `rays` run here already.
+    """
+
+    nodes: int | None = None
+    said_by: str = ""
+    heads: tuple[Head, ...] = ()
+    interface: str = ""
+    rays: tuple[RayHere, ...] = ()
+
+    @property
+    def several(self) -> str:
+        """Why this job runs on more than one machine; "" when it does not, or when nothing says so."""
+        if self.nodes is not None:
+            return f"{self.said_by}={self.nodes}" if self.nodes > 1 else ""
+        away = next((head for head in self.heads if head.address and not head.mine), None)
+        return f"the head {away.address} ({away.said_by}) is another machine" if away else ""
+
+
+@collector(timeout=10)
+def job_nodes(
+    network: Network,
+    variables: Variables,
+    launch: Launch | Unknown,
+    configuration: Configuration | Unknown,
+    raylets: Raylets | Unknown,
+    machine: Machine,
+) -> JobNodes:
+    """Put together what is said of nodes and heads, and look up this machine's routes to the heads."""
+    values = launch_values(launch, configuration)
+    nodes, said_by = _nodes(variables, values, launch)
+    here = _in_this_network(raylets, machine)
+    deadline = time.monotonic() + _RESOLVING
+    said = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
+    different = {(head.host, head.port): head for head in reversed(said)}
+    heads = tuple(_reached(head, network, deadline) for head in reversed(different.values()))
+    towards = next(
+        (head.interface for head in heads if head.interface and not _is_loopback(head, network)), ""
+    )
+    rays = tuple(RayHere(raylet.pid, raylet.address) for raylet in here)
+    return JobNodes(nodes, said_by, heads, towards or network.default, rays)
+
+
+def endpoint(text: str) -> tuple[str, int] | None:
+    """The host and port in an address such as "ray://head:10001"; the port is 0 when none is named. None when it names no host."""
+    if is_address(text):
+        return text, 0
+    match = _ENDPOINT.fullmatch(text.strip())
+    host = match and (match["six"] or match["host"] or match["bare"])
+    if not match or not host or host in _NO_HOST:
+        return None
+    return host, int(match["port"] or 0)
+
+
+def option(words: Sequence[Word], name: str) -> Word | None:
+    """The value of an option, written `--name value` or `--name=value`."""
+    for place, word in enumerate(words):
+        if word.text == name and place + 1 < len(words):
+            return words[place + 1]
+        if word.text is not None and word.text.startswith(f"{name}="):
+            return replace(word, text=word.text.partition("=")[2])
+    return None
+
+
+def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown) -> tuple[int | None, str]:
+    """The largest number of nodes that the configuration asks for; where nothing is known of it, what Slurm gave or is asked for."""
+    asked = [one for key in _NODES if (one := given(values, key)) is not None]
+    numbers = [(one.value, one.key) for one in asked if isinstance(one.value, int)]
+    if numbers and all(one.known for one in asked):
+        return max(numbers)
+    for name in _SLURM:
+        if variables.get(name).isdigit():
+            return int(variables.get(name)), name
+    asked_of_slurm = None if isinstance(launch, Unknown) else launch.nodes
+    return asked_of_slurm, "#SBATCH --nodes" if asked_of_slurm else ""
+
+
+def _in_configuration(values: LaunchValues) -> Iterator[Head]:
+    asked = given(values, _ADDRESS)
+    if asked is not None and (found := endpoint(asked.text)):
+        yield Head(found[0], _ADDRESS, found[1], asked.path, asked.line)
+
+
+def _in_launch(launch: Launch | Unknown) -> Iterator[Head]:
+    if isinstance(launch, Unknown):
+        return
+    for words in launch.ray_starts:
+        address = option(words, "--address")
+        if address is not None and (found := endpoint(address.text or "")):
+            yield Head(found[0], "ray start --address", found[1], address.path, address.line)
+    for one in launch.settings:
+        if one.name in ("RAY_ADDRESS", "MASTER_ADDR") and not one.removed:
+            found = endpoint(one.value or "")
+            if found:
+                yield Head(found[0], one.name, found[1], one.path, one.line)
+
+
+def _in_shell(variables: Variables) -> Iterator[Head]:
+    for name in ("RAY_ADDRESS", "MASTER_ADDR"):
+        if found := endpoint(variables.get(name)):
+            yield Head(found[0], f"{name} of this shell", found[1])
+
+
+def _in_this_network(raylets: Raylets | Unknown, machine: Machine) -> list[Raylet]:
+    """Those that are in the same network namespace: one of another container on this machine has other interfaces."""
+
+    def namespace(process: str) -> Path | None:
+        try:
+            return machine.at(f"/proc/{process}/ns/net").readlink()
+        except OSError:
+            return None
+
+    own = namespace("self")
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    return [raylet for raylet in running if namespace(str(raylet.pid)) in (own, None)]
+
+
+def _of_raylets(here: Iterable[Raylet]) -> Iterator[Head]:
+    """Where the Rays that run here have their head."""
+    for raylet in here:
+        if found := endpoint(raylet.cluster):
+            yield Head(found[0], f"raylet {raylet.pid}", found[1])
+
+
+def _reached(head: Head, network: Network, deadline: float) -> Head:
+    """The same with its address and the way there."""
+    address = head.host
+    if not is_address(address):
+        left = deadline - time.monotonic()
+        found = resolve(address, left).addresses if left > 0 else ()
+        if not found:
+            return head
+        address = found[0]
+    owner = network.owner_of(address)
+    source = address if owner else source_towards(address)
+    by = owner or network.owner_of(source)
+    return replace(
+        head, address=address, source=source, interface=by.name if by else "", mine=owner is not None
+    )
+
+
+def _is_loopback(head: Head, network: Network) -> bool:
+    interface = network.interface(head.interface)
+    return interface is not None and interface.kind == "loopback"

@@ -1,0 +1,73 @@
+"""Ray's authentication by token, as a job started from here would use it. The token itself is never read.
+
+Ray has it since 2.52 (https://docs.ray.io/en/latest/ray-security/token-auth.html). It takes the token from RAY_AUTH_TOKEN, from the
+file that RAY_AUTH_TOKEN_PATH names, or from ~/.ray/auth_token.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees
+from verl_doctor.toolkit.collectors.launch.driver_variable import driver_variable
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+
+_SETUP = "_private/authentication/authentication_token_setup.py"
+_WITHOUT_BEING_TOLD = "maybe_enable_token_auth_if_token_available"
+
+
+@dataclass(frozen=True)
+class RayToken:
+    """`mode` is RAY_AUTH_MODE of the job's driver, "" when it is not set. `path` is the file with the token, "" when there is none that can be read.
+
+    `in_variable`: RAY_AUTH_TOKEN is set. `known`: the installed Ray has such tokens. `by_itself`: without a `mode` it uses a token that
+    it finds when it starts a head or joins the cluster of this machine, yet not where an address is named.
+    """
+
+    mode: str = ""
+    path: str = ""
+    in_variable: bool = False
+    known: bool = True
+    by_itself: bool = False
+
+    @property
+    def there(self) -> bool:
+        """Whether there is a token."""
+        return self.in_variable or bool(self.path)
+
+
+@collector()
+def ray_token(
+    trees: LibraryTrees, variables: Variables, launch: Launch | Unknown, machine: Machine
+) -> RayToken | Unknown:
+    """Look which variables are set, whether the file is there, and whether the installed Ray knows of it."""
+    tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
+    if tree is None:
+        return Absent("Ray is not installed in this environment")
+    setup = Path(tree.folder, _SETUP)
+    known = os.path.isfile(setup)
+    return RayToken(
+        (driver_variable("RAY_AUTH_MODE", variables.values, launch).value or "").strip().lower(),
+        token_file(machine),
+        "RAY_AUTH_TOKEN" in variables.withheld,
+        known,
+        known and _WITHOUT_BEING_TOLD in setup.read_text("utf-8", "replace"),
+    )
+
+
+def token_file(machine: Machine) -> str:
+    """The file that holds the user's token; "" when there is none that is readable and not empty."""
+    named, home = machine.environ.get("RAY_AUTH_TOKEN_PATH"), machine.environ.get("HOME")
+    if not named and not home:
+        return ""
+    place = machine.cwd / named if named else Path(home or "", ".ray", "auth_token")
+    try:
+        there = os.path.isfile(place) and place.stat().st_size > 0 and os.access(place, os.R_OK)
+    except OSError:
+        there = False
+    return str(place) if there else ""

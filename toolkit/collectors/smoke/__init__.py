@@ -1,0 +1,1 @@
+"""What a climb of the smoke test showed, as a fact."""

@@ -1,0 +1,177 @@
+"""The layers of a worker's environment: the raylet's, over it the `runtime_env`, over it what creates the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.launch.launch import Setting
+from verl_doctor.toolkit.collectors.processes.raylets import Raylet, environ_of
+from verl_doctor.toolkit.collectors.variables import ray_environment, verl_environment
+from verl_doctor.toolkit.collectors.variables.effective_environment import Decider
+from verl_doctor.toolkit.collectors.variables.job_parties import Parties
+from verl_doctor.toolkit.collectors.variables.ray_environment import (
+    address,
+    devices_of_workers,
+    expanded,
+    inherited,
+    joined,
+    named_in,
+)
+from verl_doctor.toolkit.collectors.variables.verl_environment import Job, Start
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
+from verl_doctor.toolkit.sources.python.follow_values import SOME_TEXT, Place, Table
+
+NOWHERE: Place = ("", 0)
+_PER_WORKER = "each is given its own"
+_BY_RAY = "what Ray sets for each"
+_DEVICES = "Ray gives each the GPUs that it asked for, of those that the raylet may see"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process has under a name: a text, `SOME_TEXT` or `UNCLEAR`; who gave it, and where that is written.
+
+    `why` says why it is not a text, for a person; unless it is `sure` the variable may also not be there.
+    """
+
+    raw: Any
+    by: Decider
+    place: Place = NOWHERE
+    why: str = ""
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class Base:
+    """The environment that workers inherit. With `unknown` nothing is known of it, for that reason."""
+
+    environ: Table
+    by: Decider
+    raylet: Raylet | None = None
+    unknown: str = ""
+
+
+def overlaid(environ: Mapping[str, Any], settings: Iterable[Setting]) -> Table:
+    """An environment with what launch files give and take away; what stands under a condition is unclear."""
+    table = Table(environ)
+    for one in settings:
+        place = one.path, one.line
+        if one.removed:
+            table.take(one.name, place, weakly=one.conditional)
+        else:
+            value = SOME_TEXT if one.value is None else one.value
+            table.put(one.name, value, place, weakly=one.conditional)
+    return table
+
+
+def texts(table: Mapping[str, Any]) -> dict[str, str]:
+    """The names of an environment with their texts; with an empty one where it is not known."""
+    return {name: value if isinstance(value, str) else "" for name, value in table.items()}
+
+
+def given_to_job(parties: Parties) -> dict[str, Held]:
+    """The variables of a `runtime_env` of the user's that is no part of verl's configuration."""
+    configuration = parties.configuration
+    words = () if isinstance(configuration, Unknown) or configuration.refused else configuration.asked
+    asked = {(one.path, one.line, one.key.rpartition(".")[2]) for one in words}
+    found = {}
+    for one in parties.settings:
+        place = one.path, one.line
+        if one.reaches_workers and not one.by_raylet and (*place, one.name) not in asked:
+            value = SOME_TEXT if one.value is None else one.value
+            found[one.name] = Held(value, "the runtime_env", place)
+    return found
+
+
+def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> Table:
+    """The environment of a driver that the cluster starts: a raylet's, and over it the job's `runtime_env`."""
+    (first, *_), _ = bases(parties, shell, Start(Table(), address="auto"))
+    driver = Table(first.environ)
+    driver.open = bool(first.unknown)
+    for name, held in _as_ray_sets(job_vars, first).items():
+        driver.put(name, held.raw, held.place)
+    return driver
+
+
+def bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[Base], str]:
+    """What workers inherit from, and the address of the cluster that the job joins; "" when it starts its own."""
+    if parties.starts_ray and begun.uses_ray and not parties.ray_address:
+        given = [one for one in parties.settings if one.by_raylet]
+        return [Base(overlaid(parties.machine.environ, given), "the raylet")], ""
+    at = "auto"  # a driver that the cluster starts is told its address
+    if not begun.uses_ray:
+        at = ""
+    elif parties.ray_address:
+        at = parties.ray_address
+    elif not parties.submitted:
+        at = address(begun.address, texts(begun.environ or shell), parties.machine)
+    if not at:
+        return [Base(begun.environ, "the driver")], ""
+    known = () if isinstance(parties.raylets, Unknown) else joined(at, parties.raylets.running)
+    found = []
+    for raylet in known:
+        environ = environ_of(raylet.pid, parties.machine)
+        if environ is not None:
+            found.append(Base(Table(inherited(environ)), "the raylet", raylet))
+    if not found:
+        why = f"no raylet of {at} is seen here" if at != "auto" else "no raylet is seen here"
+        found.append(Base(Table(), "the raylet", unknown=why))
+    cluster = found[0].raylet.cluster if at == "auto" and found[0].raylet else at
+    return found, cluster
+
+
+def worker(
+    parties: Parties, job: Job | None, base: Base, begun: Start, job_vars: Mapping[str, Held]
+) -> dict[str, Held]:
+    """What a training worker has when it starts, layer upon layer."""
+    found = {
+        name: Held(value, _giver(base, name), base.environ.places.get(name, NOWHERE))
+        for name, value in base.environ.items()
+    }
+    given = dict(job_vars)
+    for name, value in begun.env_vars.items():
+        place = begun.env_vars.places.get(name, NOWHERE)
+        by: Decider = "verl" if place[0].endswith(".py") else "the runtime_env"
+        given[name] = Held(value, by, place)
+    found.update(_as_ray_sets(given, base))
+    if job is not None:
+        environ = Table({name: held.raw for name, held in found.items()})
+        for one in verl_environment.for_workers(job, environ):
+            found[one.name] = Held(one.value, "verl", one.place, _PER_WORKER)
+    ray = parties.ray if begun.uses_ray else None
+    for one in ray_environment.for_workers(ray, tuple(found)) if ray is not None else ():
+        found[one.name] = Held(one.value, "Ray", one.place, _BY_RAY)
+    nvidia = isinstance(parties.gpus, Gpus)
+    for name, switch, place in devices_of_workers(ray, nvidia=nvidia) if ray is not None else ():
+        forbidden = switch in found and found[switch].raw != "0"
+        if not forbidden and (name in found or name in begun.environ):
+            found[name] = Held(UNCLEAR, "Ray", place, _DEVICES, sure=False)
+    return found
+
+
+def _giver(base: Base, name: str) -> Decider:
+    """Who gives what is inherited: code of verl may have changed the driver's environment."""
+    return "verl" if base.environ.places.get(name, NOWHERE)[0].endswith(".py") else base.by
+
+
+def _as_ray_sets(given: Mapping[str, Held], base: Base) -> dict[str, Held]:
+    """The variables of a `runtime_env` as Ray sets them in a process that inherits from `base`.
+
+    One after the other by name, so that a value may speak of an earlier one: a `runtime_env` travels as JSON with sorted
+    keys (`serialize` in ray/runtime_env/runtime_env.py).
+    """
+    known: dict[str, Any] = dict(base.environ)
+    unseen = UNCLEAR if base.unknown else ""
+    found = {}
+    for name in sorted(given):
+        raw = given[name].raw
+        if isinstance(raw, str):
+            told = all(isinstance(known.get(one, unseen), str) for one in named_in(raw))
+            raw = expanded(raw, known) if told else SOME_TEXT
+        found[name] = replace(given[name], raw=raw)
+        known[name] = raw
+    return found

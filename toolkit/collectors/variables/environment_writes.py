@@ -1,0 +1,104 @@
+"""Where source code sets variables in its own environment, as far as constant names tell: remembered, for it takes long to look."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+
+_ENVIRON = "os.environ"
+
+
+@dataclass(frozen=True)
+class Write:
+    """One statement that sets a variable, or takes it away (`removed`).
+
+    `value` is None when it is computed. `within` is the function that it stands in, "Class.method", "" for none; `asked_first`
+    says that this function looks at the variable too, so that it may leave it as it is.
+    """
+
+    name: str
+    value: str | None
+    path: str
+    line: int
+    within: str = ""
+    removed: bool = False
+    asked_first: bool = False
+
+
+@dataclass(frozen=True)
+class Writes:
+    """All of some files."""
+
+    found: tuple[Write, ...] = ()
+
+
+def writes(folder: Path, parts: Iterable[str]) -> tuple[Write, ...]:
+    """What the Python sources among these parts of a package, files or folders below `folder`, set."""
+    places = [folder / part for part in parts]
+    found = remembered(Writes, "writes", places, partial(_writes, places))
+    return () if isinstance(found, Unknown) else found.found
+
+
+def _writes(places: Iterable[Path]) -> Writes:
+    files = [
+        file
+        for place in places
+        for file in ([place] if os.path.isfile(place) else sorted(place.rglob("*.py")))
+    ]
+    return Writes(tuple(write for file in files for write in _in_file(file)))
+
+
+def _in_file(path: Path) -> Iterator[Write]:
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) and b"environ" in source else None
+    return _in_body(tree.body, path, "", None) if isinstance(tree, ast.Module) else iter(())
+
+
+def _in_body(body: Iterable[ast.stmt], path: Path, within: str, function: ast.AST | None) -> Iterator[Write]:
+    for node in body:
+        if (write := _write(node, path, within, function)) is not None:
+            yield write
+        inside, around = within, function
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            inside = f"{within}.{node.name}".lstrip(".")
+            around = None if isinstance(node, ast.ClassDef) else node
+        for block in ("body", "orelse", "finalbody"):
+            yield from _in_body(getattr(node, block, ()), path, inside, around)
+        for handler in getattr(node, "handlers", ()):
+            yield from _in_body(handler.body, path, inside, around)
+
+
+def _write(node: ast.stmt, path: Path, within: str, function: ast.AST | None) -> Write | None:
+    match node:
+        case ast.Assign(
+            targets=[ast.Subscript(value=owner, slice=ast.Constant(value=str(name)))], value=value
+        ) if dotted(owner) == _ENVIRON:
+            text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+            asked = function is not None and _asks_for(function, name)
+            return Write(name, text, str(path), node.lineno, within, asked_first=asked)
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=owner, attr="setdefault" | "pop" as method),
+                args=[ast.Constant(value=str(name)), *_],
+            )
+        ) if dotted(owner) == _ENVIRON:
+            removed = method == "pop"
+            return Write(name, None, str(path), node.lineno, within, removed, asked_first=not removed)
+    return None
+
+
+def _asks_for(function: ast.AST, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and dotted(node.func) in (f"{_ENVIRON}.get", "os.getenv")
+        and any(isinstance(word, ast.Constant) and word.value == name for word in node.args)
+        for node in walk(function)
+    )

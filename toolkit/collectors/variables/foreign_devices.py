@@ -1,0 +1,38 @@
+"""How the verl that would be imported treats AMD's variables of visible devices, which schedulers also set beside NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, text_of, walk
+
+VARIABLES = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""HIP's is compared with CUDA_VISIBLE_DEVICES, ROCR's may not be set beside it."""
+
+_FILE = ("single_controller", "base", "worker.py")
+_LONGEST = 10_000  # characters of a statement
+
+
+@dataclass(frozen=True)
+class ForeignDevices:
+    """`refused` are those of the variables over which a worker stops, `read_from` is the file that does so."""
+
+    refused: tuple[str, ...]
+    read_from: str
+
+
+@collector()
+def foreign_devices(trees: VerlTrees) -> ForeignDevices | Unknown:
+    """Look for an assertion or an exception that names a variable, among verl's own words about its workers."""
+    path = Path(trees.imported.folder, *_FILE)
+    source = read(path)
+    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    if isinstance(tree, Unreadable):
+        return Unknown(tree.reason)
+    stops = [text_of(node, _LONGEST) for node in walk(tree) if isinstance(node, (ast.Assert, ast.Raise))]
+    refused = tuple(name for name in VARIABLES if any(name in stop for stop in stops))
+    return ForeignDevices(refused, str(path))

@@ -1,0 +1,60 @@
+"""The variables that the workers of the job will have, as far as that is certain, and else those that it starts with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
+from verl_doctor.toolkit.facts import Unknown, collector
+
+
+@dataclass(frozen=True)
+class JobVariables:
+    """`values` by name; `places` says where a launch file sets one ("run.sh", 3). `untold` are set to what reading cannot tell."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
+
+    def get(self, name: str) -> str:
+        """The value, empty when it is not set or cannot be told."""
+        return self.values.get(name, "")
+
+    def has(self, name: str) -> bool:
+        """Whether it is set, to whatever value."""
+        return name in self.values or name in self.untold
+
+
+@collector()
+def job_variables(
+    variables: Variables, launch: Launch | Unknown, environment: EffectiveEnvironment | Unknown
+) -> JobVariables:
+    """Let the launch files change this shell's variables in their order, and take what is certain to reach the workers over both.
+
+    A setting under a condition counts as made.
+    """
+    values = dict(variables.values)
+    places: dict[str, tuple[str, int]] = {}
+    untold = set(variables.withheld)
+
+    def put(name: str, value: str | None, place: tuple[str, int] | None) -> None:
+        """Set a variable, or with a value of None take it away."""
+        values.pop(name, None)
+        places.pop(name, None)
+        untold.discard(name)
+        if value is not None:
+            values[name] = value
+        if place is not None:
+            places[name] = place
+
+    for setting in () if isinstance(launch, Unknown) else launch.settings:
+        put(setting.name, setting.value, None if setting.removed else (setting.path, setting.line))
+        if setting.value is None and not setting.removed:
+            untold.add(setting.name)
+    for row in () if isinstance(environment, Unknown) else environment.rows:
+        if not row.worker.untold and row.worker.text != values.get(row.name):
+            put(row.name, row.worker.text, (row.path, row.line) if row.path else None)
+    return JobVariables(values, places, tuple(sorted(untold)))

@@ -1,0 +1,175 @@
+"""The experiment trackers of verl that need an account: whether they are installed, and whether there is a key for them.
+
+Keys are never read into the fact: only whether a variable is set, and whether a file has a line for the server. Where they look:
+wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10); verl/utils/tracking.py asks for mode and key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
+from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.source import read
+from verl_doctor.toolkit.target import Target
+
+_LARGEST = 1_000_000  # characters of a file with credentials
+_HOSTS = {"wandb": "api.wandb.ai", "swanlab": "api.swanlab.cn"}
+# What wandb raises in a process without a terminal, and where (0.15 to 0.31).
+_REFUSAL = re.compile(rb"No API key configured\. Use|api_key not configured \(no-tty\)")
+_REFUSED_IN = ("sdk/lib/wbauth/authenticate.py", "sdk/wandb_login.py")
+_ANONYMOUS = "WANDB_ANONYMOUS"  # with it an older wandb works without a key
+_LOGS_IN = re.compile(r"wandb[ ._]?login|netrc", re.IGNORECASE)
+_OFFLINE = re.compile(r"^\s*mode\s*=\s*(offline|dryrun|disabled)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """`key_from` names the variable or file that has a key, "" when none of `looked_at` has. `mode` is what is set, "" for the default.
+
+    `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" when that was not found,
+    and where the job may have a key that is not seen here: another node's, or one that a script brings.
+    """
+
+    name: str
+    installed: bool
+    key_from: str = ""
+    mode: str = ""
+    looked_at: tuple[str, ...] = ()
+    refuses: str = ""
+
+    @property
+    def mode_variable(self) -> str:
+        """The variable that switches it to another mode."""
+        return f"{self.name.upper()}_MODE"
+
+
+@dataclass(frozen=True)
+class Trackers:
+    """What is known of each. `offline` names a variable which says that there is no network, "" without one."""
+
+    trackers: tuple[Tracker, ...]
+    offline: str = ""
+
+
+@collector()
+def trackers(
+    machine: Machine,
+    target: Target,
+    packages: Packages,
+    variables: JobVariables,
+    launch: Launch | Unknown,
+    interpreter: Interpreter | Unknown,
+    raylets: Raylets | Unknown,
+) -> Trackers | Unknown:
+    """Look for a key where each would find one."""
+    if target.names_no_environment:
+        return Unknown("which packages the job imports is not known; name its interpreter with --python")
+    there = _Environment(machine, launch)
+    said_offline = (
+        name
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+        if variables.get(name) in ("1", "true", "True", "ON", "YES")
+    )
+    found = [_tracker(name, there, packages) for name in _HOSTS]
+    if (
+        not isinstance(interpreter, Unknown)
+        and isinstance(raylets, Unknown)
+        and not there.has(_ANONYMOUS)
+        and _runs_here(launch, variables)
+    ):
+        place = next(_refusals(interpreter.sys_path), "")
+        found = [replace(tracker, refuses=place) if tracker.name == "wandb" else tracker for tracker in found]
+    return Trackers(tuple(found), next(said_offline, ""))
+
+
+def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
+    """Whether the job starts its own Ray on this node, and no script of it may log in."""
+    if isinstance(launch, Unknown) or launch.submitted or launch.ray_starts or launch.unread:
+        return False
+    logs_in = any(_LOGS_IN.search(load_text(path) or "") for path, _ in launch.files)
+    return not logs_in and not variables.has("RAY_ADDRESS")
+
+
+def _refusals(path: Iterable[str]) -> Iterator[str]:
+    for file in (Path(entry, "wandb", name) for entry in path for name in _REFUSED_IN):
+        content = read(file)
+        match = _REFUSAL.search(content) if isinstance(content, bytes) else None
+        if match and isinstance(content, bytes):
+            yield f"{file}:{content.count(bytes([10]), 0, match.start()) + 1}"
+
+
+class _Environment:
+    """The job's variables, those included whose values no fact holds; only harmless values are given out."""
+
+    def __init__(self, machine: Machine, launch: Launch | Unknown) -> None:
+        self.machine = machine
+        self._settings = () if isinstance(launch, Unknown) else launch.settings
+
+    def has(self, name: str) -> bool:
+        """Whether a variable is set to something."""
+        given = [one for one in self._settings if one.name == name]
+        if given:
+            return not given[-1].removed and given[-1].value != ""
+        return bool(self.machine.environ.get(name))
+
+    def harmless(self, name: str) -> str:
+        """The value of a variable that is no secret."""
+        given = [one for one in self._settings if one.name == name]
+        return (given[-1].value or "") if given else self.machine.environ.get(name, "")
+
+    def text(self, path: str) -> str:
+        """The text of a file, for a question about it."""
+        try:
+            with self.machine.at(path).open(encoding="utf-8", errors="replace") as file:
+                return file.read(_LARGEST)
+        except OSError:
+            return ""
+
+
+def _tracker(name: str, there: _Environment, packages: Packages) -> Tracker:
+    upper = name.upper()
+    host = re.sub(r"^https?://|/.*$", "", there.harmless(f"{upper}_BASE_URL")) or _HOSTS[name]
+    variables = (
+        (f"{upper}_API_KEY", f"{upper}_IDENTITY_TOKEN_FILE") if name == "wandb" else (f"{upper}_API_KEY",)
+    )
+    files = tuple(_files(name, there))
+    # swanlab's file has one entry, under the name of whatever server it is.
+    entry = re.compile(rf"\bmachine\s+{re.escape(host) if name == 'wandb' else ''}")
+    by_variable = (variable for variable in variables if there.has(variable))
+    by_file = (file for file in files if entry.search(there.text(file)))
+    key_from = next(by_variable, "") or next(by_file, "")
+    return Tracker(name, packages.get(name) is not None, key_from, _mode(name, there), (variables[0], *files))
+
+
+def _files(name: str, there: _Environment) -> Iterator[str]:
+    """Where each looks for a key, as far as the user has a home."""
+    home = there.machine.home
+    if name == "wandb":
+        named = there.harmless("NETRC")
+        yield from (named,) if named else (f"{home}/.netrc", f"{home}/_netrc") if home else ()
+    else:
+        yield f"{there.machine.cwd}/.swanlab/.netrc"
+        own = f"{home}/.swanlab" if home else ""
+        if folder := there.harmless("SWANLAB_ROOT") or there.harmless("SWANLAB_SAVE_DIR") or own:
+            yield f"{folder}/.netrc"
+
+
+def _mode(name: str, there: _Environment) -> str:
+    """The mode that a variable sets, or for wandb one of the files that `wandb offline` writes."""
+    if mode := there.harmless(f"{name.upper()}_MODE"):
+        return mode
+    if name != "wandb":
+        return ""
+    if there.harmless("WANDB_DISABLED").lower() in ("1", "true", "yes"):
+        return "disabled"
+    files = (f"{there.machine.cwd}/wandb/settings", f"{Path(there.machine.home, '.config/wandb/settings')}")
+    return next((match[1] for file in files if (match := _OFFLINE.search(there.text(file)))), "")

@@ -1,0 +1,193 @@
+"""Searching packages for who reads some variables: Python sources first, compiled files for what is left."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.variables.names_in_files import SourceNames, in_compiled, in_sources
+from verl_doctor.toolkit.collectors.variables.variable_families import FAMILIES, Family, family_of
+from verl_doctor.toolkit.sources.python.environment import Mention, mentions
+from verl_doctor.toolkit.sources.python.source import SourceTree, Unreadable, parse
+
+# vLLM's table of variables. What its other lists name is read by nobody.
+_TABLE_FILE = "envs.py"
+_WARNING = b"Unknown vLLM environment variable"
+_ALIKE = 0.8  # of difflib: VLLM_LOG_LEVEL is like VLLM_LOGGING_LEVEL
+_CANDIDATES = 3
+# Who sets variables for its workers, which matters whoever reads them.
+_SETTER = "verl"
+# Seconds. From a local disk it is one for each gigabyte.
+_COMPILED_LIMIT = 20.0
+# What reports on an environment, or tests the package, is not what a job runs.
+_BESIDE_THE_JOB = frozenset({"collect_env.py", "conftest.py", "test", "tests", "testing"})
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One place that reads a variable: the package or the compiled file's name, and the line, 0 in a compiled file."""
+
+    package: str
+    path: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where packages lie: their folders by import name, and the folders of packages in which compiled files are looked for."""
+
+    folders: Mapping[str, Path]
+    sites: tuple[Path, ...] = ()
+
+    def compiled(self, family: Family) -> Iterator[tuple[str, Path]]:
+        """The compiled files that may read variables of a family, in the order of the search, with their patterns."""
+        for pattern in family.compiled:
+            package = pattern.partition("/")[0]
+            sites = (self.folders[package].parent,) if package in self.folders else self.sites
+            for path in dict.fromkeys(path for site in sites for path in sorted(site.glob(pattern))):
+                yield pattern, path
+
+
+@dataclass
+class Trace:
+    """What was found of one variable: who reads and who sets it, table entries about it, and why there may be more."""
+
+    readers: list[Reader] = field(default_factory=list)
+    setters: list[Reader] = field(default_factory=list)
+    entries: dict[str, Reader] = field(default_factory=dict)
+    unclear: list[str] = field(default_factory=list)
+
+
+class Search:
+    """One pass over the packages for the readers of some variables. Files that nobody needs any more are not opened.
+
+    `traces` has each of them. `words` are all words seen in sources that begin as a family does, by that beginning;
+    `compiled` those seen in compiled files, which read them. `vllm_warns` says whether this vLLM complains about variables
+    that it does not know. Raises TimeoutError when reading the compiled files takes too long.
+    """
+
+    def __init__(self, names: Iterable[str], places: Places, *, sources_only: bool = False) -> None:
+        self.traces = {name: Trace() for name in names}
+        self.words: dict[str, set[str]] = {}
+        self.compiled: dict[str, Reader] = {}
+        self.vllm_warns = False
+        self._places = places
+        for package in dict.fromkeys(package for family in FAMILIES for package in family.sources):
+            self._read_sources(package)
+        if not sources_only:
+            self._read_compiled()
+        for family in FAMILIES:
+            for name in self._left(family):
+                self.traces[name].unclear += self._unseen(name, family)
+
+    def _of(self, family: Family) -> list[str]:
+        return [name for name in self.traces if family_of(name) is family]
+
+    def _left(self, family: Family) -> list[str]:
+        """The variables of a family without a reader so far."""
+        return [name for name in self._of(family) if not self.traces[name].readers]
+
+    def _read_sources(self, package: str) -> None:
+        folder = self._places.folders.get(package)
+        wanted = frozenset(
+            name
+            for family in FAMILIES
+            if package in family.sources
+            for name in (self._of(family) if package == _SETTER else self._left(family))
+        )
+        if folder is None or not wanted:
+            return
+        prefixes = {family.prefix for name in wanted if (family := family_of(name))}
+        for source in in_sources(_files(folder), sorted(prefixes)):
+            self.vllm_warns |= package == "vllm" and _WARNING in source.content
+            for word in source.words:
+                if (family := family_of(word)) is not None:
+                    self.words.setdefault(family.prefix, set()).add(word)
+            self._take_built(source, wanted)
+            if names := wanted & source.words:
+                self._take_mentions(package, source, names)
+
+    def _take_built(self, source: SourceNames, wanted: frozenset[str]) -> None:
+        """Names that this source may put together. To a bare beginning the other half must stand there, too."""
+        for begin, end in source.built:
+            bare = not end and any(family.prefix == begin for family in FAMILIES)
+            for name in wanted:
+                half = name[len(begin) :].encode()
+                fits = name.startswith(begin) and name.endswith(end) and half
+                if fits and (not bare or re.search(rb"[\"']" + half + rb"[\"']", source.content)):
+                    self.traces[name].unclear.append(f"{source.path} puts such names together")
+
+    def _take_mentions(self, package: str, source: SourceNames, names: frozenset[str]) -> None:
+        if source.path.suffix != ".py":
+            for name in names:
+                if match := re.search(rb"oc\.env:\s*" + name.encode() + rb"\b", source.content):
+                    line = source.content.count(b"\n", 0, match.start()) + 1
+                    self.traces[name].readers.append(Reader(package, str(source.path), line))
+            return
+        tree = parse(source.content, source.path)
+        if isinstance(tree, Unreadable):
+            for name in names:
+                self.traces[name].unclear.append(tree.reason)
+            return
+        for mention in mentions(tree, names):
+            self._take(mention, Reader(package, str(source.path), mention.line), source.path.name)
+
+    def _take(self, mention: Mention, at: Reader, file: str) -> None:
+        trace = self.traces[mention.name]
+        if mention.deed == "reads" and all(at.package != reader.package for reader in trace.readers):
+            trace.readers.append(at)
+        elif mention.deed == "tables":
+            trace.entries.setdefault(mention.entry, at)
+        elif mention.deed == "sets" and all(at.package != setter.package for setter in trace.setters):
+            trace.setters.append(at)
+        elif mention.deed == "names" and file != _TABLE_FILE:
+            trace.unclear.append(f"{at} names it")
+
+    def _read_compiled(self) -> None:
+        """Look into each compiled file once, for all families at the same time: it may have a gigabyte."""
+        deadline = time.monotonic() + _COMPILED_LIMIT
+        wanted: dict[Path, list[Family]] = {}
+        for family in FAMILIES:
+            for _, path in self._places.compiled(family) if self._left(family) else ():
+                wanted.setdefault(path, []).append(family)
+        for path, families in wanted.items():
+            prefixes = [family.prefix for family in families if self._left(family)]
+            for word in in_compiled(path, prefixes, deadline) if prefixes else ():
+                reader = self.compiled.setdefault(word, Reader(path.name, str(path)))
+                if word in self.traces and not self.traces[word].readers:
+                    self.traces[word].readers.append(reader)
+
+    def _unseen(self, name: str, family: Family) -> Iterator[str]:
+        """Why a variable without a reader may have one that was not seen."""
+        owner = family.owner
+        if not owner:
+            yield f"any library may read {family.prefix} variables"
+        elif owner in family.compiled:
+            if all(pattern != owner for pattern, _ in self._places.compiled(family)):
+                yield f"no {owner.rpartition('/')[2].rstrip('*')} was found in this environment"
+        elif owner not in self._places.folders:
+            yield f"{owner} was not found in this environment"
+        if name.startswith(family.built):
+            yield f"names that begin with {' or '.join(family.built)} are put together when they are read"
+
+
+def alike(name: str, words: Iterable[str]) -> list[str]:
+    """The words that are spelt nearly as a name, the nearest first."""
+    others = [word for word in words if word != name and not word.endswith("_")]
+    return difflib.get_close_matches(name, others, _CANDIDATES, _ALIKE)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The Python sources of a package, and the YAML files of verl, which may ask for a variable with `oc.env`."""
+    for path in SourceTree(folder, folder.name).files():
+        if _BESIDE_THE_JOB.isdisjoint(path.relative_to(folder).parts):
+            yield path
+    if folder.name == "verl":
+        yield from sorted(folder.rglob("*.yaml"))

@@ -1,0 +1,1 @@
+"""The installed vLLM: attention backends, engine arguments, loading, sleeping engines."""

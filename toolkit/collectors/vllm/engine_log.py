@@ -1,0 +1,67 @@
+"""What an engine of vLLM says in its log about its memory, and whether it sleeps.
+
+The lines are those of `Worker.sleep`, `load_model`, `capture_model` and `ExecutorBase.wake_up` in vllm/v1/worker/gpu_worker.py,
+gpu_model_runner.py and vllm/v1/executor/abstract.py; their words are the same from vLLM 0.8.5 to 0.33. vLLM counts in GiB,
+and `still in use` is what all processes together have of the GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EngineLog:
+    """What one engine said last, in GiB; None for what it did not say.
+
+    `freed` is what its last sleep gave back, `in_use` what all processes then had of the GPU. `weights` and `cache` are what it
+    had while awake; `graphs` keep their memory while it sleeps.
+    """
+
+    asleep: bool = False
+    freed: float | None = None
+    in_use: float | None = None
+    weights: float | None = None
+    cache: float | None = None
+    graphs: float | None = None
+
+
+# A process of vLLM's puts its name and number before each of its lines, and so does Ray, further left.
+_SPEAKER = re.compile(r"\([^()]*?\bpid=(\d+)[^()]*\)")
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_WEIGHTS = re.compile(rf"Model loading took {_NUMBER} GiB")
+_GRAPHS = re.compile(rf"Graph capturing finished in \d+ secs, took {_NUMBER} GiB")
+_CACHE = re.compile(
+    rf"(?:Available KV cache memory: |the rest of the memory reserved for KV Cache is ){_NUMBER} ?GiB"
+)
+_SLEPT = re.compile(rf"Sleep mode freed {_NUMBER} GiB memory, {_NUMBER} GiB memory is still in use")
+_WOKE = re.compile(r"It took \S+ seconds to wake up")
+
+
+def read_engine_log(lines: Iterable[str], pids: Collection[int]) -> EngineLog:
+    """What the engine whose processes have these numbers says. Lines that name no speaker count as its own."""
+    weights = graphs = cache = freed = in_use = None
+    asleep = False
+    for line in _spoken_by(lines, pids):
+        if match := _SLEPT.search(line):
+            freed, in_use, asleep = float(match[1]), float(match[2]), True
+        elif _WOKE.search(line):
+            asleep = False
+        elif match := _WEIGHTS.search(line):
+            weights = float(match[1])
+        elif match := _GRAPHS.search(line):
+            graphs = float(match[1])
+        elif match := _CACHE.search(line):
+            cache = float(match[1])
+    return EngineLog(asleep, freed, in_use, weights, cache, graphs)
+
+
+def _spoken_by(lines: Iterable[str], pids: Collection[int]) -> Iterator[str]:
+    for line in lines:
+        if "GiB" not in line and "wake up" not in line:
+            continue
+        speakers = _SPEAKER.findall(line)
+        if not speakers or int(speakers[-1]) in pids:
+            yield line

@@ -1,0 +1,99 @@
+"""How the installed vLLM reads weights: the load formats that it knows, and its strategies for safetensors, from its sources.
+
+What it does by itself differs: from 0.20 on it reads ahead where it recognises a network file system, until it changes again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+
+STRATEGY = "safetensors_load_strategy"
+_LOADERS = "model_executor/model_loader"
+# Where vLLM 0.8 to 0.33 list their load formats: a Literal, a table of loaders, or before 0.10.1 an enumeration.
+_LISTED = (f"{_LOADERS}/__init__.py", "config.py", "config/__init__.py", "config/load.py")
+_READING = f"{_LOADERS}/weight_utils.py"
+_DEFAULT = f"{_LOADERS}/default_loader.py"
+_ENUMERATION = "LoadFormat"
+_LISTS = ("LoadFormats", "_LOAD_FORMAT_TO_MODEL_LOADER")
+_LAZY = "lazy"  # what is left where no other strategy is asked for
+
+
+@dataclass(frozen=True)
+class VllmLoading:
+    """`formats` are the values of load_format. `strategies` are those of safetensors_load_strategy, empty before there was one.
+
+    `reads_ahead_on` are the file systems on which it prefetches by itself, empty where it never does. `threads`: it has loaders that
+    read several files at a time (`enable_multithread_load`).
+    """
+
+    version: str
+    formats: tuple[str, ...]
+    strategies: tuple[str, ...] = ()
+    reads_ahead_on: tuple[str, ...] = ()
+    threads: bool = False
+    read_from: str = ""
+
+
+@collector()
+def vllm_loading(vllm: VllmTree, _files: ModelFiles) -> VllmLoading | Unknown:
+    """Read three files of vLLM, for a job whose model has weights here."""
+    folder = Path(vllm.tree.folder)
+    formats = next(filter(None, (_formats(folder / name) for name in _LISTED)), ())
+    if not formats:
+        return Unknown(f"the load formats of vLLM {vllm.tree.version} are not where they are looked for")
+    source = read(folder / _READING)
+    tree = parse(source, folder / _READING) if isinstance(source, bytes) else source
+    compared = set() if isinstance(tree, Unreadable) else set(_compared(tree))
+    strategies = {text for name, text in compared if name == STRATEGY}
+    default = read(folder / _DEFAULT)
+    return VllmLoading(
+        vllm.tree.version,
+        formats,
+        tuple(sorted({_LAZY, *strategies})) if strategies else (),
+        tuple(sorted(text for name, text in compared if name == "fs_type")),
+        isinstance(default, bytes) and b"enable_multithread_load" in default,
+        str(folder / _READING),
+    )
+
+
+def _formats(path: Path) -> tuple[str, ...]:
+    """The texts in the list of load formats of one file, empty where it has none."""
+    source = read(path)
+    if not isinstance(source, bytes) or not any(name.encode() in source for name in (_ENUMERATION, *_LISTS)):
+        return ()
+    tree = parse(source, path)
+    return () if isinstance(tree, Unreadable) else tuple(sorted(set(_listed(tree))))
+
+
+def _listed(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name) if name == _ENUMERATION:
+                yield from _texts(*(one.value for one in node.body if isinstance(one, ast.Assign)))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _LISTS:
+                yield from _texts(*value.keys) if isinstance(value, ast.Dict) else _texts(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys)) if name in _LISTS:
+                yield from _texts(*keys)
+
+
+def _texts(*nodes: ast.AST | None) -> Iterator[str]:
+    for node in nodes:
+        for inner in walk(node) if node is not None else ():
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                yield inner.value
+
+
+def _compared(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The texts with which a variable is compared, each with its name: `fs_type in ("nfs", "nfs4")`."""
+    for node in walk(tree):
+        match node:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.In()], comparators=[right]):
+                yield from ((name, text) for text in _texts(right))

@@ -1,0 +1,43 @@
+"""The kind of device that the vLLM of the target is built for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.facts import Unknown, collector
+
+_NAMED_IN_VERSIONS = ("rocm", "xpu", "tpu")
+
+
+@dataclass(frozen=True)
+class VllmPlatform:
+    """`name` is that of vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu". `told_by` says what tells it."""
+
+    name: str
+    told_by: str
+
+
+@collector()
+def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform | Unknown:
+    """Read it from versions: vLLM takes the CPU when its own says so (vllm/platforms), and else what torch is built for."""
+    own = f"{vllm.distribution} {vllm.tree.version}" if vllm.distribution else ""
+    if "cpu" in own:
+        return VllmPlatform("cpu", own)
+    torch = None if isinstance(packages, Unknown) else packages.get("torch")
+    told_by = f"torch {torch.version}" if torch is not None else ""
+    for name in _NAMED_IN_VERSIONS:
+        for said in (own, told_by):
+            if name in said:
+                return VllmPlatform(name, said)
+    if torch is None or isinstance(packages, Unknown):
+        return Unknown("which kind of device vLLM would run on cannot be told without torch")
+    if "+cu" in torch.version or any(map(_is_cuda_runtime, packages.distributions)):
+        return VllmPlatform("cuda", told_by)
+    return Unknown(f"which kind of device vLLM would run on cannot be told from {told_by}")
+
+
+def _is_cuda_runtime(distribution: Distribution) -> bool:
+    """The wheels of torch on the package index are for CUDA, and bring its libraries as packages."""
+    return distribution.name.startswith("nvidia-cuda-runtime")

@@ -1,0 +1,77 @@
+"""Values of variables at which this vLLM stops, read from its sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
+
+EXPANDABLE = "expandable_segments:True"
+_ALLOCATOR = "device_allocator/cumem.py"
+# The engine that AsyncLLM has replaced: a class of its own as long as there are both, an alias since.
+_OLD_ENGINE = ("engine/llm_engine.py", "LLMEngine")
+_NEW_ENGINE = ("v1/engine/llm_engine.py", "VLLM_USE_V1")
+
+
+@dataclass(frozen=True)
+class VllmRefusals:
+    """What this vLLM does not start with.
+
+    `expandable` is the place (path:line) that refuses `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF when sleep mode
+    begins, "" when none does. `old_engine` is the place that refuses VLLM_USE_V1=0 while no V0 engine is left, "" likewise.
+    """
+
+    version: str
+    expandable: str = ""
+    old_engine: str = ""
+
+
+@collector(timeout=10)
+def vllm_refusals(vllm: VllmTree) -> VllmRefusals | Unknown:
+    """Read the files that decide it. What cannot be read refuses nothing."""
+    folder, version = Path(vllm.tree.folder), vllm.tree.version
+    files = [folder / file for file in (_ALLOCATOR, _OLD_ENGINE[0], _NEW_ENGINE[0])]
+    return remembered(VllmRefusals, version, files, partial(_read, folder, version))
+
+
+def _read(folder: Path, version: str) -> VllmRefusals:
+    return VllmRefusals(
+        version,
+        next(_assertions(folder / _ALLOCATOR), ""),
+        "" if _has_old_engine(folder) else next(_refusals(folder / _NEW_ENGINE[0]), ""),
+    )
+
+
+def _assertions(path: Path) -> Iterator[str]:
+    for node in _nodes(path):
+        if isinstance(node, ast.Assert) and any(
+            isinstance(part, ast.Constant) and part.value == EXPANDABLE for part in walk(node.test)
+        ):
+            yield f"{path}:{node.lineno}"
+
+
+def _has_old_engine(folder: Path) -> bool:
+    file, name = _OLD_ENGINE
+    return any(isinstance(node, ast.ClassDef) and node.name == name for node in _nodes(folder / file))
+
+
+def _refusals(path: Path) -> Iterator[str]:
+    """Where `if not envs.VLLM_USE_V1:` raises."""
+    for node in _nodes(path):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == f"not envs.{_NEW_ENGINE[1]}":
+            for statement in node.body:
+                if isinstance(statement, ast.Raise):
+                    yield f"{path}:{statement.lineno}"
+
+
+def _nodes(path: Path) -> Iterator[ast.AST]:
+    source = read(path)
+    tree = source if isinstance(source, Unreadable) else parse(source, path)
+    return iter(()) if isinstance(tree, Unreadable) else walk(tree)

@@ -1,0 +1,24 @@
+"""Which log probabilities verl's rollout asks its engine for: an engine that is started instead of verl's is told the same.
+
+vLLM chooses its sampler by it. Asked for those after top-k and top-p it takes its own, and otherwise, on most GPUs, FlashInfer's,
+which without compiled kernels keeps nvcc busy for minutes: an engine that differs from the job's would try what the job never does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.launch_values import LaunchValues
+from verl_doctor.toolkit.collectors.vllm.sampler import VllmSampler
+from verl_doctor.toolkit.facts import Unknown
+
+_KEY = "actor_rollout_ref.rollout.logprobs_mode"
+
+
+def rollout_logprobs(sampler: VllmSampler | Unknown, values: LaunchValues) -> dict[str, Any]:
+    """The engine's argument `logprobs_mode` as the job gives it, else as this verl gives it; nothing where verl has no such key."""
+    given = values.get(_KEY)
+    if given is not None and given.known and given.text:
+        return {"logprobs_mode": given.text}
+    wanted = "" if isinstance(sampler, Unknown) else sampler.wanted_by_verl
+    return {"logprobs_mode": wanted} if wanted else {}

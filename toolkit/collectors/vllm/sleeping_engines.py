@@ -1,0 +1,153 @@
+"""Engines of vLLM that sleep at this moment, and who holds what of their GPU: their own logs beside NVML's numbers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.vllm.engine_log import EngineLog, read_engine_log
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.process_table import row_of
+from verl_doctor.toolkit.system.process_ties import ties_of
+from verl_doctor.toolkit.text import listed
+
+_PART = 4 * 1024 * 1024  # bytes that are read of a log's beginning, and of its end
+_SHOWN = 4
+_ANCESTORS = 3  # an engine's worker, the engine, the server or actor around it
+_LOGS = (".log", ".out", ".err", ".txt")
+
+
+@dataclass(frozen=True)
+class SleepingEngine:
+    """One engine process that sleeps, as its log `path` says, and what it and others hold of a GPU now.
+
+    `held` is in MiB and is the whole of this process. `alone` says that the engine has the process to itself; before verl 0.7 it
+    may live in a worker of the trainer. `others` are the other processes on the GPU, `nobody` is what no process that is seen
+    holds, in MiB.
+    """
+
+    pid: int
+    title: str
+    gpu: int
+    held: int
+    log: EngineLog
+    path: str
+    alone: bool = True
+    others: tuple[Holder, ...] = ()
+    nobody: int = 0
+
+
+@dataclass(frozen=True)
+class SleepingEngines:
+    """The engines that sleep, of those whose log was found."""
+
+    engines: tuple[SleepingEngine, ...] = ()
+
+
+@collector(timeout=15)
+def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
+    """Look for the log of each engine process of this user that holds memory of a GPU, and read whether it sleeps."""
+    engines = [
+        (device, holder)
+        for device in gpus.devices
+        for holder in device.holders
+        if holder.mine and holder.role in ("engine", "ray worker") and holder.memory
+    ]
+    if not engines:
+        return Absent("no engine of this user holds memory of a GPU")
+    found, unread, read = [], [], 0
+    for device, holder in engines:
+        said = _said_by(holder.pid, machine)
+        if said is None:
+            if holder.role == "engine":
+                unread.append(f"{holder.title} (process {holder.pid})")
+            continue
+        path, log = said
+        read += 1
+        if log.asleep:
+            others = tuple(other for other in device.holders if other.pid != holder.pid)
+            found.append(
+                SleepingEngine(
+                    holder.pid,
+                    holder.title,
+                    device.index,
+                    holder.memory or 0,
+                    log,
+                    path,
+                    holder.role == "engine",
+                    others,
+                    device.unattributed,
+                )
+            )
+    if unread and not read:
+        return Unknown(f"whether they sleep is not known: no log was found of {listed(unread, _SHOWN)}")
+    return SleepingEngines(tuple(found))
+
+
+def _said_by(pid: int, machine: Machine) -> tuple[str, EngineLog] | None:
+    """The log in which this engine speaks of its memory, and what it says; None when there is none."""
+    line = list(_line_of(pid, machine))
+    for path in dict.fromkeys(_logs_of(line, machine)):
+        log = read_engine_log(_lines(path), line)
+        if log != EngineLog():
+            return str(path), log
+    return None
+
+
+def _line_of(pid: int, machine: Machine) -> Iterator[int]:
+    """A process and those that it descends from, as far as they may be the same engine or the actor around it."""
+    row = row_of(pid, machine)
+    for _ in range(_ANCESTORS):
+        if row is None or row.pid <= 1 or not row.mine:
+            return
+        yield row.pid
+        row = row_of(row.parent, machine)
+
+
+def _logs_of(line: Collection[int], machine: Machine) -> Iterator[Path]:
+    """Files to which these processes write: their output, what reads their output writes, then what is named like a log."""
+    for pid in line:
+        yield from _written_by(pid, machine, {"1", "2"})
+    readers = {
+        tie.other
+        for ties in ties_of(line, machine).values()
+        for tie in ties
+        if tie.standard and tie.by == "a pipe" and tie.other not in line
+    }
+    for pid in readers:
+        yield from _written_by(pid, machine)
+    for pid in line:
+        yield from (path for path in _written_by(pid, machine) if path.suffix in _LOGS)
+
+
+def _written_by(pid: int, machine: Machine, names: Collection[str] = ()) -> Iterator[Path]:
+    """The regular files that a process has open for writing, or those of its descriptors of these names."""
+    folder = machine.at(f"/proc/{pid}/fd")
+    with suppress(OSError):
+        for link in sorted(folder.iterdir()):
+            with suppress(OSError):  # closed meanwhile
+                if names and link.name not in names:
+                    continue
+                target = os.readlink(link)  # noqa: PTH115 - "pipe:[1]" is no path
+                writes = link.lstat().st_mode & stat.S_IWUSR
+                if writes and target.startswith("/") and stat.S_ISREG(machine.at(target).stat().st_mode):
+                    yield machine.at(target)
+
+
+def _lines(path: Path) -> list[str]:
+    """The beginning of a log, where an engine starts, and its end, where it last fell asleep."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_PART)
+            file.seek(0, os.SEEK_END)
+            file.seek(max(len(begin), file.tell() - _PART))
+            return (begin + file.read()).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,123 @@
+"""Which attention the trainer asks transformers for, and whether it is installed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values, text_of
+from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.source import constant_keys, parse, read, statements, walk
+
+_KEY = "attn_implementation"
+_OVERRIDES = (f"actor_rollout_ref.model.override_config.{_KEY}", f"model.override_config.{_KEY}")
+_STRATEGIES = ("actor_rollout_ref.actor.strategy", "model.strategy", "engine.strategy")
+_DEFAULT_IN = ("workers/config/model.py", "workers/fsdp_workers.py")
+# What transformers imports for each name (transformers/utils/import_utils.py).
+_NEEDS = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
+# What newer transformers takes, with the package `kernels`, in place of one that is missing.
+_KERNELS = "kernels"
+_USUAL = frozenset({"flash_attention_2", "sdpa", "eager"})
+_FALLS_BACK = b"kernels-community/flash-attn"
+_FALLBACK_IN = ("modeling_flash_attention_utils.py", "modeling_utils.py")
+
+
+@dataclass(frozen=True)
+class TrainerAttention:
+    """The attention of the model that is trained.
+
+    `name` is what transformers is asked for, `written` the key or verl's file that says so, with its place. `needs` is the
+    package for it, empty when there is none; `installed` whether it, or what transformers takes in its place, is there.
+    `known` are the names that transformers has, read for an unusual name only.
+    """
+
+    name: str
+    written: str
+    by_default: bool
+    needs: str
+    installed: bool
+    path: str = ""
+    line: int = 0
+    known: tuple[str, ...] = ()
+
+
+@collector()
+def trainer_attention(
+    launch: Launch,
+    configuration: Configuration | Unknown,
+    verl: VerlTrees,
+    interpreter: Interpreter,
+    platform: VllmPlatform,
+) -> TrainerAttention | Unknown:
+    """Read the name from the command, or else verl's default, and look for the package on the path."""
+    if launch.command is None:
+        return Absent("no command that starts training was found")
+    if platform.name != "cuda":
+        return Absent(f"the device is {platform.name}, where other rules hold")
+    values = launch_values(launch, configuration)
+    strategy = text_of(values, *_STRATEGIES)
+    if strategy and "fsdp" not in strategy:
+        return Absent(f"the strategy is {strategy}: transformers does not compute the attention")
+    override = given(values, *_OVERRIDES)
+    if override is not None:
+        if not override.known:
+            return Unknown(f"the value of {override.key} cannot be told from the launch script")
+        return _fact(override.text, override.key, False, interpreter, override.path, override.line)
+    for name, path, line in _defaults(Path(verl.imported.folder)):
+        return _fact(name, str(path), True, interpreter, str(path), line)
+    return Absent("verl names no attention by default")
+
+
+def _fact(
+    name: str, written: str, by_default: bool, interpreter: Interpreter, path: str, line: int
+) -> TrainerAttention:
+    needs = _NEEDS.get(name, "")
+    installed = not needs or is_on_path(needs, interpreter.sys_path) or _has_substitute(interpreter)
+    known = (
+        () if name in _USUAL or "/" in name else tuple(_known(interpreter))
+    )  # a slash: a kernel of the hub
+    return TrainerAttention(name, written, by_default, needs, installed, path, line, known)
+
+
+def _known(interpreter: Interpreter) -> Iterator[str]:
+    """The keys of `AttentionInterface._global_mapping`, and the one that needs no entry there."""
+    for path in (Path(entry, "transformers", "modeling_utils.py") for entry in interpreter.sys_path):
+        content = read(path)
+        tree = parse(content, path) if isinstance(content, bytes) else None
+        for node in statements(tree) if isinstance(tree, ast.Module) else ():
+            match node:
+                case ast.Assign(targets=[ast.Name(id="_global_mapping")], value=ast.Dict() as table):
+                    yield from ("eager", *(constant_keys(table) or ()))
+                    return
+
+
+def _has_substitute(interpreter: Interpreter) -> bool:
+    """Whether transformers would take a kernel from the hub instead: it knows how to, and has the package for it."""
+    if not is_on_path(_KERNELS, interpreter.sys_path):
+        return False
+    files = [Path(entry, "transformers", name) for entry in interpreter.sys_path for name in _FALLBACK_IN]
+    contents = [read(file) for file in files]
+    return any(isinstance(content, bytes) and _FALLS_BACK in content for content in contents)
+
+
+def _defaults(folder: Path) -> Iterator[tuple[str, Path, int]]:
+    """The second argument of `.get("attn_implementation", ...)` where verl loads the actor."""
+    for name in _DEFAULT_IN:
+        path = folder / name
+        content = read(path)
+        tree = parse(content, path) if isinstance(content, bytes) and _KEY.encode() in content else None
+        for node in walk(tree) if isinstance(tree, ast.Module) else ():
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr="get"),
+                    args=[ast.Constant(value=key), ast.Constant(value=str(default))],
+                ) if key == _KEY:
+                    yield default, path, node.lineno

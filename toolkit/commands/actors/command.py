@@ -1,0 +1,58 @@
+"""`verl-doctor actors`: who lives on which GPU, and what has become of each worker group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.processes.processes import Processes
+from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.named_ray import clusters_asked
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.options.options import (
+    PATH,
+    answer_options,
+    job_options,
+    show_all_option,
+    target_options,
+)
+from verl_doctor.toolkit.target import Options
+
+
+@click.command(
+    epilog="Exit codes: 0 it is shown, 2 wrong usage, 3 Ray could not be looked at. "
+    "verl-doctor check judges it."
+)
+@target_options
+@job_options
+@show_all_option
+@click.option(
+    "--facts", type=PATH, metavar="FILE", help="Show what was saved elsewhere (check --save-facts)."
+)
+@answer_options
+def actors(*, options: Options, verbose: bool, facts: Path | None, form: str, file: Path | None) -> int:
+    """Show who lives on which GPU, and which ranks are alive.
+
+    The GPUs are those of this machine. Ray is read through its control store (GCS), without joining it, on all its nodes.
+    """
+    from verl_doctor.toolkit.commands.actors.answer import ActorsAnswer  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.commands.actors.placement import placement  # noqa: PLC0415
+
+    with nothing_on_stdout(), Progress():
+        run = open_session(options, facts_file=facts)
+        look = run.look()
+        look.start((RayClusters, Gpus, Processes, Raylets))
+        found = placement(
+            look.get(RayClusters),
+            look.get(Gpus),
+            look.get(Processes),
+            look.get(Raylets),
+            asked=clusters_asked(run.target.ray_address, look),
+        )
+    return show(ActorsAnswer(found, every=verbose), form, file)

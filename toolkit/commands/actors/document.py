@@ -1,0 +1,299 @@
+"""Who lives where as a JSON document, and the words that its views share. `data/actors.schema.json` describes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob
+from verl_doctor.toolkit.collectors.ray.worker_groups import (
+    Member,
+    State,
+    WorkerGroup,
+    short_class,
+    state_of,
+)
+from verl_doctor.toolkit.commands.actors.placement import ClusterView, Occupant, Placement, Seat
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.text import counted, ranges
+
+SCHEMA_VERSION = 1
+NOT_TOLD = (
+    "who holds a handle of an actor the GCS does not know: it tells who made it, and Ray ends it when nobody "
+    "refers to it any more, unless it is detached"
+)
+_ORDER: tuple[State, ...] = ("alive", "starting", "waiting", "restarting", "left behind", "dead")
+
+
+def document(found: Placement) -> dict[str, Any]:
+    """Everything, in JSON types. Memory is in MiB, times are in seconds since the epoch."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "gpus": {
+            "why_not": found.no_gpus.reason if found.no_gpus else None,
+            "devices": [
+                {
+                    "index": device.index,
+                    "name": device.name,
+                    "used": device.memory.used if device.memory else None,
+                    "total": device.memory.total if device.memory else None,
+                    "processes": list(map(_process, occupants)),
+                }
+                for device, occupants in found.occupants
+            ],
+        },
+        "ray": {
+            "why_not": found.no_ray.reason if found.no_ray else None,
+            "clusters": list(map(_cluster, found.clusters)),
+        },
+    }
+
+
+def _process(one: Occupant) -> dict[str, Any]:
+    holder, seat = one.holder, one.seat
+    return {
+        "pid": holder.pid,
+        "memory": holder.memory,
+        "title": holder.title or None,
+        "role": role(one),
+        "actor": seat.actor.actor if seat else None,
+        "is_the_actor": one.own,
+        "job": seat.actor.job if seat else None,
+        "job_ended": seat.job_ended if seat else None,
+    }
+
+
+def _cluster(view: ClusterView) -> dict[str, Any]:
+    cluster = view.cluster
+    return {
+        "address": cluster.address,
+        "session": cluster.session,
+        "why_not": cluster.refused or None,
+        "unread": list(cluster.unread),
+        "nodes": [
+            {"node": one.node, "address": one.address, "host": one.host, "alive": one.alive, "gpus": one.resources.get("GPU", 0)}
+            for one in cluster.nodes
+        ],
+        "jobs": [
+            {"job": one.job, "finished": one.finished, "namespace": one.namespace, "address": one.address, "pid": one.pid, "started": one.started}
+            for one in cluster.jobs
+        ],
+        "groups": [
+            {
+                "name": group.name,
+                "prefix": group.prefix,
+                "class_name": group.class_name,
+                "roles": list(group.roles),
+                "namespace": group.namespace,
+                "job": group.job,
+                "job_ended": group.job in view.ended,
+                "world_size": group.world_size or None,
+                "ranks": [{"rank": one.rank, **_actor(one.actor, view)} for one in group.members],
+                "absent": list(group.absent),
+            }
+            for group in view.groups
+        ],
+        "others": [_actor(one, view) for one in view.others],
+        "waiting": [
+            {"group": one.group, "name": one.name, "job": one.job, "bundles": [dict(bundle) for bundle in one.bundles], "waits_for": one.waits_for}
+            for one in waiting(view)
+        ],
+    }  # fmt: skip
+
+
+def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
+    return {
+        "actor": actor.actor,
+        "name": actor.name,
+        "class_name": short_class(actor),
+        "namespace": actor.namespace,
+        "state": state_of(actor, view.ended),
+        "died": actor.died or None,
+        "detached": actor.detached,
+        "job": actor.job,
+        "node": actor.node or None,
+        "address": actor.address or None,
+        "pid": actor.pid or None,
+        "gpus": list(actor.gpus),
+        "made_by": made_by(actor, view) or None,
+    }
+
+
+def headline(found: Placement) -> tuple[str, str]:
+    """One word, and the sentence behind it."""
+    if why := untold(found):
+        return "NOT TOLD", why
+    if not found.clusters and not found.occupants:
+        reasons = (found.no_gpus, found.no_ray)
+        word = "NOTHING" if all(isinstance(one, Absent) for one in reasons) else "NOT TOLD"
+        return word, "; ".join(one.reason for one in reasons if one)
+    states = Counter(one.state for group in shown(found) for one in group.members)
+    lost = sum(len(group.lost) for group in shown(found))
+    said = counted(len(list(shown(found))), "worker group")
+    if states["dead"] or lost:
+        return "BROKEN", f"{counted(states['dead'] + lost, 'rank')} of {said} dead"
+    if states["left behind"]:
+        return "LEFT BEHIND", f"{counted(states['left behind'], 'rank')} of jobs that have ended"
+    if late := states["waiting"] + states["starting"] + states["restarting"]:
+        return "WAITING", f"{counted(late, 'rank')} of {said} not there yet"
+    if unplaced := sum(len(list(waiting(view))) for view in found.clusters):
+        return "WAITING", f"{counted(unplaced, 'placement group')} without a place yet"
+    if states["alive"]:
+        return "WHOLE", f"all {counted(states['alive'], 'rank')} of {said} alive"
+    holders = sum(len(occupants) for _, occupants in found.occupants)
+    return (
+        "NO GROUPS",
+        f"no worker group of verl; {counted(holders, 'process', 'processes')} on the GPUs here",
+    )
+
+
+def untold(found: Placement) -> str:
+    """Why no cluster tells anything, though there may be one; "" when one does, or there is none."""
+    if found.no_ray is not None:
+        return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason
+    if all(view.cluster.refused for view in found.clusters):
+        told = (
+            f"the Ray at {one.cluster.address} does not tell: {one.cluster.refused}" for one in found.clusters
+        )
+        return "; ".join(told)
+    return ""
+
+
+def shown(found: Placement) -> Iterator[WorkerGroup]:
+    """The groups of which something is there, and those of jobs that run."""
+    for view in found.clusters:
+        for group in view.groups:
+            if not group.over or group.job not in view.ended:
+                yield group
+
+
+def summary(group: WorkerGroup) -> str:
+    """What has become of a group's ranks: "16 ranks: 15 alive, 1 dead"."""
+    states = Counter(one.state for one in group.members)
+    parts = [f"{states[state]} {state}" for state in _ORDER if states[state]]
+    if absent := len(group.absent) - len(group.lost):
+        parts.append(f"{absent} not made yet")
+    if group.lost:
+        parts.append(f"{len(group.lost)} lost")
+    return f"{counted(group.world_size or len(group.members), 'rank')}: {', '.join(parts)}"
+
+
+def roles(group: WorkerGroup) -> str:
+    """The roles that share each process, or the class where nobody tells."""
+    return " + ".join(group.roles) or group.class_name
+
+
+def role(one: Occupant) -> str:
+    """What a process on a GPU is to a job."""
+    holder, seat = one.holder, one.seat
+    if not holder.seen:
+        return "not seen from here"
+    if seat is None:
+        return holder.title
+    return who(seat) if one.own else f"{holder.title} of {who(seat)}"
+
+
+def who(seat: Seat) -> str:
+    """An actor in a few words: "rank 0 of abc123WorkerDict (actor + critic)", "vllm_server_0_0 (vLLMHttpServer)"."""
+    if seat.group is not None and seat.member is not None:
+        return f"rank {seat.member.rank} of {seat.group.name} ({roles(seat.group)})"
+    return name(seat.actor)
+
+
+def name(actor: RayActor) -> str:
+    """An actor by its name and class."""
+    return (
+        f"{actor.name} ({short_class(actor)})" if actor.name else f"{short_class(actor)} {actor.actor[:12]}"
+    )
+
+
+def made_by(actor: RayActor, view: ClusterView) -> str:
+    """Who made an actor, and keeps it unless it is detached; "" when that one is not there."""
+    found = view.makers.get(actor.owner)
+    if isinstance(found, RayJob):
+        return f"the driver of job {found.job}"
+    return name(found) if found else ""
+
+
+def kept_by(group: WorkerGroup, view: ClusterView) -> str:
+    """What keeps a group's actors alive, as far as the GCS tells."""
+    alive = [one.actor for one in group.of("alive", "left behind")]
+    if not alive:
+        return ""
+    who_made = made_by(alive[0], view)
+    if all(one.detached for one in alive):
+        told = "" if group.job in view.ended else ", as far as the GCS tells"
+        return f"detached: nothing but their names leads to them{told}"
+    return f"made by {who_made}" if who_made else "made by a task of the job"
+
+
+def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
+    """The ranks that are not alive, those with the same story together: their numbers, and the story."""
+    stories: dict[str, list[int]] = {}
+    for one in group.members:
+        if one.state != "alive":
+            stories.setdefault(_story(one), []).append(one.rank)
+    for story, numbers in stories.items():
+        yield _ranks(numbers), story
+    if group.lost:
+        yield _ranks(group.lost), "forgotten by Ray"
+
+
+def _story(one: Member) -> str:
+    if one.state == "dead":
+        why = one.actor.died.partition(" Some common causes")[0] or one.actor.end or "Ray does not say why"
+        return f"dead: {why}"
+    return {
+        "starting": "in the constructor",
+        "waiting": "waiting for resources",
+        "restarting": "being started anew",
+        "left behind": "left behind: the job has ended",
+    }[one.state]
+
+
+def _ranks(numbers: Iterable[int]) -> str:
+    every = list(numbers)
+    return f"{'rank' if len(every) == 1 else 'ranks'} {ranges(every)}"
+
+
+def on_nodes(group: WorkerGroup) -> Iterator[str]:
+    """Where the living ranks are: "10.0.0.5: ranks 0-7 on GPUs 0-7"."""
+    places: dict[str, list[Member]] = {}
+    for one in group.of("alive", "starting", "left behind"):
+        places.setdefault(one.actor.address, []).append(one)
+    for address, members in places.items():
+        gpus = [gpu for one in members for gpu in one.actor.gpus]
+        on = f" on {'GPU' if len(set(gpus)) == 1 else 'GPUs'} {ranges(gpus)}" if gpus else ""
+        yield f"{address}: {_ranks(one.rank for one in members)}{on}"
+
+
+def other_actors(view: ClusterView, job: str) -> str:
+    """A job's actors that are in no group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
+    kinds = Counter((short_class(one), state_of(one, view.ended)) for one in view.others if one.job == job)
+    return ", ".join(
+        f"{number} {kind}{'' if state == 'alive' else f' ({state})'}"
+        for (kind, state), number in sorted(kinds.items())
+    )
+
+
+def waiting(view: ClusterView) -> Iterator[RayGroup]:
+    """The placement groups that have no place yet, of jobs that run."""
+    return (one for one in view.cluster.groups if one.state == "PENDING" and one.job not in view.ended)
+
+
+def bundles(group: RayGroup) -> str:
+    """What a placement group asks for: "8 times 1 GPU, 3 CPU"."""
+    kinds = Counter(
+        ", ".join(f"{amount:g} {kind}" for kind, amount in sorted(bundle.items(), reverse=True))
+        for bundle in group.bundles
+    )
+    return " and ".join(f"{number} times {what}" for what, number in kinds.items())
+
+
+def jobs(view: ClusterView) -> Iterator[RayJob]:
+    """The jobs that run, and those that have ended, or that the GCS does not know, of which actors are there."""
+    cluster = view.cluster
+    used = {one.job for one in cluster.actors if one.state != "DEAD"}
+    yield from (one for one in cluster.jobs if not one.finished or one.job in used)
+    yield from (RayJob(job) for job in sorted(used - {one.job for one in cluster.jobs}))

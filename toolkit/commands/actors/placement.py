@@ -1,0 +1,129 @@
+"""Who lives where: the processes on each GPU of this machine, joined with the actors of the Ray clusters that are known here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
+from verl_doctor.toolkit.collectors.gpu.holders import Holder
+from verl_doctor.toolkit.collectors.processes.processes import Processes
+from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
+from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
+from verl_doctor.toolkit.collectors.ray.worker_groups import (
+    Member,
+    WorkerGroup,
+    ended_jobs,
+    makers,
+    others,
+    worker_groups,
+)
+from verl_doctor.toolkit.facts import Unknown
+
+_DEEPEST = 16  # parents that are looked through: server, engine and its workers are three
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """A cluster, and what is put together of it once: its worker groups, its other actors, the jobs that ended, who makes actors."""
+
+    cluster: RayCluster
+    groups: tuple[WorkerGroup, ...]
+    others: tuple[RayActor, ...]
+    ended: frozenset[str]
+    makers: Mapping[str, RayActor | RayJob]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """An actor that has a process, whether its job has ended, and the worker group that it is a rank of."""
+
+    actor: RayActor
+    job_ended: bool
+    group: WorkerGroup | None = None
+    member: Member | None = None
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """A process that has memory of a GPU. `seat` is the actor that it runs, or below which it was started; `own` says which."""
+
+    holder: Holder
+    seat: Seat | None = None
+    own: bool = False
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What is known: of the GPUs here, of the clusters, and where one of them is not, why."""
+
+    occupants: tuple[tuple[Device, tuple[Occupant, ...]], ...] = ()
+    clusters: tuple[ClusterView, ...] = ()
+    no_gpus: Unknown | None = None
+    no_ray: Unknown | None = None
+
+
+def placement(
+    clusters: RayClusters | Unknown,
+    gpus: Gpus | Unknown,
+    processes: Processes | Unknown,
+    raylets: Raylets | Unknown,
+    *,
+    asked: RayClusters | Unknown | None = None,
+) -> Placement:
+    """Join what NVML, the table of processes and the GCS tell.
+
+    Of the clusters those that are `asked` about are shown; the others too say who the processes are.
+    """
+    known = () if isinstance(clusters, Unknown) else tuple(map(_view, clusters.clusters))
+    shown = clusters if asked is None else asked
+    wanted = () if isinstance(shown, Unknown) else shown.clusters
+    seats = _seats_here(known, raylets)
+    parents = {} if isinstance(processes, Unknown) else {one.pid: one.parent for one in processes.running}
+    devices = () if isinstance(gpus, Unknown) else gpus.devices
+    return Placement(
+        tuple((one, tuple(_occupant(holder, parents, seats) for holder in one.holders)) for one in devices),
+        tuple(one for one in known if one.cluster in wanted),
+        gpus if isinstance(gpus, Unknown) else Unknown(gpus.refused) if gpus.refused else None,
+        shown if isinstance(shown, Unknown) else None,
+    )
+
+
+def _view(cluster: RayCluster) -> ClusterView:
+    return ClusterView(cluster, worker_groups(cluster), others(cluster), ended_jobs(cluster), makers(cluster))
+
+
+def _seats_here(views: tuple[ClusterView, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
+    """The actors on this machine by the number of their process. Other nodes have processes of the same numbers."""
+    running = () if isinstance(raylets, Unknown) else raylets.running
+    here = {(one.session, one.address) for one in running}
+    return {
+        seat.actor.pid: seat
+        for view in views
+        for seat in _seats(view)
+        if (view.cluster.session, seat.actor.address) in here
+    }
+
+
+def _seats(view: ClusterView) -> Iterator[Seat]:
+    for group in view.groups:
+        for one in group.of("alive", "starting", "left behind"):
+            yield Seat(one.actor, one.actor.job in view.ended, group, one)
+    for actor in view.others:
+        if actor.pid:
+            yield Seat(actor, actor.job in view.ended)
+
+
+def _occupant(holder: Holder, parents: Mapping[int, int], seats: Mapping[int, Seat]) -> Occupant:
+    """Who a process is: an actor, or started below one. A number that is not seen from here may be another machine's."""
+    if not holder.seen:
+        return Occupant(holder)
+    pid = holder.pid
+    for depth in range(_DEEPEST):
+        if pid in seats:
+            return Occupant(holder, seats[pid], own=depth == 0)
+        pid = holder.parent if depth == 0 else parents.get(pid, 0)
+        if pid <= 1:
+            break
+    return Occupant(holder)

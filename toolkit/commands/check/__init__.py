@@ -1,0 +1,1 @@
+"""`check`: judge this environment, or facts from elsewhere."""

@@ -1,0 +1,119 @@
+"""The command `check`: the facts that the options name are examined, and the report is shown."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.console import output
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.examination import Examination, Request, examine
+from verl_doctor.toolkit.engine.session import all_facts, open_session
+from verl_doctor.toolkit.options.examination import announced_session, are_several, show_report, source_of
+from verl_doctor.toolkit.options.exit_codes import EPILOG
+from verl_doctor.toolkit.options.options import (
+    PATH,
+    FileToWrite,
+    Rules,
+    View,
+    job_options,
+    node_options,
+    rule_options,
+    target_options,
+    view_options,
+)
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.text import harmless
+
+
+@click.command(epilog=EPILOG)
+@target_options
+@job_options
+@node_options
+@rule_options
+@view_options
+@click.option(
+    "--facts",
+    type=PATH,
+    metavar="FILE",
+    multiple=True,
+    help="Judge facts that were saved elsewhere; a folder, or repeated: one file of each node, NODE.json, compared too.",
+)
+@click.option(
+    "--save-facts",
+    type=FileToWrite(output.FACTS),
+    metavar="FILE",
+    help="Save the facts of this machine as JSON.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
+@click.option(
+    "--each",
+    is_flag=True,
+    help="Judge each file as a job of its own; say what is about the files alone, a line for each finding.",
+)
+def check(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    rules: Rules,
+    view: View,
+    facts: tuple[Path, ...],
+    save_facts: Path | None,
+    strict: bool,
+    each: bool,
+) -> int:
+    """Judge this environment. Changes nothing.
+
+    LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or several of them.
+    """
+    if save_facts is not None and are_several(facts):
+        raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
+    if nodes is not None and facts:
+        raise UsageError("--facts judges what was seen elsewhere: no node can be asked with it")
+    if each:
+        if nodes is not None or facts or save_facts is not None or not options.launch:
+            raise UsageError(
+                "--each judges launch files on this machine: name some, and no facts and no nodes"
+            )
+        return _check_each(options, rules, view, strict=strict)
+    with nothing_on_stdout(), Progress() as progress:
+        run = announced_session(options, rules, view, facts)
+        found = examine(Request(run, source_of(facts, nodes)), progress.say)
+        taken = all_facts(run, found.facts) if save_facts is not None else ""
+        planned = view.form == "sarif" and nodes is None and not facts
+        report = _with_plans(found) if planned else found.report
+    if save_facts is not None:
+        output.write(save_facts, taken, private=True)
+    return show_report(report, run, view, report.exit_code(strict=strict))
+
+
+def _with_plans(found: Examination) -> Report:
+    """The report with the repairs that SARIF offers."""
+    from verl_doctor.toolkit.repair import repair  # noqa: PLC0415 - a plain check does without the change engine
+
+    return repair.show(found.session, found.facts, found.report)
+
+
+def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> int:
+    from verl_doctor.toolkit.commands.check.answer import EachAnswer  # noqa: PLC0415 - a plain check does without
+    from verl_doctor.toolkit.engine.check_each import EachLaunchFile  # noqa: PLC0415 - see above
+
+    with nothing_on_stdout(), Progress() as progress:
+        common = replace(options, launch=())
+        run = open_session(common, select=rules.select, ignore=rules.ignore, deep=rules.deep)
+        report = examine(Request(run, EachLaunchFile(common, options.launch)), progress.say).report
+    code = report.exit_code(strict=strict)
+    answer = EachAnswer(report, code, view.verbose, run.registry.checks, run.machine.cwd)
+    show(answer, view.form, view.output)
+    explained = view.form == "text" and (report.verdict == "could_not_check" or view.verbose)
+    for result in report.results if explained else ():
+        if result.status in {"error", "skipped"}:
+            print(harmless(f"{result.code} could not be judged: {result.reason}"), file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""`checklist`: the steps of a migration, each with its state and evidence."""

@@ -1,0 +1,156 @@
+"""The migration checklist: what a step is, and what the states of all of them come to. `checklist.steps` computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from rich.text import Text
+
+from verl_doctor.toolkit.console.markdown_text import code, escaped
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.render import result_words
+from verl_doctor.toolkit.result import Report, path_document
+from verl_doctor.toolkit.text import counted, harmless, wrapped
+
+State = Literal["done", "failed", "open", "unknown"]
+Verdict = Literal["done", "failed", "open", "could_not_check"]
+
+WITHOUT = (
+    "on the old cluster: verl-doctor snapshot OLD.json; then here: verl-doctor checklist --from OLD.json"
+)
+"""What comes next where only the old cluster can tell."""
+
+NAMED = 12
+"""Files, patches or differences that a step names; the rest is counted."""
+
+STATES: tuple[State, ...] = get_args(State)
+_WORST: tuple[State, ...] = ("failed", "open", "unknown", "done")
+_VERDICTS: Mapping[State, Verdict] = {
+    "failed": "failed",
+    "open": "open",
+    "unknown": "could_not_check",
+    "done": "done",
+}
+_CODES: Mapping[Verdict, ExitCode] = {
+    "done": ExitCode.OK,
+    "failed": ExitCode.FAILED,
+    "open": ExitCode.FAILED,
+    "could_not_check": ExitCode.COULD_NOT_CHECK,
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one witness says of a step: a state, the evidence for it in sentences, and the command that does what is left.
+
+    A state of None says something without judging.
+    """
+
+    state: State | None
+    evidence: tuple[str, ...] = ()
+    do: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the move. `key` is its name for programs; `do` is empty when nothing is left to do."""
+
+    key: str
+    title: str
+    state: State
+    evidence: tuple[str, ...] = ()
+    do: str = ""
+
+
+def step(key: str, title: str, said: Iterable[Said]) -> Step:
+    """A step as its witnesses say: the worst counts, and is heard first. Nobody's word leaves it unknown."""
+    witnesses = sorted(said, key=lambda one: _WORST.index(one.state or "done"))
+    state: State = next((one.state for one in witnesses if one.state), "unknown")
+    evidence = tuple(dict.fromkeys(sentence for one in witnesses for sentence in one.evidence))
+    do = "" if state == "done" else next((one.do for one in witnesses if one.state == state and one.do), "")
+    return Step(key, title, state, evidence or ("nothing here tells",), do)
+
+
+def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
+    """What all steps come to. Without verl, which is `unexamined` then, none of them shows how far a job is."""
+    if unexamined:
+        return "could_not_check"
+    return _VERDICTS[min((one.state for one in steps), key=_WORST.index, default="unknown")]
+
+
+def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:
+    """0 all are done, 1 one failed or is open, 3 one could not be judged."""
+    return _CODES[verdict(steps, unexamined)]
+
+
+SCHEMA_VERSION = 1
+_MARKS: Mapping[State, str] = {"done": "x", "failed": "!", "open": " ", "unknown": "?"}
+_WORDS: Mapping[State, str] = {"done": "done", "failed": "FAILED", "open": "open", "unknown": "not known"}
+_STYLES: Mapping[State, str] = {"done": "green", "failed": "bold red", "open": "yellow", "unknown": "yellow"}
+_BLANK = " " * 4
+
+
+@dataclass(frozen=True)
+class Checklist:
+    """The steps, what `check` reports here, and the old cluster's snapshot in words, "" for none."""
+
+    steps: Sequence[Step]
+    report: Report
+    old: str = ""
+
+
+def headline(these: Checklist) -> str:
+    """How far the move has come."""
+    finished = sum(one.state == "done" for one in these.steps)
+    since = f", compared with {these.old}" if these.old else ", without an old cluster to compare with"
+    return f"{finished} of {counted(len(these.steps), 'step')} done{since}"
+
+
+def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
+    """The list for a person: each step with its evidence, and the command that does what is left."""
+    yield Text(harmless(headline(these)), style="bold")
+    for line in wrapped(harmless("  ".join(result_words.headline(these.report))), width, hanging="  "):
+        yield Text(line)
+    for number, one in enumerate(these.steps, 1):
+        yield Text()
+        yield Text(
+            f"[{_MARKS[one.state]}] {number}. {harmless(one.title)}: {_WORDS[one.state]}",
+            style=_STYLES[one.state],
+        )
+        for sentence in one.evidence:
+            for line in wrapped(harmless(sentence), width, indent=_BLANK, hanging=f"{_BLANK}  "):
+                yield Text(line)
+        if one.do:
+            for line in wrapped(harmless(one.do), width, indent=f"{_BLANK}-> ", hanging=f"{_BLANK}   "):
+                yield Text(line, style="bold")
+
+
+def markdown_lines(these: Checklist) -> Iterator[str]:
+    """The list for a ticket, in which a box is ticked when the step is done."""
+    yield escaped(headline(these)) + "\n"
+    yield escaped("  ".join(result_words.headline(these.report))) + "\n"
+    for one in these.steps:
+        box = "x" if one.state == "done" else " "
+        yield f"- [{box}] {escaped(one.title)}: **{_WORDS[one.state]}**"
+        for sentence in one.evidence:
+            yield f"  - {escaped(sentence)}"
+        if one.do:
+            yield f"  - next: {code(one.do)}"
+
+
+def document(these: Checklist) -> dict[str, Any]:
+    """Everything, in JSON types."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": verdict(these.steps, these.report.unexamined),
+        "target": dict(these.report.target),
+        "check": {
+            "verdict": these.report.verdict,
+            "paths": [path_document(path) for path in these.report.paths],
+        },
+        "from": these.old,
+        "steps": [{**asdict(one), "evidence": list(one.evidence)} for one in these.steps],
+        "summary": {state: sum(one.state == state for one in these.steps) for state in STATES},
+    }

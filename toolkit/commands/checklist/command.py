@@ -1,0 +1,105 @@
+"""The command `checklist`: the steps of moving to another cluster, each with its state."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.commands.checklist.answer import ChecklistAnswer
+from verl_doctor.toolkit.commands.checklist.checklist import Checklist
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.session import Session, open_session
+from verl_doctor.toolkit.options.options import (
+    PATH,
+    answer_options,
+    job_options,
+    node_options,
+    target_options,
+)
+from verl_doctor.toolkit.process.signals import as_ctrl_c
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.snapshot import snapshot
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.target import Options, UsageError
+
+
+@click.command(
+    epilog="Exit codes: 0 all steps are done, 1 one failed or is open, 2 wrong usage, 3 one could not be judged."
+)
+@target_options
+@job_options
+@node_options
+@click.option(
+    "--from",
+    "old",
+    type=PATH,
+    metavar="OLD",
+    help="What `verl-doctor snapshot OLD` wrote on the cluster where the job works.",
+)
+@click.option("--run", "run_them", is_flag=True, help="Run the quick test: verl-doctor smoke --up-to 2.")
+@click.option("--log", type=PATH, metavar="FILE", help="The log of the DEBUG run.")
+@answer_options
+def checklist(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    old: Path | None,
+    run_them: bool,
+    log: Path | None,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Say how far the move to another cluster has come.
+
+    Each step is judged by evidence, anew at every call, and says the command that comes next. What a trial has shown counts until
+    what it was made in changes.
+    """
+    from verl_doctor.toolkit.commands.checklist.steps import Look, steps  # noqa: PLC0415 - it brings all that steps are judged by
+
+    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
+        run = open_session(options)
+        before = None if old is None else _read(old, run)
+        if log is not None and not os.path.exists(run.machine.cwd / log):
+            raise UsageError(f"--log {log}: there is no such file; name the log of the DEBUG run")
+        if run_them:
+            _climb(run, progress)
+        found = examine(Request(run), progress.say)
+        others, now = (None, None) if nodes is None else _asked(nodes, run, progress)
+        progress.say("judging the steps")
+        done = steps(Look(run, found.facts, found.report, others, now, before, log))
+    these = Checklist(done, found.report, "" if before is None else _said(before))
+    return show(ChecklistAnswer(these), form, file)
+
+
+def _read(old: Path, run: Session) -> Snapshot:
+    return snapshot.read(Path(os.path.normpath(run.machine.cwd / old)), run.registry.collectors)
+
+
+def _asked(nodes: AskedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
+    """What all nodes say, asked once and judged with a fresh look at this machine."""
+    from verl_doctor.toolkit.snapshot.examination import KeptNodes  # noqa: PLC0415 - a checklist of one machine does without
+
+    seen = snapshot.look(run, nodes, progress.say)
+    return examine(Request(run, KeptNodes(seen.nodes)), progress.say).report, seen
+
+
+def _climb(run: Session, progress: Progress) -> None:
+    from verl_doctor.toolkit.commands.checklist.trials import QUICK  # noqa: PLC0415 - only when it is asked for
+    from verl_doctor.toolkit.commands.smoke.smoke import Wish, climb  # noqa: PLC0415
+
+    climb(replace(run, begun=[]).at_cost("slow"), Wish(numbers=QUICK), progress)
+
+
+def _said(before: Snapshot) -> str:
+    """The snapshot in words: of which machine, and when it was taken."""
+    where = f" of {before.machine}" if before.machine else ""
+    when = f" ({before.taken})" if before.taken else ""
+    return f"{before.path}{where}{when}"

@@ -1,0 +1,116 @@
+"""A step of the checklist: the patches of the old tree stand in the verl that is imported here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.markers import Markers, markers_in
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Said
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.patchsets.patch_state import missing
+from verl_doctor.toolkit.patchsets.patched import patched_files
+from verl_doctor.toolkit.patchsets.patchset import AnyPatch
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.text import counted, listed
+
+
+def patches_said(old: Snapshot | None, run: Session, facts: Collection, arguments: str) -> list[Said]:
+    """Whether the patches of the old tree stand in the one that is imported."""
+    here, trees = facts.get(Markers), facts.get(VerlTrees)
+    if isinstance(here, Unknown) or isinstance(trees, Unknown):
+        return [Said("unknown", (here.reason if isinstance(here, Unknown) else "no verl was found",))]
+    if old is not None:
+        here = markers_in(here.folder, Marker(run.config.marker), _words(old))
+    said = Said(None, (*_marked(here), f"imported is {trees.imported.folder}: {trees.why}"))
+    if old is None:
+        return [said, Said("unknown", ("whether these are all, only the old cluster can tell",), WITHOUT)]
+    if old.patches is None:
+        return [said, Said("unknown", (f"{old.path} does not say what was patched",), WITHOUT)]
+    return [said, _patches_beside(old, old.patches, here, trees, run.config.marker, arguments)]
+
+
+def _patches_beside(
+    old: Snapshot, wanted: Sequence[AnyPatch], here: Markers, trees: VerlTrees, word: str, arguments: str
+) -> Said:
+    """Each patch of the old tree looked for in this one."""
+    present = [patch for file in patched_files(here, word) for patch in file.patches]
+    known = {patch.identity for patch in present}
+    lost = [patch for patch in wanted if patch.identity not in known]
+    fewer = list(_fewer(old, here, {patch.path for patch in lost}))
+    if not lost and not fewer:
+        return Said("done", (f"{counted(len(wanted), 'patch', 'patches')} of the old tree in place",))
+    outer = next((tree for tree in trees.others if tree.outer), None)
+    if outer is not None:
+        copied = f"imported is a copy of {outer.folder} inside itself"
+        return Said("failed", (copied,), _import(outer))
+    told = [_told(one, here, present) for one in lost]
+    elsewhere = _other_tree_with(lost, trees.others, word)
+    if elsewhere is not None:
+        some = counted(len(lost), "patch", "patches")
+        told = [f"{some} of the old tree in {elsewhere.folder}, which is not imported"]
+    rest = (f"and {len(told) - NAMED} more",) if len(told) > NAMED else ()
+    again = f"verl-doctor patches apply {shlex.quote(old.path)} --apply{arguments}"
+    do = again if lost else f"verl-doctor patches list{arguments}"
+    return Said("failed", (*told[:NAMED], *rest, *fewer), do)
+
+
+def _told(lost: AnyPatch, here: Markers, present: Sequence[AnyPatch]) -> str:
+    state = missing(lost, Path(here.folder), present, "the command below")
+    return f"# {lost.marker} {lost.place}: {state}"
+
+
+def _words(old: Snapshot) -> set[str]:
+    """The markers of the old tree: what marked a patch there marks it here."""
+    found = old.get(Markers)
+    lines = () if isinstance(found, Unknown) else found.lines
+    return {line.marker for line in lines} | {patch.marker for patch in old.patches or ()}
+
+
+def _marked(here: Markers) -> list[str]:
+    """The markers in a tree, ours and other people's."""
+    words = Counter(line.marker for line in here.lines)
+    if not words:
+        return [f"no marked line in {here.folder}"]
+    said = listed((f"# {word} ({number})" for word, number in words.most_common()), 6)
+    return [f"{counted(len(here.lines), 'marked line')} in {here.folder}: {said}"]
+
+
+def _fewer(old: Snapshot, here: Markers, told: set[str]) -> Iterator[str]:
+    """Marked lines that no patch tells of, as those whose old line was not kept, and that are gone."""
+    was = old.get(Markers)
+    if isinstance(was, Unknown):
+        return
+    before, after = _by_file(was), _by_file(here)
+    for (path, word), number in before.items():
+        left = after.get((path, word), 0)
+        if left < number and path not in told:
+            yield f"{path}: {number - left} of {counted(number, 'line')} marked # {word} are gone"
+
+
+def _by_file(found: Markers) -> Counter[tuple[str, str]]:
+    return Counter((os.path.relpath(line.path, found.folder), line.marker) for line in found.lines)
+
+
+def _other_tree_with(lost: list[AnyPatch], others: tuple[Tree, ...], word: str) -> Tree | None:
+    """A tree that holds all of these patches and is not imported. A copy of a tree inside itself is none to look at."""
+    wanted = {patch.identity for patch in lost}
+    for tree in (tree for tree in others if not tree.nested):
+        found = markers_in(tree.folder, Marker(word), (patch.marker for patch in lost))
+        held = {patch.identity for file in patched_files(found, word) for patch in file.patches}
+        if wanted and wanted <= held:
+            return tree
+    return None
+
+
+def _import(tree: Tree) -> str:
+    if tree.project:
+        return f"pip install --no-deps -e {shlex.quote(tree.project)}  # makes it the one that is imported"
+    return f"export PYTHONPATH={shlex.quote(str(Path(tree.folder).parent))}  # for every worker"

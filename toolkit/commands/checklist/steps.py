@@ -1,0 +1,236 @@
+"""The steps of the migration checklist, each with its state: told by rules, by the old cluster's snapshot, and by trials."""
+
+from __future__ import annotations
+
+import importlib.resources
+import shlex
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Said, State, Step, step
+from verl_doctor.toolkit.commands.checklist.patches import patches_said
+from verl_doctor.toolkit.commands.checklist.tree import tree_said
+from verl_doctor.toolkit.commands.checklist.trials import debug_said, quick_said, steps_logged
+from verl_doctor.toolkit.comparison.cause import Key, key_of
+from verl_doctor.toolkit.comparison.comparison import Difference
+from verl_doctor.toolkit.comparison.judge import Comparison, compared
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot, taken
+from verl_doctor.toolkit.system import toml
+from verl_doctor.toolkit.text import counted, in_bytes, listed
+
+_NAMED = 4  # findings of one rule
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that steps are judged by: this run and what it saw, the old cluster's snapshot, and a log of the DEBUG run.
+
+    Where other nodes were asked, `nodes` is what rules say of them, and `new` is this cluster as a snapshot, these nodes in it.
+    """
+
+    run: Session
+    facts: Collection
+    report: Report
+    nodes: Report | None = None
+    new: Snapshot | None = None
+    old: Snapshot | None = None
+    log: Path | None = None
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """This machine, or this cluster, beside the old one; None without one."""
+        if self.old is None:
+            return None
+        return compared(self.old, self.new or taken(self.run, self.facts), self.run)
+
+    @property
+    def arguments(self) -> str:
+        """The options with which another command examines the same target, with a space before them."""
+        words = shlex.join(self.run.target.arguments)
+        return f" {words}" if words else ""
+
+    @property
+    def tree_arguments(self) -> str:
+        """The same for a command that is about the environment alone, and not about a job."""
+        about = replace(
+            self.run.target, files=(), words=(), model=None, data=(), libraries=(), ray_address=""
+        )
+        words = shlex.join(about.arguments)
+        return f" {words}" if words else ""
+
+
+def steps(look: Look) -> tuple[Step, ...]:
+    """Judge every step."""
+    return tuple(_step(entry, look) for entry in _entries())
+
+
+@cache
+def _entries() -> list[dict[str, Any]]:
+    data = importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml"
+    entries: list[dict[str, Any]] = toml.loads(data.read_text("utf-8"))["step"]
+    return entries
+
+
+def _codes() -> frozenset[str]:
+    """The rules that steps are judged by."""
+    return frozenset(
+        code for entry in _entries() for key in ("judged_by", "on_nodes") for code in entry.get(key, ())
+    )
+
+
+def _step(entry: Mapping[str, Any], look: Look) -> Step:
+    """The step's own witnesses are heard first, then the rules; rules alone that do not apply here leave it unknown."""
+    key: str = entry["key"]
+    said = _WITNESSES[key](look) if key in _WITNESSES else []
+    before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
+    do = f"{entry.get('do', '')}{look.arguments}"
+    rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before)]
+    if look.nodes is not None and "on_nodes" in entry:
+        rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before))
+        rules += _unheard(look.nodes)
+    said += [one for one in rules if one.state is not None]
+    return step(key, entry["title"], said or [replace(rules[0], state="unknown")])
+
+
+def _unheard(report: Report) -> list[Said]:
+    """The nodes that did not answer: nothing is known of them."""
+    lost = report.nodes.missing if report.nodes else ()
+    told = tuple(
+        f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
+    )
+    return [Said("unknown", told)] if told else []
+
+
+def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Said:
+    """What rules say that they did not say `before`; those that do not apply, or that the user ignores with a reason, judge nothing."""
+    results = [result for result in report.results if result.code in codes]
+    told = [(one.code, finding) for one in results for finding in one.findings if finding.severity != "info"]
+    new = [(code, finding) for code, finding in told if key_of(code, finding) not in before]
+    as_before = tuple(
+        f"as on the old cluster: {code} {one.message}" for code, one in told if (code, one) not in new
+    )
+    if new:
+        state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
+        return Said(state, (*_sentences(new), *as_before), do)
+    lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
+    if lost:
+        reasons = tuple(dict.fromkeys(f"{one.code} could not be judged: {one.reason}" for one in lost))
+        return Said("unknown", (*reasons, *as_before), do)
+    passed = [result.code for result in results if result.status == "pass"]
+    if passed or as_before:
+        return Said("done", (*([f"{listed(passed, 8)} passed"] if passed else []), *as_before))
+    return Said(
+        None, tuple(dict.fromkeys(one.reason for one in results if one.reason and not one.deliberate))
+    )
+
+
+def _sentences(told: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+    for code, some in groupby(told, key=lambda pair: pair[0]):
+        findings = [finding for _, finding in some]
+        for finding in findings[:_NAMED]:
+            node = f" ({finding.node})" if finding.node else ""
+            yield f"{code} {finding.message}{node}"
+        if len(findings) > _NAMED:
+            yield f"{code}: {counted(len(findings) - _NAMED, 'more finding')}"
+
+
+def _sites_said(look: Look) -> list[Said]:
+    places = look.facts.get(SitePlaces)
+    if isinstance(places, Unknown):
+        do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
+        return [Said("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
+    told = tuple(_told(place) for place in places.places if place.state == "there")
+    asked = None if look.nodes is None else look.nodes.nodes
+    where = (
+        f"looked at on {counted(asked.answered, 'node')}"
+        if asked
+        else "looked at on this machine; --cluster looks on every node"
+    )
+    return [Said(None, (*told, where))]
+
+
+def _paths_file(folder: Path) -> str:
+    """The file of paths that lies here, or what one is often called."""
+    return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
+
+
+def _told(place: SitePlace) -> str:
+    content = place.content
+    mount = f" on {content.mount}" if content and content.mount else ""
+    shared = "which nodes share" if place.shared else "only on this node"
+    free = f", {in_bytes(place.free)} free" if place.free is not None else ""
+    return f"{place.name} = {place.path}: there{mount}, {shared}{free}"
+
+
+_WITNESSES: Mapping[str, Callable[[Look], list[Said]]] = {
+    "tree": lambda look: tree_said(look.old, look.run, look.facts, look.log),
+    "patches": lambda look: patches_said(look.old, look.run, look.facts, look.tree_arguments),
+    "sites": _sites_said,
+    "environment": lambda look: environment_said(look.comparison, look.run, look.facts, look.log, _codes()),
+    "quick": lambda look: quick_said(look.run, look.facts, look.arguments),
+    "debug": lambda look: debug_said(look.run, look.facts, look.log, look.arguments),
+}
+
+
+_OF_OTHER_STEPS = frozenset({"patch", "file"})
+
+
+def environment_said(
+    found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
+) -> list[Said]:
+    """What differs from the old cluster. What may matter is settled by a run in which a step was logged in spite of it.
+
+    What rules say that other steps are `judged` by is not said again.
+    """
+    if found is None:
+        return [Said("unknown", ("what was otherwise only the old cluster can tell",), WITHOUT)]
+    breaks, matters = (
+        [one for one in found.of(weight) if not _is_told_elsewhere(one, judged)]
+        for weight in ("breaks", "matters")
+    )
+    noise, nodes = len(found.of("noise")), len(found.new.nodes)
+    rest = [f"{counted(noise, 'difference')} without consequence"] if noise else []
+    rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
+    do = f"verl-doctor compare {shlex.quote(found.old.path)}"
+    if breaks:
+        return [Said("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
+    lost = tuple(f"not compared: {sentence}" for sentence in found.lost)
+    if lost:
+        return [Said("unknown", (*lost, *_differing(matters), *rest), do)]
+    if not matters:
+        return [Said("done", ("nothing that matters is otherwise", *rest))]
+    sentences = (*_differing(matters), *rest)
+    if logged := steps_logged(run, facts, log):
+        return [
+            Said(
+                "done",
+                (f"{logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
+            )
+        ]
+    settled = "a DEBUG run that logs a step shows that they do no harm"
+    return [Said("open", (*sentences, settled), matters[0].next or do)]
+
+
+def _is_told_elsewhere(one: Difference, judged: Container[str]) -> bool:
+    """Whether another step is about it: the patches, the paths, the tree."""
+    return one.kind in _OF_OTHER_STEPS or (bool(one.codes) and all(code in judged for code in one.codes))
+
+
+def _differing(found: Sequence[Difference]) -> Iterator[str]:
+    for one in found[:NAMED]:
+        name = one.subject if one.kind in ("", one.subject) else f"{one.kind} {one.subject}"
+        nodes = f" on {one.nodes}" if one.nodes else ""
+        why = f" ({', '.join(one.codes)}: {one.why})" if one.codes else ""
+        yield f"{name}: {one.old or 'none'} -> {one.new or 'none'}{nodes}{why}"
+    if len(found) > NAMED:
+        yield f"and {counted(len(found) - NAMED, 'more difference')}"

@@ -1,0 +1,127 @@
+"""A step of the checklist: the tree is copied whole, file by file as the old cluster's snapshot has it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Said
+from verl_doctor.toolkit.commands.checklist.tree_compare import HARMLESS, Damage, alone, compare
+from verl_doctor.toolkit.commands.checklist.trials import steps_logged
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.repair.recorded import history
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.system.node_names import plain
+from verl_doctor.toolkit.text import counted, listed
+
+
+def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path | None) -> list[Said]:
+    """Whether every file of the original is there as it was, or as verl-doctor or a proven launch script has it."""
+    new = facts.get(TreeManifest)
+    if isinstance(new, Unknown):
+        return [Said("unknown", (new.reason,))]
+    if old is None:
+        return _tree_alone(new)
+    was = old.get(TreeManifest)
+    if isinstance(was, Unknown):
+        return [Said("unknown", (f"{old.path} does not say what the tree held: {was.reason}",), WITHOUT)]
+    ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
+    found = compare(was, new, ours)
+    bad = [one for one in found if one.fault not in HARMLESS and not _is_edited(one, scripts)]
+    edited = [one for one in found if _is_edited(one, scripts)]
+    more = sum(one.count for one in found if one.fault in HARMLESS)
+    beside = (
+        *((f"changed by verl-doctor: {listed(sorted(ours), 4)}",) if ours else ()),
+        *((f"{counted(more, 'file')} that the original lacks, which no job imports",) if more else ()),
+    )
+    whole = f"{counted(len(was.lines), 'file')} of {_origin(old, was)} compared with {new.folder}"
+    said = []
+    if edited:
+        said.append(_edited(edited, run, facts, log))
+    if bad:
+        return [*said, Said("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new))]
+    rest = "the others" if edited else "all"
+    return [*said, Said("done", (f"{whole}: {rest} are there as they were", *beside))]
+
+
+def _changed_by_us(run: Session, new: TreeManifest) -> frozenset[str]:
+    """The files that repairs on this machine have changed and that are still so."""
+    changes = (
+        change for one in history(run.target, run.machine).changes for change in one.transaction.changes
+    )
+    return _below((path for change in changes if change.now == "in place" for path in change.paths), new)
+
+
+def _below(paths: Iterable[str], new: TreeManifest) -> frozenset[str]:
+    top = os.path.realpath(new.folder)
+    real = (os.path.realpath(path) for path in paths)
+    return frozenset(os.path.relpath(path, top) for path in real if Path(path).is_relative_to(top))
+
+
+def _is_edited(one: Damage, scripts: frozenset[str]) -> bool:
+    """Whether it is the launch script that differs, which another cluster often wants otherwise."""
+    return one.path in scripts and one.fault in ("different", "cut off")
+
+
+def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | None) -> Said:
+    named = (
+        ", ".join(f"{one.path}{one.said and f' ({one.said})'}" for one in scripts)
+        + " differs from the original"
+    )
+    if logged := steps_logged(run, facts, log):
+        return Said("done", (f"{named}; it is proven as it is: {logged}",))
+    return Said("open", (f"{named}; a DEBUG run that logs a step shows that it is meant so",))
+
+
+def _tree_alone(new: TreeManifest) -> list[Said]:
+    if bad := alone(new):
+        return [Said("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))]
+    if new.installed:
+        return [
+            Said(None, (f"{new.folder} was installed from a wheel, whose list of files the rules compare",))
+        ]
+    said = f"{counted(len(new.lines), 'file')} in {new.folder}; whether that is all of it only the old cluster can tell"
+    return [Said("unknown", (said,), WITHOUT)]
+
+
+def _shown(found: list[Damage]) -> Iterator[str]:
+    for one in found[:NAMED]:
+        number = (
+            f" ({counted(one.count, 'file')})"
+            if one.path.endswith("/") and str(one.count) not in one.said
+            else ""
+        )
+        yield f"{one.fault}: {one.path}" + (f", {one.said}" if one.said else "") + number
+    if len(found) > NAMED:
+        rest = Counter(one.fault for one in found[NAMED:])
+        yield "and " + ", ".join(f"{number} more {fault}" for fault, number in rest.items())
+
+
+def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
+    """The one command that helps against the worst of it."""
+    first = bad[0]
+    if first.fault == "nested":
+        return (
+            f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have seen that it is a copy"
+        )
+    if all(one.fault == "pointer" for one in bad):
+        return f"git -C {shlex.quote(new.folder)} lfs pull"
+    if all(one.fault in ("extra source", "half copied") for one in bad):
+        return (
+            f"rm {shlex.quote(str(Path(new.folder, first.path)))}  # once you have seen that nobody needs it"
+        )
+    # Without the slashes the tree would land inside itself.
+    return f"rsync -a --checksum --exclude verl-doctor.toml {shlex.quote(f'{origin}/')} {shlex.quote(f'{new.folder}/')}"
+
+
+def _origin(old: Snapshot, was: TreeManifest) -> str:
+    """The old tree, as rsync names it."""
+    host = f"{old.machine}:" if old.machine and old.machine != plain(platform.node()) else ""
+    return f"{host}{was.folder}"

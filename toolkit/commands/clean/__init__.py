@@ -1,0 +1,1 @@
+"""`clean`: remove what dead jobs left behind, each item with its proof."""

@@ -1,0 +1,63 @@
+"""Having Ray clusters end the actors, and take back the placement groups, that finished jobs have left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.leftover import KillActor, Leftover, Outcome, RemoveGroup
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import ray_remove
+from verl_doctor.toolkit.system.child import ask_child, ending
+
+_ENDING, _LIMIT = 60.0, 75.0  # seconds: for the child's work, and until it is ended
+
+_SILENCE = "Ray did not say what became of it"
+
+
+def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
+    """Ask each cluster once. It is refused where another driver has connected meanwhile, or another cluster answers."""
+    for cluster, some in groupby(leftovers, key=lambda one: _cluster(one.removal)):
+        same = list(some)
+        told = _told(same, cluster, machine)
+        for leftover in same:
+            why = told.get(_identity(leftover.removal), told.get("", _SILENCE))
+            yield Outcome(leftover, "not removed" if why else "removed", why)
+
+
+def _cluster(removal: object) -> tuple[str, str, str, str]:
+    """Address, session, interpreter and token of the cluster that it is about."""
+    if isinstance(removal, (KillActor, RemoveGroup)):
+        return removal.address, removal.session, removal.python, removal.token
+    raise TypeError(f"{type(removal).__name__} is nothing in a Ray cluster")
+
+
+def _identity(removal: object) -> str:
+    return removal.actor if isinstance(removal, KillActor) else getattr(removal, "group", "")
+
+
+def _told(
+    leftovers: Sequence[Leftover], cluster: tuple[str, str, str, str], machine: Machine
+) -> dict[str, str]:
+    """Of each identity why it is still there, "" when it is not. Under "" what holds for all others."""
+    address, session, python, token = cluster
+    removals = [one.removal for one in leftovers]
+    question = {
+        "address": address,
+        "session": session,
+        "actors": [one.actor for one in removals if isinstance(one, KillActor)],
+        "groups": [one.group for one in removals if isinstance(one, RemoveGroup)],
+        "limit": _ENDING,
+    }
+    mode = (
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token} if token else {"RAY_AUTH_MODE": "disabled"}
+    )
+    heard = ask_child(machine, python, ray_remove, json.dumps(question), timeout=_LIMIT, variables=mode)
+    if isinstance(heard, Unknown):
+        return {"": heard.reason}
+    answer, told = heard
+    if not isinstance(told, dict):
+        return {"": f"Ray could not be asked: {ending(answer, _LIMIT)}"}
+    return dict(told.get("told") or {"": str(told.get("refused") or _SILENCE)})

@@ -1,0 +1,38 @@
+"""What `clean` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from verl_doctor.toolkit.commands.clean import document, render
+from verl_doctor.toolkit.commands.clean.clean import Cleaned
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.exit_code import ExitCode
+
+
+@dataclass(frozen=True)
+class CleanAnswer(Answer):
+    """What dead jobs left behind, and what became of it. `verbose`: in text also what is kept."""
+
+    cleaned: Cleaned
+    verbose: bool = False
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the leftovers in JSON types."""
+        return document.document(self.cleaned)
+
+    def text_lines(self, width: int | None) -> Iterable[Text]:
+        """Return the leftovers for a person."""
+        return render.text_lines(self.cleaned, width, verbose=self.verbose)
+
+    def markdown_lines(self) -> Iterable[str]:
+        """Return the leftovers as a page."""
+        return render.markdown_lines(self.cleaned)
+
+    def exit_code(self) -> ExitCode:
+        """Return 0 when nothing is left over, 1 when something is, 3 when not all could be seen."""
+        return self.cleaned.exit_code()

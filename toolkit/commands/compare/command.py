@@ -1,0 +1,91 @@
+"""`verl-doctor compare OLD [NEW]`: what differs from the cluster on which the job worked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.options.options import (
+    PATH,
+    answer_options,
+    job_options,
+    node_options,
+    show_all_option,
+    target_options,
+)
+from verl_doctor.toolkit.target import Options, UsageError
+
+_BEGINNING = 200  # bytes
+
+
+@click.command(
+    epilog="Exit codes: 0 nothing that matters differs, 1 something does, 2 wrong usage, 3 something could not be read."
+)
+@click.argument("old", type=PATH, metavar="OLD")
+@target_options
+@job_options
+@node_options
+@click.option("--deep", is_flag=True, help="On this side too, try out what takes seconds.")
+@show_all_option
+@answer_options
+def compare(
+    *,
+    old: Path,
+    options: Options,
+    nodes: AskedNodes | None,
+    deep: bool,
+    verbose: bool,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Say what differs from OLD, what breaks the job first.
+
+    Both are files of verl-doctor snapshot, facts files, or folders of these. Without NEW this machine is looked at now, with --cluster the nodes
+    of its cluster. A launch script after OLD is that of this machine.
+    """
+    from verl_doctor.toolkit.commands.compare.answer import ComparisonAnswer  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415
+    from verl_doctor.toolkit.snapshot import snapshot  # noqa: PLC0415 - only this command needs them
+
+    new = _new(options)
+    if new is not None and (nodes is not None or deep or options.launch[1:]):
+        raise UsageError(f"{new} is what OLD is compared with: nothing here can be looked at besides")
+    with nothing_on_stdout(), Progress() as progress:
+        run = open_session(replace(options, launch=()) if new else options, deep=deep)
+        before = snapshot.read(old, run.registry.collectors)
+        after = (
+            snapshot.look(run, nodes, progress.say)
+            if new is None
+            else snapshot.read(new, run.registry.collectors)
+        )
+        progress.say("comparing")
+        found = compared(before, after, run)
+    return show(ComparisonAnswer(found, every=verbose), form, file)
+
+
+for _parameter in compare.params:
+    if _parameter.name == "launch":
+        _parameter.metavar = "[NEW | LAUNCH_SCRIPT | -- COMMAND...]"
+
+
+def _new(options: Options) -> Path | None:
+    """The first word behind OLD when it is a snapshot, and not what a job is started with."""
+    if not options.launch:
+        return None
+    path = Path(options.launch[0])
+    if path.suffix == ".json" or os.path.isdir(path):
+        return path
+    if os.path.isfile(path):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if b'"schema_version"' in file.read(_BEGINNING):
+                return path
+    return None

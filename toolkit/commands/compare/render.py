@@ -1,0 +1,171 @@
+"""A comparison for a terminal and as Markdown: the verdict, what breaks, what matters, and how much else differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.text import Text
+
+from verl_doctor.toolkit.comparison import document as words
+from verl_doctor.toolkit.comparison.comparison import Difference
+from verl_doctor.toolkit.comparison.judge import Comparison
+from verl_doctor.toolkit.console.markdown_text import escaped
+from verl_doctor.toolkit.text import clipped, counted, harmless, listed, without_middle, wrapped
+
+_STYLES: Final = {
+    "equal": "bold green",
+    "matters": "bold yellow",
+    "breaks": "bold red",
+    "could_not_compare": "bold magenta",
+}
+_LONGEST = 60  # characters of a value; JSON and Markdown have it whole
+_SHORT = 24  # characters of a value in the line of its kind
+_NAMED = 8  # rules
+_NAMED_OF_A_KIND = 4  # differences in the line of their kind
+_BREAKS = 4  # differences that break something, two lines each
+_KINDS = 4  # kinds of differences
+_WIDEST = 40  # columns of a subject before its values
+
+
+def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Text]:
+    """Yield the lines, at most 20 of them unless all are asked for. `width` is the terminal's, or None for a pipe."""
+    word = words.WORDS[of.verdict]
+    first, *more = _lines(f"{word}  {words.headline(of)}", width, "", "  ")
+    first.stylize(_STYLES[of.verdict], 0, len(word))
+    yield from (first, *more)
+    for name, side in (("old", of.old), ("new", of.new)):
+        yield _clipped(f"  {name}: {words.side(side, 'a facts file')}", width, "dim")
+    yield from _whole(of, width) if every else _short(of, width)
+
+
+def _short(of: Comparison, width: int | None) -> Iterator[Text]:
+    """What breaks, with the next step; what may change the job, a line for each kind; the rest in numbers."""
+    breaks = of.of("breaks")
+    if breaks:
+        yield Text("Breaks what worked:", style="bold red")
+    for one in breaks[:_BREAKS]:
+        yield _clipped(f"  {_head(one, of)}", width)
+        if one.next:
+            yield Text(f"    {harmless(one.next)}", style="dim")
+    kinds = words.by_kind(of.of("matters"))
+    if kinds:
+        yield Text("May change what the job does:", style="bold yellow")
+    for kind, members in list(kinds.items())[:_KINDS]:
+        shown = listed((_change(one) for one in members), _NAMED_OF_A_KIND)
+        yield _clipped(f"  {kind}: {shown}", width)
+    left = len(breaks[_BREAKS:]) + sum(len(members) for members in list(kinds.values())[_KINDS:])
+    rest = [f"{counted(left, 'more difference')}"] if left else []
+    rest += [f"{len(of.of('noise'))} that do not matter"] if of.of("noise") else []
+    rest += [f"{len(of.untold)} not compared"] if of.untold else []
+    if of.gone:
+        codes = listed(dict.fromkeys(code for code, _ in of.gone), _NAMED)
+        yield _clipped(f"No longer found: {codes}", width, "green")
+    if rest or breaks or kinds:
+        yield _clipped(": ".join(filter(None, ("-v shows everything", ", ".join(rest)))), width, "dim")
+
+
+def _clipped(text: str, width: int | None, style: str = "") -> Text:
+    """One line, of which a terminal shows as much as fits."""
+    return Text(harmless(text if width is None else clipped(text, width)), style=style)
+
+
+def _change(one: Difference) -> str:
+    old, new = (without_middle(value, _SHORT) for value in words.values(one))
+    return f"{one.subject} {old} -> {new}"
+
+
+def _whole(of: Comparison, width: int | None) -> Iterator[Text]:
+    for one in of.of("breaks"):
+        yield Text()
+        yield from _breaking(one, of, width)
+    for group in words.groups(of.of("matters"), every=True):
+        yield Text()
+        yield from _group(group, of, width)
+    yield from _rest(of, width)
+
+
+def _lines(text: str, width: int | None, indent: str, hanging: str, style: str = "") -> list[Text]:
+    return [
+        Text(line, style=style) for line in wrapped(harmless(text), width, indent=indent, hanging=hanging)
+    ]
+
+
+def _head(one: Difference, of: Comparison) -> str:
+    """What breaks, which rules find it, and on which nodes."""
+    if one.kind == "finding":
+        head = f"{', '.join(one.codes)}  {one.new}"
+    else:
+        old, new = (without_middle(value, _LONGEST) for value in words.values(one))
+        head = f"{', '.join(one.codes)}  {one.kind} {one.subject}: {old} -> {new}"
+    place = words.where(one, of)
+    return f"{head}{f' ({place})' if place else ''}"
+
+
+def _breaking(one: Difference, of: Comparison, width: int | None) -> Iterator[Text]:
+    yield from _lines(_head(one, of), width, "", "  ", "bold red")
+    if one.kind == "finding":
+        yield from _lines(f"before  {one.old}", width, "  ", "          ")
+    yield from _lines(f"why     {one.why}", width, "  ", "          ")
+    yield from _lines(f"do      {one.next}", width, "  ", "          ") if one.next else ()
+
+
+def _group(group: words.Group, of: Comparison, width: int | None) -> Iterator[Text]:
+    yield from _lines(f"{group.kind}{f': {group.why}' if group.why else ''}", width, "", "  ", "bold yellow")
+    size = min(_WIDEST, max(len(one.subject) for one in group.shown))
+    for one in group.shown:
+        old, new = (without_middle(value, _LONGEST) for value in words.values(one))
+        place = words.where(one, of)
+        line = f"{one.subject:<{size}}  {old} -> {new}{f'  {place}' if place else ''}"
+        yield from _lines(line, width, "  ", "      ")
+        if one.next and not group.do:
+            yield from _lines(f"do  {one.next}", width, "      ", "          ", "dim")
+    if group.do:
+        yield from _lines(f"do  {group.do}", width, "      ", "          ", "dim")
+
+
+def _rest(of: Comparison, width: int | None) -> Iterator[Text]:
+    for group in words.groups(of.of("noise"), every=True):
+        yield Text()
+        yield from _noise(group, of, width)
+    if of.gone:
+        codes = ", ".join(dict.fromkeys(code for code, _ in of.gone))
+        yield Text()
+        yield from _lines(f"no longer found: {codes}", width, "", "  ", "green")
+    if of.untold:
+        yield Text()
+    for sentence in of.untold:
+        yield from _lines(f"not compared: {sentence}", width, "", "  ", "dim")
+
+
+def _noise(group: words.Group, of: Comparison, width: int | None) -> Iterator[Text]:
+    yield Text(f"{group.kind} (does not matter)", style="dim")
+    for one in group.shown:
+        old, new = (without_middle(value, _LONGEST) for value in words.values(one))
+        place = words.where(one, of)
+        said = f"{one.subject}: {new}" if one.kind == "fact" else f"{one.subject}: {old} -> {new}"
+        yield from _lines(f"{said}{f'  {place}' if place else ''}", width, "  ", "      ", "dim")
+
+
+def markdown_lines(of: Comparison, *, every: bool) -> Iterator[str]:
+    """Yield the lines of a Markdown page."""
+    yield f"## verl-doctor compare: {words.WORDS[of.verdict].lower()}"
+    yield ""
+    yield escaped(words.headline(of))
+    yield ""
+    yield f"* old: {escaped(words.side(of.old, 'a facts file'))}"
+    yield f"* new: {escaped(words.side(of.new, 'a facts file'))}"
+    shown = [*of.of("breaks"), *of.of("matters"), *(of.of("noise") if every else ())]
+    if shown:
+        yield ""
+        yield "| weight | what | old | new | why | next step |"
+        yield "|---|---|---|---|---|---|"
+    for one in shown:
+        place = words.where(one, of)
+        what = f"{one.kind} {one.subject}{f' {place}' if place else ''}"
+        why = f"{', '.join(one.codes)}: {one.why}" if one.codes else one.why
+        cells = (one.weight, what, *words.values(one), why, one.next)
+        yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+    if of.untold or of.lost:
+        yield ""
+        yield from (f"* not compared: {escaped(sentence)}" for sentence in (*of.lost, *of.untold))

@@ -1,0 +1,1 @@
+"""`demo`: check, fix and undo on a miniature environment."""

@@ -1,0 +1,1 @@
+"""`environment`: the value of each variable in the driver, the raylet and the workers."""

@@ -1,0 +1,157 @@
+"""The effective environment as a JSON document, and the words that its views share. `data/environment.schema.json` describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from verl_doctor.toolkit.collectors.variables.effective_environment import (
+    NOT_TOLD,
+    WITHHELD,
+    Assigned,
+    Effective,
+    EffectiveEnvironment,
+    Value,
+)
+from verl_doctor.toolkit.text import counted, listed
+
+SCHEMA_VERSION = 1
+NOT_SET = "-"
+HIDDEN = "***"
+UNTOLD = "?"
+
+
+def document(environment: EffectiveEnvironment) -> dict[str, Any]:
+    """All rows, also those that all parties agree on."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "cluster": environment.standing or None,
+        "raylets": [asdict(raylet) for raylet in environment.raylets],
+        "program": environment.verl or None,
+        "uses_ray": environment.uses_ray,
+        "unread": list(environment.unread),
+        "variables": [_row(row) for row in environment.rows],
+        "clashes": [asdict(clash) for clash in environment.clashes],
+    }
+
+
+def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Effective]:
+    """The rows of a table: without `every` those that differ, and those that somebody else than the shell decides."""
+    decided = ("verl", "the runtime_env")
+    return [
+        row
+        for row in environment.rows
+        if every or row.differs or row.dropped is not None or row.decided_by in decided or _by_servers(row)
+    ]
+
+
+def _by_servers(row: Effective) -> bool:
+    """Whether verl gives the rollout servers another value than the one that is set."""
+    return any(one.to == "rollout servers" and row.driver.differs(one.value) for one in row.later)
+
+
+def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
+    """One word, and the sentence behind it."""
+    other = [row for row in environment.rows if row.driver.is_set and row.driver.differs(row.worker)]
+    if environment.standing and not environment.raylets:
+        return "NOT TOLD", "what the workers inherit cannot be seen from here"
+    if other:
+        verb = "is" if len(other) == 1 else "are"
+        return (
+            "DIFFERS",
+            f"{counted(len(other), 'variable')} of the driver {verb} not the same for its workers",
+        )
+    if not environment.verl and environment.unread:
+        return "UNKNOWN", environment.unread[0]
+    return "SAME", "the workers see every variable as the driver has it"
+
+
+def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
+    """Where the workers inherit from, and what could not be told."""
+    numbers = listed((str(raylet.pid) for raylet in environment.raylets), 8)
+    if environment.raylets:
+        plural = "s" if len(environment.raylets) > 1 else ""
+        yield f"the job joins {environment.standing}; its workers inherit from the raylet{plural} here (pid {numbers})"
+    elif environment.standing:
+        cluster = "a cluster" if environment.standing == "auto" else environment.standing
+        yield f"the job joins {cluster}, and none of its raylets is seen here: what its workers inherit is not known"
+    elif environment.by_script:
+        yield "the launch script starts Ray: its workers inherit what is set before ray start"
+    elif environment.uses_ray:
+        yield "the job starts its own Ray: its workers inherit what the driver has"
+    else:
+        yield "the program starts no Ray: its processes inherit what the driver has"
+    if environment.verl:
+        yield f"what verl gives is read from {environment.verl}"
+    yield from environment.unread
+
+
+def cell(value: Value) -> str:
+    """A value in a table."""
+    if value.untold:
+        return HIDDEN if value.untold == WITHHELD else UNTOLD
+    return NOT_SET if value.text is None else value.text or '""'
+
+
+def legend(rows: list[Effective]) -> str:
+    """What the signs in the cells mean, as far as they are there."""
+    values = [value for row in rows for value in (row.driver, *row.raylets, *row.workers)]
+    signs = {cell(value) for value in values if value.untold or value.text is None}
+    meanings = {
+        NOT_SET: "not set",
+        HIDDEN: "set, and perhaps a secret",
+        UNTOLD: "cannot be told",
+    }
+    return "; ".join(f"{sign} {meaning}" for sign, meaning in meanings.items() if sign in signs)
+
+
+def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
+    """Where the value of the workers is written, "" when it is in no file: "verl/trainer/constants_ppo.py:93"."""
+    return _at(row.path, row.line, environment)
+
+
+def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
+    """What does not fit into the columns."""
+    if row.worker.untold not in ("", NOT_TOLD, WITHHELD):
+        yield f"worker: {row.worker.untold}"
+    if row.dropped is not None:
+        where = _at(row.dropped.path, row.dropped.line, environment)
+        yield f"verl leaves its default {cell(row.dropped.value)} out, because the driver sets it ({where})"
+    for one in row.later:
+        given = "taken away" if one.value.is_set is False else cell(one.value)
+        yield f"{one.to}: {given} ({_at(one.path, one.line, environment)})"
+    if len(set(row.raylets)) > 1 or len(set(row.workers)) > 1:
+        pairs = zip(environment.raylets, row.raylets, row.workers, strict=False)
+        for raylet, value, worker in pairs:
+            yield f"raylet {raylet.pid}: {cell(value)}, its workers: {cell(worker)}"
+
+
+def _at(path: str, line: int, environment: EffectiveEnvironment) -> str:
+    """A place; without the folders before verl's package, which the head of the page names."""
+    before, package, _ = environment.verl.rpartition("/verl/")
+    short = path.removeprefix(f"{before}/") if package else path
+    return f"{short}:{line}" if short and line else short
+
+
+def _row(row: Effective) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "driver": _value(row.driver),
+        "raylets": [_value(value) for value in row.raylets],
+        "workers": [_value(value) for value in row.workers],
+        "differs": row.differs,
+        "decided_by": row.decided_by,
+        "path": row.path or None,
+        "line": row.line or None,
+        "dropped": None if row.dropped is None else _assigned(row.dropped),
+        "later": [_assigned(one) for one in row.later],
+    }
+
+
+def _value(value: Value) -> dict[str, Any]:
+    return {"set": value.is_set, "text": value.text, "untold": value.untold or None}
+
+
+def _assigned(one: Assigned) -> dict[str, Any]:
+    return {"value": _value(one.value), "to": one.to, "path": one.path or None, "line": one.line or None}

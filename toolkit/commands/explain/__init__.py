@@ -1,0 +1,1 @@
+"""`explain` and its relatives: rules, plugins, schemas, completion, and the generated documentation."""

@@ -1,0 +1,271 @@
+"""`verl-doctor explain`: rules, topics, what workers see of variables, plugins, schemas, shell completion."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from verl_doctor.toolkit.commands.explain import documentation, quick_card
+from verl_doctor.toolkit.commands.explain.quick_card import TOPICS
+from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import console_for
+from verl_doctor.toolkit.engine import config, registry
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.options.completing import codes_with_titles
+from verl_doctor.toolkit.options.completion import SHELLS, script
+from verl_doctor.toolkit.options.options import (
+    PATH,
+    answer_options,
+    job_options,
+    show_all_option,
+    target_options,
+)
+from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.target import Options, UsageError
+from verl_doctor.toolkit.text import harmless
+
+_VARIABLES = "variables"
+_CARD = "card"
+
+
+class Subject(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """A code, or a topic."""
+
+    name = "subject"
+
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete topics, and the codes of rules."""
+        topics = [CompletionItem(name, help=text) for name, text in TOPICS.items()]
+        codes = [CompletionItem(code, help=title) for code, title in codes_with_titles()]
+        return [item for item in (*topics, *codes) if item.value.lower().startswith(incomplete.lower())]
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """What is looked up instead of a rule or a topic."""
+
+    listing: bool = False
+    plugins: bool = False
+    schema: str | None = None
+    shell: str | None = None
+
+    def chosen(self) -> list[str]:
+        """Name the options that were given."""
+        given = {
+            "--list": self.listing,
+            "--plugins": self.plugins,
+            "--schema": self.schema is not None,
+            "--completion": self.shell is not None,
+        }
+        return [option for option, is_given in given.items() if is_given]
+
+
+@click.command(epilog=f"Topics: {'; '.join(f'{name}: {text}' for name, text in TOPICS.items())}.")
+@click.argument("subject", metavar="[CODE | TOPIC]", default="", type=Subject())
+@target_options
+@job_options
+@click.option(
+    "--list", "listing", is_flag=True, help="List all rules: code, severity, what it finds, the fix."
+)
+@click.option(
+    "--plugins", is_flag=True, help="List what other distributions add, and what could not be loaded."
+)
+@click.option(
+    "--schema",
+    is_flag=False,
+    flag_value=SCHEMAS[0],
+    type=click.Choice(SCHEMAS),
+    metavar="[NAME]",
+    help="Print the JSON schema of what a command prints.",
+)
+@click.option(
+    "--completion",
+    "shell",
+    type=click.Choice(SHELLS),
+    help="Print the completion script of a shell.",
+)
+@click.option(
+    "--facts",
+    type=PATH,
+    metavar="FILE",
+    help="With variables: what was saved elsewhere (check --save-facts).",
+)
+@show_all_option
+@answer_options
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    *,
+    subject: str,
+    options: Options,
+    listing: bool,
+    plugins: bool,
+    schema: str | None,
+    shell: str | None,
+    facts: Path | None,
+    verbose: bool,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Explain a rule or a topic: why it matters and how to fix it.
+
+    CODE may also be that of a fault which only logs show. Without a subject the card of the commonest errors is shown.
+
+    `explain variables` lists the variables that the installed packages read. With a launch script, `explain variables run.sh`
+    shows what the workers of that job will see of each, and who decides it.
+    """
+    lookup = _Lookup(listing, plugins, schema, shell)
+    chosen = lookup.chosen()
+    if len(chosen) > 1 or (chosen and subject):
+        raise UsageError(f"choose one of {', '.join([*chosen, *([subject] if subject else [])])}")
+    if chosen:
+        return _look_up(ctx, lookup, form, file)
+    topic = subject.lower() or _CARD
+    if topic == _VARIABLES and (facts is not None or options.launch or options.ray_address):
+        from verl_doctor.toolkit.commands.environment.command import seen_by_workers  # noqa: PLC0415 - only this topic
+
+        return seen_by_workers(options, facts, form, file, verbose=verbose)
+    if options.launch:
+        raise UsageError(f"{subject} is explained alone: leave {options.launch[0]} out")
+    page = _variables(options) if topic == _VARIABLES else _page(subject, topic)
+    _write(form, file, page, lambda: {"subject": topic if topic in TOPICS else subject.upper(), "page": page})
+    return 0
+
+
+def _look_up(ctx: click.Context, lookup: _Lookup, form: str, file: Path | None) -> int:
+    if lookup.shell is not None:
+        _write("markdown", file, script(lookup.shell, ctx.find_root().command), dict)
+    elif lookup.schema is not None:
+        _write("markdown", file, schema_text(lookup.schema), dict)
+    elif lookup.plugins:
+        _list_plugins(form, file)
+    else:
+        _list_rules(form, file)
+    return 0
+
+
+def _write(form: str, file: Path | None, text: str, document: Callable[[], object]) -> None:
+    """Write a page to stdout, or to the file that was named. On a terminal `text` is Markdown that is rendered."""
+    if form == "json":
+        text = json.dumps(document(), indent=2) + "\n"
+    if file is not None:
+        from verl_doctor.toolkit.console import output  # noqa: PLC0415 - few pages go to a file
+
+        output.write(file, text)
+    elif form == "text" and sys.stdout.isatty():
+        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
+
+        console_for(sys.stdout).print(Markdown(text))
+    else:
+        print(text, end="")
+
+
+def _registry() -> Registry:
+    with nothing_on_stdout():
+        return registry.load(config.load(Path.cwd()).disable_plugins)
+
+
+def _list_rules(form: str, file: Path | None) -> None:
+    rules = documentation.rows(_registry())
+    if form == "text" and file is None and sys.stdout.isatty():
+        from rich.table import Table  # noqa: PLC0415 - a check does without it
+
+        shown = Table("code", "severity", "what it finds", "fix", box=None, pad_edge=False)
+        for code, severity, _, fixes, title in rules:
+            shown.add_row(code, severity, title, fixes)
+        console_for(sys.stdout).print(shown)
+        return
+    lines = (
+        documentation.table(_registry())
+        if form == "markdown"
+        else (f"{code}\t{severity}\t{cost}\t{title}\t{fixes}" for code, severity, cost, fixes, title in rules)
+    )
+    keys = ("code", "severity", "cost", "fix", "title")
+    plain = form if form == "json" else "markdown"
+    _write(
+        plain,
+        file,
+        "".join(f"{line}\n" for line in lines),
+        lambda: [dict(zip(keys, row, strict=True)) for row in rules],
+    )
+
+
+def _list_plugins(form: str, file: Path | None) -> None:
+    known = _registry()
+    lines = [
+        f"{plugin.distribution} {plugin.version}: {plugin.group.removeprefix('verl_doctor.')} {', '.join(plugin.adds)}"
+        for plugin in known.plugins
+    ]
+    lines += [
+        f"{problem.distribution}: {problem.entry_point} could not be loaded: {problem.error}"
+        for problem in known.problems.problems
+    ]
+    if not lines:
+        lines = ["no plugins; entry points in verl_doctor.checks, .fixes and .facts would add some"]
+    document = {
+        "plugins": [
+            {
+                "distribution": plugin.distribution,
+                "version": plugin.version,
+                "group": plugin.group,
+                "adds": list(plugin.adds),
+            }
+            for plugin in known.plugins
+        ],
+        "problems": [
+            {
+                "distribution": problem.distribution,
+                "entry_point": problem.entry_point,
+                "error": problem.error,
+            }
+            for problem in known.problems.problems
+        ],
+    }
+    plain = form if form == "json" else "markdown"
+    _write(plain, file, "".join(f"{harmless(line)}\n" for line in lines), lambda: document)
+
+
+def _variables(options: Options) -> str:
+    """The page of the variables, for what is installed."""
+    from verl_doctor.toolkit.commands.environment.variable_table import variable_table  # noqa: PLC0415
+    from verl_doctor.toolkit.engine.session import open_session  # noqa: PLC0415 - only this page looks at an environment
+
+    with nothing_on_stdout():
+        session = open_session(options)
+        lines = list(variable_table(session.target, session.look()))
+    return "\n".join(["# Variables, and who reads them here", "", *lines, ""])
+
+
+def _page(subject: str, topic: str) -> str:
+    return quick_card.page(topic) if topic in TOPICS else _rule(subject)
+
+
+def _rule(code: str) -> str:
+    """The page of a rule, or of what only logs show. Raises UsageError."""
+    known = _registry()
+    check = known.check(code.upper())
+    page = (
+        documentation.explain_of_logs(code.upper(), known)
+        if check is None
+        else documentation.explain(check, known)
+    )
+    if page is None:
+        family = code.upper().rstrip("0123456789")
+        near = [other for other, *_ in documentation.rows(known) if other.rstrip("0123456789") == family]
+        hint = f"this family has {', '.join(near)}" if near else "verl-doctor explain --list lists all"
+        raise UsageError(f"no rule is called {code}; {hint}, and there are the topics {', '.join(TOPICS)}")
+    return documentation.with_address(page, code.upper()) if _is_built_in(check) else page
+
+
+def _is_built_in(check: Check | None) -> bool:
+    """Whether the site has a page of a rule; None is a fault that only logs show, which no plugin adds."""
+    return check is None or check.judge.__module__.startswith("verl_doctor.")

@@ -1,0 +1,125 @@
+"""The rules as documentation: one text, in the rule's own file, from which every table and page is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.logs.signature import Limit, Signature, of_code, of_logs_alone
+from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.system.website import page_of
+
+_COSTS = {
+    "instant": "instant: reads files and queries the interpreter",
+    "live": "live: runs something in a child process for seconds; needs --deep",
+    "gpu": "gpu: uses the GPU for a moment; needs --deep",
+    "cluster": "cluster: queries the nodes of a Ray cluster; needs --cluster",
+    "slow": "slow: takes minutes; run by verl-doctor smoke",
+}
+_TEXTS = 6  # of a signature that a page quotes
+_CERTAIN = {
+    "cause": "certain",
+    "weak": "certain, unless the log shows another cause",
+    "hint": "likely, if the log shows no other cause",
+    "note": "worth a look",
+    "raised": "certain, from where the exception was raised and what it names, whatever its words",
+}
+
+
+def rows(known: Registry) -> list[tuple[str, str, str, str, str]]:
+    """Code, severity, cost, fix and title of each rule, then of what only `verl-doctor logs` reports."""
+    return [
+        *(
+            (check.code, check.severity, check.cost, _fixes(check, known), check.title)
+            for check in known.checks
+        ),
+        *((one.code, "error", "logs", "", one.title) for one in of_logs_alone()),
+    ]
+
+
+def _fixes(check: Check, known: Registry) -> str:
+    return ", ".join(f"{fix.id} ({fix.safety})" for fix in known.fixes if check.code in fix.repairs)
+
+
+def table(known: Registry) -> Iterator[str]:
+    """The rules as a Markdown table."""
+    yield "| code | severity | what it finds | fix |"
+    yield "|---|---|---|---|"
+    for code, severity, _, fixes, title in rows(known):
+        yield f"| {code} | {severity} | {title} | {fixes} |"
+
+
+def explain(check: Check, known: Registry) -> str:
+    """One rule as a Markdown page."""
+    lines = [f"# {check.code}: {check.title}", "", check.documentation, "", "## In short", ""]
+    lines += [
+        f"* severity: {check.severity}",
+        f"* cost: {_COSTS[check.cost]}",
+        f"* since: verl-doctor {check.since}",
+    ]
+    if check.requires:
+        lines.append(f"* skipped when one of these fails: {', '.join(sorted(check.requires))}")
+    for fix in known.fixes:
+        if check.code in fix.repairs:
+            lines.append(f"* fix: `{fix.id}` ({fix.safety}): {fix.title}")
+            lines += [f"  * needed for: {fix.needed}"] if fix.needed else []
+            lines += [f"  * upstream: {fix.upstream}"] if fix.upstream else []
+            lines += [f"  * restart afterwards: {fix.restart}"] if fix.restart else []
+    for heading, reports in (("Reported when", True), ("Not reported when", False)):
+        names = [example.name for example in check.examples if (example.expect is not None) is reports]
+        lines += ["", f"## {heading}", "", *(f"* {name}" for name in names)] if names else []
+    lines += _in_logs(of_code(check.code))
+    return "\n".join(lines) + "\n"
+
+
+def with_address(page: str, code: str) -> str:
+    """The page of a built-in rule, and at its end where it stands on the site, if there is one."""
+    address = page_of(code)
+    return f"{page}\n{address}\n" if address else page
+
+
+def explain_of_logs(code: str, known: Registry) -> str | None:
+    """A fault that only logs show as a Markdown page; None when there is no such code."""
+    found = [one for one in of_code(code) if one.is_of_logs_alone]
+    if not found:
+        return None
+    lines = [
+        f"# {code}: {found[0].title}",
+        "",
+        "Only `verl-doctor logs` reports it, from the log of a run; no rule looks for it on a machine.",
+        "",
+    ]
+    lines += ["## How to fix", ""]
+    lines += [f"* {remedy}" for remedy in dict.fromkeys(one.remedy for one in found)]
+    if rules := [rule for one in found for rule in one.rules]:
+        titles = {check.code: check.title for check in known.checks}
+        lines += ["", "## Rules that may confirm it on a machine", ""]
+        lines += [f"* {rule}: {titles.get(rule, '')}" for rule in dict.fromkeys(rules)]
+    return "\n".join([*lines, *_in_logs(found)]) + "\n"
+
+
+def _in_logs(found: Sequence[Signature]) -> list[str]:
+    """The texts by which a fault is known in logs."""
+    lines = ["", "## In logs", ""] if found else []
+    for one in found:
+        texts = [f"`{pattern_text(parts)}`" for parts in one.patterns]
+        more = f", and {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
+        lines.append(f"* {_CERTAIN[one.kind]}{': ' if texts else ''}{', '.join(texts[:_TEXTS])}{more}")
+    return lines
+
+
+def pattern_text(parts: Sequence[str | Limit]) -> str:
+    """A pattern as people read it: `...` for anything within a line, and limits in words."""
+    return "".join(_text(part) for part in _starred(parts))
+
+
+def _starred(parts: Sequence[str | Limit]) -> Iterator[str | Limit]:
+    for at, part in enumerate(parts):
+        yield from ["..."] if at else []
+        yield part
+
+
+def _text(part: str | Limit) -> str:
+    if isinstance(part, str):
+        return part
+    return f"{part.before}({'more' if part.is_above else 'less'} than {part.bound:g}){part.after}"

@@ -1,0 +1,75 @@
+"""The commonest errors of a verl job, what each means, and what helps at once: made from the signatures of `verl-doctor logs`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.resources
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.commands.explain import quick_card
+from verl_doctor.toolkit.logs.signature import which
+from verl_doctor.toolkit.system import toml
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a log, the code and the words of the fault that it names, and the immediate remedy."""
+
+    line: str
+    code: str
+    means: str
+    do: str
+
+
+def entries() -> tuple[Entry, ...]:
+    """All of them, in the order of the data. Raises ValueError for a line that names no fault."""
+    folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data"
+    return tuple(map(_entry, toml.loads((folder / "quick_card.toml").read_text("utf-8"))["lines"]))
+
+
+def _entry(line: str) -> Entry:
+    found = which(line)
+    if found is None or not found.is_named:
+        raise ValueError(f"quick_card.toml: no signature names a fault for: {line}")
+    return Entry(line, found.code, found.title, found.remedy)
+
+
+def card(pages: str) -> Iterator[str]:
+    """The card as a Markdown table that links the page of each rule in the folder `pages`."""
+    yield "| message | meaning | remedy | rule |"
+    yield "|---|---|---|---|"
+    for entry in entries():
+        link = f"[{entry.code}]({pages}{entry.code}.md)"
+        yield f"| `{_cell(entry.line)}` | {_cell(entry.means)} | {_cell(entry.do)} | {link} |"
+
+
+def listed() -> Iterator[str]:
+    """The card as a Markdown list, for a terminal."""
+    for one in entries():
+        yield f"* `{one.line}`"
+        yield f"  * {one.means} ({one.code})"
+        yield f"  * do: {one.do}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+TOPICS: Mapping[str, str] = {
+    "card": "the commonest errors, and what helps at once",
+    "debugging": "how to find out why a job hangs, dies or is slow",
+    "variables": "variables that people set, and who of the installed packages reads them",
+    "slurm": "batch jobs: prolog, guard, srun without Ray, many nodes",
+    "containers": "Docker, Apptainer, enroot: GPUs, shared memory, limits, binds, which image it is",
+}
+"""Each topic with what its page tells."""
+
+
+def page(topic: str) -> str:
+    """The page of a topic that nothing has to be looked up for. `variables` is made by `variable_table`."""
+    if topic == "card":
+        return "\n".join(["# The commonest errors", "", *quick_card.listed(), ""])
+    folder = importlib.resources.files("verl_doctor.toolkit") / "data" / "topics"
+    return (folder / f"{topic}.md").read_text("utf-8")

@@ -1,0 +1,1 @@
+"""`fix`: show the repairs as a diff, or carry them out."""

@@ -1,0 +1,193 @@
+"""What a team has agreed that its jobs need: a file beside the launch scripts, read before each job."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from verl_doctor.toolkit.console.masked import masked
+from verl_doctor.toolkit.engine.config import Config, is_specifier
+from verl_doctor.toolkit.engine.saved_document import SavedFile
+from verl_doctor.toolkit.system.restore import restored
+from verl_doctor.toolkit.system.sites import Site
+from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.text import canonical
+
+SCHEMA_VERSION = 1
+NAME = "verl-doctor.lock"
+DRIVER = "NVIDIA's driver"
+"""What the driver is called among the names of what is agreed."""
+_FILE = SavedFile(
+    kind="agreement",
+    key="agreed",
+    content=dict,
+    make="verl-doctor guard --agree",
+    again="agree anew",
+    version=SCHEMA_VERSION,
+    largest=16,
+)
+_PYTHON = re.compile(r"\d+\.\d+")
+
+Base = Literal["environment", "project", "machine"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path that means the same elsewhere: below the environment, below the agreement's folder, or an absolute one."""
+
+    base: Base
+    path: str
+
+
+@dataclass(frozen=True)
+class Bases:
+    """What places are relative to: the folder of the environment, and that of the agreement."""
+
+    environment: Path
+    project: Path
+
+    def place(self, path: str) -> Place:
+        """The place of an absolute path."""
+        for base, folder in (("environment", self.environment), ("project", self.project)):
+            for top in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
+                if Path(path).is_relative_to(top):
+                    return Place(base, str(Path(path).relative_to(top)))  # type: ignore[arg-type]
+        return Place("machine", path)
+
+    def path(self, place: Place) -> Path:
+        """Where a place is here."""
+        top = {"environment": self.environment, "project": self.project, "machine": Path("/")}[place.base]
+        return top / place.path
+
+
+@dataclass(frozen=True)
+class AgreedFile:
+    """A file that was repaired, or that a repair made. `why` names the rule or the marker that it was for.
+
+    `sha256` is of its content, or with `link` of where that leads. `marked` are digests of its marked lines (`line_digest`):
+    while all of them stand in it the repairs do, whatever else was edited. `patches` are what brings them back, as
+    `patches export` writes them, and `loose` are those of the marked lines that no such patch holds.
+    """
+
+    place: Place
+    why: str
+    sha256: str
+    link: bool = False
+    marked: tuple[str, ...] = ()
+    patches: tuple[Mapping[str, Any], ...] = ()
+    loose: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What must hold where a job starts. Whatever is empty was not agreed.
+
+    `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are version specifiers, the packages by
+    canonical name; `site_packages` are the folders in which they lie. `verl` is the package folder of the verl that the
+    job imports. `sites` are the cluster's paths that must be there, and the room that they must have.
+    """
+
+    written: str = ""
+    python: str = ""
+    site_packages: tuple[Place, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    verl: Place | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+    sites: tuple[Site, ...] = ()
+    files: tuple[AgreedFile, ...] = ()
+
+    def with_expected(self, config: Config) -> Agreement:
+        """The same with what the user's configuration expects, which outweighs what was agreed."""
+        expected = config.expected
+        sites = {site.name: site for site in (*self.sites, *config.sites)}
+        return replace(
+            self,
+            packages={**self.packages, **{canonical(name): text for name, text in expected.packages.items()}},
+            variables={**self.variables, **expected.variables},
+            driver=expected.driver or self.driver,
+            sites=tuple(sites.values()),
+        )
+
+    def outweighed(self, config: Config) -> tuple[str, ...]:
+        """What was agreed and is demanded otherwise by the user's configuration, by name."""
+        after, sites = self.with_expected(config), {site.name: site for site in config.sites}
+        both = ((self.packages, after.packages), (self.variables, after.variables))
+        names = [name for agreed, now in both for name, value in agreed.items() if now[name] != value]
+        driver = [DRIVER] if self.driver and after.driver != self.driver else []
+        return (
+            *names,
+            *driver,
+            *(f"site {one.name}" for one in self.sites if sites.get(one.name, one) != one),
+        )
+
+
+def expected_names(config: Config) -> tuple[str, ...]:
+    """What the user's configuration demands, by name."""
+    expected = config.expected
+    driver = [DRIVER] if expected.driver else []
+    sites = (f"site {site.name}" for site in config.sites)
+    return (*map(canonical, expected.packages), *expected.variables, *driver, *sites)
+
+
+def nearest(folder: Path) -> Path | None:
+    """The agreement in a folder, or in the nearest one above it."""
+    return next((place / NAME for place in (folder, *folder.parents) if os.path.lexists(place / NAME)), None)
+
+
+def read(path: Path) -> Agreement:
+    """Read an agreement. Raises UsageError when the file is none, or one of another version."""
+    agreed = _FILE.read(path)
+    if "\\u0000" in json.dumps(agreed):
+        raise _damaged(path, "a path or a name holds a NUL, which none can")
+    try:
+        agreement = restored(Agreement, agreed)
+        nonsense = next(_nonsense(agreement, agreed), "")
+    except (TypeError, RecursionError) as error:
+        raise _damaged(path, str(error)[:200]) from None
+    if nonsense:
+        raise _damaged(path, nonsense)
+    return agreement
+
+
+def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
+    """What nobody can have meant: it would never be judged, and so always be as agreed."""
+    for name in _unknown(agreed, asdict(agreement)):
+        yield f"nothing is called {name!r:.60} there"
+    if agreement.python and not _PYTHON.fullmatch(agreement.python):
+        yield f"{agreement.python!r:.60} is no version of Python such as 3.12"
+    for name, text in (*agreement.packages.items(), ("driver", agreement.driver)):
+        as_installed = name in agreement.packages and text.startswith(
+            "=="
+        )  # some versions are of no standard
+        if not as_installed and not is_specifier(text):
+            yield f"{name[:60]} has {text!r:.60}, which is no version specifier"
+    for site in agreement.sites:
+        if isinstance(site.free, bool) or site.free < 0:
+            yield f"the room in site {site.name[:60]} is no number of bytes"
+
+
+def _unknown(given: Any, known: Any) -> Iterator[str]:
+    """The keys of a document that what was restored of it does not have."""
+    if isinstance(given, Mapping) and isinstance(known, Mapping):
+        yield from (key for key in given if key not in known)
+        for key in given.keys() & known.keys():
+            yield from _unknown(given[key], known[key])
+    elif isinstance(given, list) and isinstance(known, (list, tuple)):
+        for one, other in zip(given, known, strict=True):
+            yield from _unknown(one, other)
+
+
+def _damaged(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path} is damaged: {why}; write it anew with: {_FILE.make}")
+
+
+def dump(agreement: Agreement, doctor: str) -> str:
+    """An agreement as the content of a file; `doctor` is the version that writes it."""
+    document = {"schema_version": SCHEMA_VERSION, "verl_doctor": doctor, "agreed": asdict(agreement)}
+    return json.dumps(masked(document), indent=1) + "\n"

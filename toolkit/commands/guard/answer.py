@@ -1,0 +1,45 @@
+"""What `guard` answers. Nothing here is slow to load: a gate stands in front of every job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.toolkit.commands.guard import guard
+from verl_doctor.toolkit.commands.guard.guard import Term, Verdict
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.verdict import CODES
+
+
+@dataclass(frozen=True)
+class GuardAnswer(Answer):
+    """What was agreed, judged.
+
+    `lock` is the file of the agreement, "" for none, and `outweighed` what another file demands otherwise. `goes_when_unsure`: the
+    job starts when this cannot be judged.
+    """
+
+    terms: tuple[Term, ...]
+    lock: str
+    outweighed: Mapping[str, str]
+    goes_when_unsure: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """All terms in one word."""
+        return guard.verdict(self.terms)
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the terms in JSON types."""
+        return guard.document(self.terms, self.lock, self.outweighed)
+
+    def text_lines(self, _width: int | None) -> Iterable[str]:
+        """Return nothing: stdout is the job's, and why it is stopped stands on stderr."""
+        return ()
+
+    def exit_code(self) -> ExitCode:
+        """Return 0 when the job may start, 1 when it may not, 3 when this could not be judged."""
+        verdict = self.verdict
+        return ExitCode.OK if verdict == "could_not_check" and self.goes_when_unsure else CODES[verdict]

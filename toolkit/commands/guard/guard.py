@@ -1,0 +1,297 @@
+"""Whether what a team agreed holds where a job is about to start, told from few and cheap reads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from verl_doctor.toolkit.collectors.gpu.nvidia_driver import driver_version, has_gpu_on_bus
+from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, versions_in
+from verl_doctor.toolkit.commands.guard.agreement import DRIVER, Agreement, Bases
+from verl_doctor.toolkit.commands.guard.files import Found
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import nearest, space_of
+from verl_doctor.toolkit.system.path_timeout import PATIENCE, in_time
+from verl_doctor.toolkit.system.sites import Site, is_elsewhere, plain_path
+from verl_doctor.toolkit.text import in_bytes
+
+SCHEMA_VERSION = 1
+AGREE_ANEW = "verl-doctor guard --agree"
+# BuildKit gives it to the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME says otherwise (docs.docker.com/build).
+_BUILD_HOST = "buildkitsandbox"
+_IN_AN_IMAGE = "an image has none of it while it is built; it counts where the job starts"
+
+Status = Literal["pass", "fail", "skipped", "not_applicable"]
+Verdict = Literal["ok", "failures", "could_not_check"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One thing that was agreed, and what became of it. `next_step` is what a person does when it does not hold."""
+
+    subject: str
+    status: Status
+    agreed: str
+    found: str = ""
+    reason: str = ""
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.reason:
+            return f"{self.subject}: {self.reason}"
+        return f"{self.subject} is {self.found or 'not there'}, agreed is {self.agreed}"
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where the job is about to start.
+
+    `verl` is the package folder that somebody says it imports, None where nobody does. `in_image`: an image is being built,
+    so that devices, mounts and variables are no node's.
+    """
+
+    machine: Machine
+    python: Path
+    bases: Bases
+    verl: Path | None = None
+    in_image: bool = False
+
+
+def is_image_build(machine: Machine, host: str = "") -> bool:
+    """Whether this is a RUN line of a Dockerfile, as far as BuildKit shows it."""
+    return (host or platform.node()) == _BUILD_HOST and machine.root == Path("/")
+
+
+def judged(agreement: Agreement, here: Here, files: Iterable[Found]) -> tuple[Term, ...]:
+    """Every agreed thing, judged. What was found of the repaired files is given."""
+    of_the_node = [*_variables(agreement, here), *_driver(agreement, here), *_paths(agreement, here)]
+    return (*of_environment(agreement, here), *map(_file, files), *of_the_node)
+
+
+def of_environment(agreement: Agreement, here: Here) -> tuple[Term, ...]:
+    """What was agreed of the environment itself, judged: without it, repairs are out of place."""
+    return (*_python(agreement, here), *_packages(agreement, here), *_tree(agreement, here))
+
+
+def verdict(terms: Iterable[Term]) -> Verdict:
+    """All of it in one word. Where nothing was judged, nothing is sure."""
+    statuses = {term.status for term in terms}
+    if "fail" in statuses:
+        return "failures"
+    return "ok" if "pass" in statuses and "skipped" not in statuses else "could_not_check"
+
+
+def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> dict[str, Any]:
+    """The answer as JSON types; `agreement` is the file that was read, "" when there is none.
+
+    `outweighed` is what another file demands otherwise, and that file.
+    """
+    every = tuple(terms)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": verdict(every),
+        "agreement": agreement,
+        "outweighed": dict(outweighed),
+        "results": [asdict(term) for term in every],
+    }
+
+
+def _python(agreement: Agreement, here: Here) -> Iterator[Term]:
+    if not agreement.python:
+        return
+    version = _python_version(here.python)
+    if not version:
+        yield Term("Python", "skipped", agreement.python, reason=f"{here.python} does not show its version")
+    else:
+        status: Status = "pass" if version == agreement.python else "fail"
+        yield Term("Python", status, agreement.python, version, next_step=f"use Python {agreement.python}")
+
+
+def _python_version(python: Path) -> str:
+    """The version of an interpreter without its patch level, told from where it lies; "" when that does not tell."""
+    named = re.search(r"python(\d+\.\d+)$", os.path.realpath(python))
+    if named:
+        return named[1]
+    try:
+        text = (python.parent.parent / "pyvenv.cfg").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    said = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+)", text, re.MULTILINE)
+    return said[1] if said else ""
+
+
+def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
+    if not agreement.packages:
+        return
+    installed: dict[str, str] = {}
+    closed = ""
+    for folder in _path(agreement, here):
+        closed = closed or _closed(folder / "x")
+        installed = {**versions_in(str(folder), {*agreement.packages, *VLLM_NAMES}), **installed}
+    for name, wanted in agreement.packages.items():
+        named = (name, *VLLM_NAMES) if name == "vllm" else (name,)
+        version = next((installed[one] for one in named if one in installed), "")
+        if not version and closed:
+            yield Term(name, "skipped", wanted, reason=closed)
+        elif version and is_within(version, wanted):
+            yield Term(name, "pass", wanted, version)
+        else:
+            step = f"install {name}{wanted}" if wanted else f"install {name}"
+            yield Term(name, "fail", wanted, version or "not installed", next_step=step)
+
+
+def _closed(path: Path) -> str:
+    """Why this user cannot tell whether something lies there; "" when he can."""
+    may_list = not os.path.isdir(path.parent) or os.access(path.parent, os.R_OK | os.X_OK)
+    try:
+        os.stat(path)  # noqa: PTH116 - of os.path, which says no instead, this is the one that tells the two apart
+    except PermissionError:
+        may_list = False
+    except OSError:
+        pass
+    return "" if may_list else f"user {os.geteuid()} may not look into {path.parent}"
+
+
+def is_within(version: str, specifier: str) -> bool:
+    """Whether a version is one of those that a specifier means, pre-releases among them."""
+    if specifier in ("", f"=={version}"):
+        return True
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - most agree on one version
+    from packaging.version import InvalidVersion  # noqa: PLC0415 - see above
+
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return False
+
+
+def _path(agreement: Agreement, here: Here) -> Iterator[Path]:
+    """Where the job looks for packages, as far as this is known without asking its interpreter."""
+    for entry in here.machine.environ.get("PYTHONPATH", "").split(os.pathsep):
+        if entry:
+            yield here.machine.cwd / entry
+    yield from map(here.bases.path, agreement.site_packages)
+
+
+def _tree(agreement: Agreement, here: Here) -> Iterator[Term]:
+    """Whether the job imports the verl that was agreed: it must be there, and none may stand before it."""
+    if agreement.verl is None:
+        return
+    agreed = here.bases.path(agreement.verl)
+    first = here.verl or next(_verls(agreement, here), agreed)
+    if closed := _closed(agreed / "__init__.py"):
+        yield Term("verl's folder", "skipped", str(agreed), reason=closed)
+    elif not os.path.isfile(agreed / "__init__.py"):
+        yield Term("verl's folder", "fail", str(agreed), next_step="install verl there")
+    elif not first.samefile(agreed):
+        step = "start the job in another folder, or take this one off PYTHONPATH"
+        yield Term("verl's folder", "fail", str(agreed), str(first), next_step=step)
+    else:
+        yield Term("verl's folder", "pass", str(agreed), str(agreed))
+
+
+def _verls(agreement: Agreement, here: Here) -> Iterator[Path]:
+    """The package folders called verl, in the order in which the job finds them."""
+    if not here.machine.environ.get("PYTHONSAFEPATH"):
+        yield from _verl_in(here.machine.cwd)
+    for folder in _path(agreement, here):
+        yield from _verl_in(folder)
+
+
+def _verl_in(folder: Path) -> Iterator[Path]:
+    if os.path.isfile(folder / "verl" / "__init__.py"):
+        yield folder / "verl"
+
+
+_LOST: Mapping[str, str] = {
+    "gone": "the file is gone",
+    "lost": "the repair is not in the file any more",
+    "changed": "the file is another one than was agreed",
+}
+
+
+def _file(one: Found) -> Term:
+    subject = f"repair {one.agreed.why} of {one.path}"
+    if one.state in {"kept", "edited"}:
+        said = "" if one.state == "kept" else "in place; the file was edited elsewhere"
+        return Term(subject, "pass", "in place", "in place", said)
+    if one.state == "unreadable":
+        return Term(subject, "skipped", "in place", reason=f"it cannot be read: {one.reason}")
+    return Term(subject, "fail", "in place", one.state, _LOST[one.state], "verl-doctor guard --apply")
+
+
+def _variables(agreement: Agreement, here: Here) -> Iterator[Term]:
+    for name, wanted in agreement.variables.items():
+        value = here.machine.environ.get(name)
+        if here.in_image:
+            yield Term(name, "not_applicable", wanted, reason=_IN_AN_IMAGE)
+        elif value == wanted:
+            yield Term(name, "pass", wanted, value)
+        else:
+            shown = "not set" if value is None else shown_value(name, value)
+            yield Term(name, "fail", wanted, shown, next_step=f"set {name} before the job starts")
+
+
+def shown_value(name: str, value: str) -> str:
+    """A variable's value as far as it may be shown."""
+    from verl_doctor.toolkit.collectors.launch.environment import is_harmless  # noqa: PLC0415 - only for one that is wrong
+    from verl_doctor.toolkit.system.secret import smells_of_secret  # noqa: PLC0415 - see above
+
+    return "another" if smells_of_secret(name) or not is_harmless(name, value) else value
+
+
+def _driver(agreement: Agreement, here: Here) -> Iterator[Term]:
+    wanted, subject = agreement.driver, DRIVER
+    if not wanted:
+        return
+    if here.in_image:
+        yield Term(subject, "not_applicable", wanted, reason=_IN_AN_IMAGE)
+    elif version := driver_version(here.machine):
+        status: Status = "pass" if is_within(version, wanted) else "fail"
+        yield Term(subject, status, wanted, version, next_step="take a node with that driver")
+    elif has_gpu_on_bus(here.machine):
+        step = "load the driver, or give the container its GPUs"
+        yield Term(subject, "fail", wanted, "not loaded, and there is a GPU", next_step=step)
+    else:
+        yield Term(subject, "not_applicable", wanted, reason="there is no NVIDIA GPU here")
+
+
+def _paths(agreement: Agreement, here: Here) -> Iterator[Term]:
+    for site in agreement.sites:
+        path = plain_path(site, here.machine)
+        if is_elsewhere(path):
+            yield Term(f"site {site.name}", "not_applicable", path, reason="it is an address, and no path")
+        elif here.in_image:
+            yield Term(f"site {site.name}", "not_applicable", path, reason=_IN_AN_IMAGE)
+        else:
+            yield from _site(site, path, here)
+
+
+def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
+    subject, room = f"site {site.name}", f"room in {path}"
+    there = in_time(lambda: os.path.exists(path) or site.writes)
+    if there is None:
+        yield Term(subject, "skipped", path, reason=f"{path} did not answer in {PATIENCE} s")
+    else:
+        status: Status = "pass" if there else "fail"
+        yield Term(subject, status, path, path if there else "", next_step=f"mount or make {path}")
+    if not site.free or there is None:
+        return
+    space, wanted = in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
+    if space is None:
+        yield Term(room, "skipped", wanted, reason=f"its file system does not tell in {PATIENCE} s")
+    else:
+        status = "pass" if space.free >= site.free else "fail"
+        yield Term(
+            room,
+            status,
+            f"at least {wanted}",
+            in_bytes(space.free),
+            next_step="remove what is not needed there",
+        )

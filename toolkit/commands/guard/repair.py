@@ -1,0 +1,118 @@
+"""Bringing lost repairs back, where a job is about to start: the patches that were agreed, and what a journal knows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.change import NewFile, NewLink, ReplaceFile
+from verl_doctor.toolkit.changes import apply as engine
+from verl_doctor.toolkit.changes import links
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.commands.guard.files import Found
+from verl_doctor.toolkit.commands.guard.gate import Gate
+from verl_doctor.toolkit.commands.guard.journal import from_journal
+from verl_doctor.toolkit.commands.guard.patches import missing
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.patchsets import repatch
+from verl_doctor.toolkit.patchsets.patchset import AnyPatch
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.target import Target, journal_home, journal_homes
+
+# How the launchers of processes say which one of its node this is; the first that is set counts.
+_LOCAL_RANK = (
+    "LOCAL_RANK",
+    "SLURM_LOCALID",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "PMI_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+)
+_PAUSE = 0.25
+
+
+def is_first_of_node(environ: Mapping[str, str]) -> bool:
+    """Whether this process is the one of its node that repairs: local rank 0, or no rank at all."""
+    said = next((environ[name] for name in _LOCAL_RANK if environ.get(name)), "0")
+    return said == "0"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of bringing repairs back: the files that were written, and a sentence for each that was not."""
+
+    written: tuple[Path, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
+    """Repair these files through the change engine. What can be brought back is, all of it or nothing."""
+    target, refused = gate.target, []
+    states: dict[AnyPatch, str] = {}
+    changes: list[ReplaceFile | NewFile | NewLink] = []
+    homes = dict.fromkeys(journal_homes(target))
+    codes = set()
+    for one in lost:
+        codes.add(one.agreed.why)
+        if one.agreed.patches and gate.tree is not None and one.state != "gone":
+            if why := _why_not_there(gate, gate.tree):
+                refused.append(f"{one.path}: {why}")
+                continue
+            changes += repatch.changes(_of_file(one, gate.tree), gate.tree, states)
+        elif change := from_journal(one, homes):
+            changes.append(change)
+        else:
+            refused.append(
+                f"{one.path}: nothing here knows how it was; verl-doctor fix --apply may repair it anew"
+            )
+    refused += (f"{patch.place}: {state.removeprefix('refused: ')}" for patch, state in states.items())
+    if changes:
+        paths = links.places(changes)
+        try:
+            engine.apply(
+                changes, journal_home(target, paths), fix="guard --apply", code=", ".join(sorted(codes))
+            )
+        except Refused as error:
+            return Outcome((), (*refused, str(error)))
+    return Outcome(tuple(change.path for change in changes), tuple(refused))
+
+
+def _why_not_there(gate: Gate, tree: Path) -> str:
+    """Why patches have no business in a tree, whatever an agreement says: this job does not import it; "" when they have."""
+    real, bases = Path(os.path.realpath(tree)), gate.here.bases
+    if any(real.is_relative_to(os.path.realpath(base)) for base in (bases.environment, bases.project)):
+        return ""
+    if real == _imported(gate):
+        return ""
+    return f"it lies outside of {bases.environment} and {bases.project}, and this job does not import verl from there"
+
+
+def _imported(gate: Gate) -> Path | None:
+    """The package folder of the verl that the job imports, asked of its interpreter where nobody names one."""
+    if gate.target.verl is not None:
+        return Path(os.path.realpath(gate.target.verl))
+    asked = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
+    return None if isinstance(asked, Unknown) or not asked.verl else Path(os.path.realpath(asked.verl))
+
+
+def _of_file(lost: Found, tree: Path) -> list[AnyPatch]:
+    """The patches that a file lacks. Raises Refused when the agreement has them for another one."""
+    patches = missing(lost.agreed.patches, lost.path)
+    if stray := next((patch.path for patch in patches if not _same(tree / patch.path, lost.path)), ""):
+        raise Refused(f"the agreement is damaged: among the patches of {lost.path} is one of {stray}")
+    return patches
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def wait_for(settled: Callable[[], bool], patience: float) -> None:
+    """Wait until another process has repaired everything, or for so many seconds."""
+    until = time.monotonic() + patience
+    while not settled() and time.monotonic() < until:
+        time.sleep(_PAUSE)

@@ -1,0 +1,38 @@
+"""What `logs` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from verl_doctor.toolkit.commands.logs import render
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.logs import document
+
+
+@dataclass(frozen=True)
+class LogsAnswer(Answer):
+    """Why a run failed. `with_timeline`: in text also where the time of its start went."""
+
+    diagnosis: document.Answer
+    with_timeline: bool = False
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the diagnosis in JSON types."""
+        return document.document(self.diagnosis)
+
+    def text_lines(self, width: int | None) -> Iterable[Text]:
+        """Return the diagnosis for a person."""
+        return render.text_lines(self.diagnosis, width, with_timeline=self.with_timeline)
+
+    def markdown_lines(self) -> Iterable[str]:
+        """Return the diagnosis as a page."""
+        return render.markdown_lines(self.diagnosis)
+
+    def exit_code(self) -> ExitCode:
+        """Return 0 when nothing failed, 1 when a cause was named, 3 when none was determined."""
+        return self.diagnosis.exit_code

@@ -1,0 +1,144 @@
+"""`verl-doctor logs`: why a run failed, from its logs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from verl_doctor.toolkit.console import output
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine import config, registry
+from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.session import Session, open_session
+from verl_doctor.toolkit.options.completing import complete_files
+from verl_doctor.toolkit.options.options import FileToWrite, answer_options, script_options, target_options
+from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.logs.document import Answer
+    from verl_doctor.toolkit.result import CheckResult
+
+_EPILOG = (
+    "Exit codes: 0 nothing in the logs shows that something failed, 1 a cause was named, 2 wrong usage, "
+    "3 something failed and its cause was not determined, or not all of a log could be read."
+)
+
+
+@click.command(epilog=_EPILOG)
+@target_options
+@script_options
+@click.argument("named", metavar="FILE... | -", nargs=-1, required=True, shell_complete=complete_files)
+@click.option("--verify", is_flag=True, help="Run the checks concerned: is it so on this machine?")
+@click.option(
+    "--timeline",
+    "with_timeline",
+    is_flag=True,
+    help="Show where the time went until the first training step.",
+)
+@click.option(
+    "--svg",
+    "svg",
+    type=FileToWrite(output.PICTURE),
+    metavar="FILE",
+    help="Draw that as a picture into this file.",
+)
+@answer_options
+def logs(
+    *,
+    options: Options,
+    named: tuple[str, ...],
+    verify: bool,
+    with_timeline: bool,
+    svg: Path | None,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Find the first cause of a failed run in its logs.
+
+    FILE is a log of any size, also packed with gzip or zstd, or a folder of logs such as /tmp/ray/session_latest/logs; - is
+    standard input. Several are read as the logs of one run. With --verify, --script and the other options that name the job say what
+    is examined on this machine.
+    """
+    from verl_doctor.toolkit.commands.logs.answer import LogsAnswer  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.logs import reading  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.logs.sources import sources_of  # noqa: PLC0415
+
+    if options != Options() and not verify:
+        raise UsageError(
+            "options that name the job or its environment say where --verify looks: give that too, or leave them out"
+        )
+    if file is not None:
+        output.refuse_inputs(file, named)
+    notes: list[str] = []
+    with Progress() as progress:
+        answer = reading.diagnose(sources_of(named, notes.append), notes, progress.say)
+    if not answer.files:
+        raise CannotJudgeError("; ".join(answer.notes) or "there is nothing to read")
+    if verify or answer.reading.causes:
+        with nothing_on_stdout():
+            run = open_session(options, deep=True) if verify else None
+            confirmed = None if run is None else _confirmed(answer, run)
+            answer = replace(answer, fixes=_fixes(answer, run), confirmed=confirmed)
+    code = show(LogsAnswer(answer, with_timeline=with_timeline), form, file)
+    if svg is not None:
+        _draw(answer, svg)
+    return code
+
+
+def _draw(answer: Answer, file: Path) -> None:
+    """The picture, and on stderr whether there was one before, or that there is nothing to draw."""
+    from verl_doctor.toolkit.logs.timeline import svg as timeline_svg  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.logs.timeline.render import NOTHING  # noqa: PLC0415
+
+    if not answer.timeline.workers:
+        click.echo(f"{file} was not written: {NOTHING[0].lower()}{NOTHING[1:]}", err=True)
+        return
+    was_there = os.path.exists(file)
+    output.write(file, timeline_svg.picture(answer.timeline))
+    click.echo(f"the picture {'replaces what was in' if was_there else 'is in'} {file}", err=True)
+
+
+def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
+    """For each named cause the first fix that repairs it, those that are safe before others."""
+    from verl_doctor.toolkit.logs.reading import codes_of  # noqa: PLC0415 - see above
+
+    known = run.registry if run is not None else registry.load(config.load(Path.cwd()).disable_plugins)
+    fixes = sorted(known.fixes, key=lambda fix: fix.safety != "safe")
+    found = {
+        code: next(((fix.id, fix.safety) for fix in fixes if code in fix.repairs), None)
+        for code in codes_of(answer.reading)
+    }
+    return {code: fix for code, fix in found.items() if fix is not None}
+
+
+def _confirmed(answer: Answer, run: Session) -> dict[str, str]:
+    """What the rules that look for the named causes say here, by the code of the cause; those that try things out are asked too."""
+    wanted = {
+        one.signature.code: [code for code in one.signature.rules if run.registry.check(code) is not None]
+        for one in answer.reading.causes
+        if one.signature is not None
+    }
+    asked = tuple(dict.fromkeys(code for codes in wanted.values() for code in codes))
+    if not asked:
+        return {}
+    said = {result.code: _said(result) for result in examine(Request(run.narrowed(asked))).report.results}
+    return {
+        cause: "; ".join(
+            said[code] if code == cause else f"{code}: {said[code]}" for code in codes if code in said
+        )
+        for cause, codes in wanted.items()
+    }
+
+
+def _said(result: CheckResult) -> str:
+    if result.findings:
+        return "; ".join(finding.message for finding in result.findings)
+    if result.status == "pass":
+        return "it is not so here now"
+    return f"{result.status.replace('_', ' ')}{': ' + result.reason if result.reason else ''}"

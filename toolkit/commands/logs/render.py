@@ -1,0 +1,150 @@
+"""Why a run failed, for a terminal and as Markdown: the verdict, what to type next, then the lines that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
+from verl_doctor.toolkit.console.markdown_text import escaped
+from verl_doctor.toolkit.logs.diagnosis import Told
+from verl_doctor.toolkit.logs.document import (
+    FIRST_CAUSE,
+    NOT_DETERMINED,
+    OK,
+    YOUR_CODE,
+    YOUR_CONFIGURATION,
+    Answer,
+    headline,
+    next_steps,
+    remedy_of,
+)
+from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.timeline import render
+from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
+
+_STYLES = {
+    OK: "bold green",
+    FIRST_CAUSE: "bold red",
+    YOUR_CODE: "bold red",
+    YOUR_CONFIGURATION: "bold red",
+    NOT_DETERMINED: "bold magenta",
+}
+_MOST = 4  # of what is listed beside the cause
+_LONGEST = 200  # characters of such a line in a pipe
+
+
+def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False) -> Iterator[Text]:
+    """Yield the lines. `width` is the terminal's, or None for a pipe. Without the time line, a sentence says that there is one."""
+    word, sentence = headline(answer)
+    first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
+    yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
+    yield from map(Text, rest)
+    for at, one in enumerate(answer.reading.causes):
+        if at and one.signature is not None:
+            yield from map(
+                Text,
+                wrapped(
+                    harmless(f"also told  {one.signature.code}: {one.signature.title}"), width, hanging="  "
+                ),
+            )
+        yield from _proof(one, width)
+        if remedy := remedy_of(one):
+            yield from map(Text, wrapped(f"  what helps: {remedy}", width, hanging="    "))
+        said = (answer.confirmed or {}).get(one.signature.code if one.signature else "")
+        if said:
+            yield from map(Text, wrapped(harmless(f"  on this machine: {said}"), width, hanging="    "))
+    if answer.reading.error is not None:
+        yield from _proof(answer.reading.error, width)
+        if remedy := remedy_of(answer.reading.error):
+            yield from map(Text, wrapped(harmless(f"  what helps: {remedy}"), width, hanging="    "))
+    yield from steps_to_take([_with_reason(step) for step in next_steps(answer)], width)
+    yield from _others(answer, width)
+    yield from map(Text, _start(answer, width, with_timeline=with_timeline))
+    for note in answer.notes:
+        yield from map(Text, wrapped(harmless(f"note: {note}"), width, hanging="  "))
+    yield Text(harmless(_read(answer)), style="dim")
+
+
+def _with_reason(step: str) -> tuple[str, str]:
+    command, _, why = step.partition("  # ")
+    return command.rstrip(), why
+
+
+def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterator[str]:
+    """Where the time of the start went, below everything that says why the run failed."""
+    timeline = answer.timeline
+    if with_timeline:
+        yield ""
+        yield from render.text_lines(timeline, width)
+    elif timeline.is_worth_showing:
+        yield ""
+        yield from wrapped(f"{render.summary(timeline)} (--timeline)", width, hanging="  ")
+
+
+def _proof(one: Told, width: int | None) -> Iterator[Text]:
+    who = f" ({shown(one.process)})" if one.process else ""
+    yield Text(f"  {harmless(one.source)}:{one.number}{who}")
+    for line in one.lines:
+        said = shown(line).expandtabs(4)
+        yield Text(
+            f"    {said if width is None or len(said) <= width - 4 else said[: max(width - 7, 20)] + '...'}"
+        )
+
+
+def _others(answer: Answer, width: int | None) -> Iterator[Text]:
+    reading = answer.reading
+    for title, told in (
+        ("Follows from it", reading.consequences),
+        ("Also seen", reading.also),
+        ("Beside it", reading.hints),
+    ):
+        if told:
+            yield Text("")
+            yield Text(f"{title}:")
+        for one in told[:_MOST]:
+            name = f"{one.signature.code}: " if one.signature is not None and one.signature.code else ""
+            times = f" ({one.times} times)" if one.times > 1 else ""
+            said = harmless(f"  {one.source}:{one.number}{times}: {name}{shown(one.words)}")
+            room = _LONGEST if width is None else max(width, 40)
+            yield Text(said if len(said) <= room else f"{said[: room - 3]}...")
+        if len(told) > _MOST:
+            yield Text(f"  and {len(told) - _MOST} more")
+
+
+def _read(answer: Answer) -> str:
+    return f"read {counted(len(answer.files), 'log')}, {in_bytes(answer.size)} in {answer.seconds:.1f} s"
+
+
+def markdown_lines(answer: Answer) -> Iterator[str]:
+    """Yield the lines of a Markdown page."""
+    word, sentence = headline(answer)
+    yield f"## {word.capitalize()}: {escaped(harmless(sentence))}"
+    reading = answer.reading
+    for one in (*reading.causes, *((reading.error,) if reading.error is not None else ())):
+        yield ""
+        who = f" ({escaped(shown(one.process))})" if one.process else ""
+        yield f"{escaped(harmless(one.source))}:{one.number}{who}"
+        yield ""
+        yield from (f"    {shown(line)}" for line in one.lines)
+        if remedy := remedy_of(one):
+            yield ""
+            yield escaped(harmless(remedy))
+    if steps := next_steps(answer):
+        yield ""
+        yield from (f"    {step}" for step in steps)
+    beside = [*reading.consequences, *reading.also, *reading.hints]
+    if beside:
+        yield ""
+        yield "| line | what else was told |"
+        yield "|---|---|"
+        yield from (
+            f"| {escaped(harmless(one.source))}:{one.number} | {escaped(shown(one.words))} |"
+            for one in beside
+        )
+    if answer.timeline.is_worth_showing:
+        yield ""
+        yield from render.markdown_lines(answer.timeline)
+    yield ""
+    yield escaped(harmless(_read(answer)))

@@ -1,0 +1,1 @@
+"""`matrix`: which releases of verl and vLLM work together, and with this environment."""

@@ -1,0 +1,351 @@
+"""Which releases go together: one verl tree against many releases of vLLM, or one vLLM against many of verl.
+
+Each pair is judged from both sources by the rules of `check`; beside that stands what verl's pins, the installed packages
+and the machine allow. Nothing is installed, nothing of what is installed is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.collectors.installed.packages import (
+    VLLM_NAMES,
+    Packages,
+    packages,
+    read_distribution,
+)
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, VllmTree, verl_trees, vllm_tree
+from verl_doctor.toolkit.commands.matrix.fit import (
+    Here,
+    Objection,
+    built_for_cuda,
+    clashes,
+    environment_objections,
+    here,
+    pin_objections,
+)
+from verl_doctor.toolkit.commands.matrix.judge import (
+    Pending,
+    Question,
+    Verdict,
+    identity_of,
+    judges,
+    leave_interrupts_alone,
+)
+from verl_doctor.toolkit.commands.matrix.releases import Release, releases
+from verl_doctor.toolkit.commands.matrix.requirements import EXTRA, Wants, wants_of, wants_of_tree
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.index.listing import Listing, NoListing, PackageIndex
+from verl_doctor.toolkit.index.wheel_members import WheelError
+from verl_doctor.toolkit.index.wheel_sources import WheelSources
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target, UsageError
+
+Subject = Literal["verl", "vllm"]
+
+"""How a tree begins to say where it was found, when that was a wheel and no folder of the user's."""
+
+_READERS = 3  # wheels that are fetched at the same time
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two trees of a pair, and what is known about the release that it is.
+
+    `identity` is a digest of its content, `obstacle` why an installer would refuse its wheel here, `cuda` the first number of
+    the CUDA release that it was built for.
+    """
+
+    project: str
+    version: str
+    tree: Tree
+    wants: Wants
+    identity: str
+    obstacle: str = ""
+    cuda: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One release: how far each path gets, and what speaks against it.
+
+    `pins` are verl's pins that do not admit the pair, `environment` what of the target contradicts it, `exchanged` what
+    would only be replaced along with it, `clashes` packages that the two want in versions that exclude each other, `unclear`
+    those of which that cannot be told. `unread` says why
+    the release could not be judged at all.
+    """
+
+    project: str
+    version: str
+    verdict: Verdict | None = None
+    pins: tuple[Objection, ...] = ()
+    environment: tuple[Objection, ...] = ()
+    exchanged: tuple[Objection, ...] = ()
+    clashes: tuple[Objection, ...] = ()
+    unclear: tuple[str, ...] = ()
+    pinned: bool = True
+    installed: bool = False
+    unread: str = ""
+
+    @property
+    def starts(self) -> bool:
+        """Whether every path of the verl in question starts."""
+        return self.verdict is not None and self.verdict.starts
+
+    @property
+    def fits(self) -> bool:
+        """Whether it starts, and nothing speaks against it."""
+        return self.starts and not (self.pins or self.environment or self.clashes)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The answer: `rows` are releases of `subject`, each against `other`. `offered` counts all releases on the index."""
+
+    subject: Subject
+    other: Side
+    python: str
+    rows: tuple[Row, ...]
+    offered: int
+    taken: float = 0.0
+    silent: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Row | None:
+        """The newest release that fits; else the one that comes nearest; None when nothing starts at all."""
+        fitting = [row for row in self.rows if row.fits]
+        if fitting:
+            return fitting[-1]
+        nearest = max(self.rows, key=_nearness, default=None)
+        return nearest if nearest is not None and _starting(nearest) else None
+
+
+def _starting(row: Row) -> int:
+    return sum(path.state == "starts" for path in row.verdict.paths) if row.verdict else 0
+
+
+def _nearness(row: Row) -> tuple[bool, int, bool, bool, bool, int, int, Version]:
+    objections = len(row.environment)
+    return (
+        row.starts,
+        _starting(row),
+        not row.clashes,
+        not row.pins,
+        not objections,
+        -objections,
+        -len(row.verdict.stopping) if row.verdict else 0,
+        Version(row.version),
+    )
+
+
+@dataclass
+class Study:
+    """What all questions of one run share: the target as it is, the index, and the sources of wheels."""
+
+    target: Target
+    config: Config
+    index: PackageIndex
+    sources: WheelSources
+    machine: Machine
+    projects: tuple[str, ...] = ("vllm",)
+    say: Callable[[str], None] = lambda _: None
+    _facts: Collection = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Begin to look at the target."""
+        self._facts = Collection(
+            (interpreter, packages, verl_trees, vllm_tree), {Machine: self.machine, Target: self.target}
+        )
+        self._facts.start((Interpreter, Packages))
+
+    @property
+    def interpreter(self) -> Interpreter | None:
+        """The target's Python, None when it does not answer."""
+        answer = self._facts.get(Interpreter)
+        return None if isinstance(answer, Unknown) else answer
+
+    @property
+    def packages(self) -> Packages | None:
+        """What is installed in the target."""
+        answer = self._facts.get(Packages)
+        return None if isinstance(answer, Unknown) else answer
+
+    @property
+    def here(self) -> Here:
+        """The target as far as it can object to a release."""
+        return here(self.interpreter, self.packages)
+
+    def verl_here(self) -> Side:
+        """The verl of the target. Raises UsageError when there is none."""
+        found = self._facts.get(VerlTrees)
+        if isinstance(found, Unknown):
+            raise UsageError(f"{found.reason}; name one with --verl DIR, or a release with --verl 0.6.1")
+        return self._side_here("verl", found.imported)
+
+    def vllm_here(self) -> Side:
+        """The vLLM of the target. Raises UsageError when there is none."""
+        found = self._facts.get(VllmTree)
+        if isinstance(found, Unknown):
+            raise UsageError(f"{found.reason}; name one with --vllm DIR, or a release with --vllm 0.12.0")
+        return self._side_here(found.distribution or "vllm", found.tree)
+
+    def installed(self, project: str) -> str:
+        """The installed version of a project, empty when it is not installed."""
+        distribution = self.packages.get(project) if self.packages is not None else None
+        return distribution.version if distribution is not None else ""
+
+    def offered(self, project: str) -> tuple[list[Release], Listing]:
+        """All releases of a project that the index has wheels of. Raises NoListing."""
+        listing = self.index.listing(project)
+        return releases(project, listing.wheels, self.interpreter), listing
+
+    def side(self, release: Release) -> Side:
+        """The sources of a release. Raises WheelError."""
+        self.say(f"reading {release.project} {release.version}")
+        unpacked = self.sources.of(release.wheel)
+        package = "verl" if release.project == "verl" else "vllm"
+        folder = unpacked.folder / package
+        if not os.path.isfile(folder / "__init__.py"):
+            raise WheelError(f"{release.wheel.filename} holds no package {package}")
+        metadata = sorted(unpacked.folder.glob("*.dist-info"))
+        distribution = read_distribution(str(metadata[0])) if metadata else None
+        extras = [EXTRA] if package == "verl" else []
+        return Side(
+            project=release.project,
+            version=str(release.version),
+            tree=Tree(
+                str(folder),
+                package,
+                str(release.version),
+                f"read from {release.wheel.filename}",
+                place="wheel",
+            ),
+            wants=wants_of(distribution, self._markers(), extras) if distribution is not None else Wants(),
+            identity=unpacked.digest,
+            obstacle=release.obstacle,
+            cuda=built_for_cuda(folder) if package == "vllm" else "",
+        )
+
+    def rows(self, subject: Subject, other: Side, chosen: Sequence[Release]) -> Iterator[Row]:
+        """Judge the chosen releases, in the order given. The other side is the same in all pairs."""
+        readers = ThreadPoolExecutor(_READERS, initializer=leave_interrupts_alone)
+        with readers, judges(len(chosen)) as court:
+
+            def read(release: Release) -> tuple[Side, Pending]:
+                side = self.side(release)
+                self.say(f"judging {release.project} {release.version}")
+                return side, court.ask(self._question(subject, side, other))
+
+            begun = [(release, readers.submit(read, release)) for release in chosen]
+            try:
+                for number, (release, reading) in enumerate(begun, 1):
+                    yield self._row(subject, release, other, reading)
+                    self.say(f"{number} of {len(begun)} judged")
+            finally:
+                for _, reading in begun:
+                    reading.cancel()
+
+    def verdict(self, verl: Side, vllm: Side) -> Verdict:
+        """Judge one pair."""
+        with judges(1) as court:
+            return court.ask(self._question("vllm", vllm, verl)).verdict()
+
+    def row(self, subject: Subject, side: Side, other: Side, verdict: Verdict) -> Row:
+        """All that is to be said about one pair."""
+        verl, vllm = (side, other) if subject == "verl" else (other, side)
+        clashing, unclear = clashes(
+            verl.wants, vllm.wants, (f"verl {verl.version}", f"vLLM {vllm.version}"), self._released
+        )
+        firm, exchanged = environment_objections(
+            side.wants, verl.wants, self.here, obstacle=side.obstacle, cuda=side.cuda
+        )
+        return Row(
+            project=side.project,
+            version=side.version,
+            verdict=verdict,
+            pins=pin_objections(verl.wants, "vllm", _public(vllm.version)),
+            environment=firm,
+            exchanged=exchanged,
+            clashes=tuple(clash for clash in clashing if clash.about != "vllm"),
+            unclear=unclear,
+            pinned=bool(verl.wants.of("vllm")),
+            installed=side.version == self.installed(side.project),
+        )
+
+    def _row(
+        self,
+        subject: Subject,
+        release: Release,
+        other: Side,
+        reading: Future[tuple[Side, Pending]],
+    ) -> Row:
+        try:
+            side, pending = reading.result()
+        except WheelError as error:
+            return Row(release.project, str(release.version), unread=str(error))
+        return self.row(subject, side, other, pending.verdict())
+
+    def _question(self, subject: Subject, side: Side, other: Side) -> Question:
+        verl, vllm = (side, other) if subject == "verl" else (other, side)
+        return Question(
+            self.target,
+            self._facts.get(Interpreter),
+            self.config,
+            verl.tree,
+            vllm.tree,
+            f"{verl.identity} {vllm.identity}",
+        )
+
+    def _side_here(self, project: str, tree: Tree) -> Side:
+        installed = self.packages.get(project) if self.packages is not None else None
+        if project == "verl":
+            wants = wants_of_tree(tree, self._markers(), installed)
+        else:
+            beside = Path(tree.folder).parent
+            names = [name.replace("-", "_") for name in VLLM_NAMES]
+            metadata = [path for name in names for path in beside.glob(f"{name}-*.dist-info")]
+            distribution = read_distribution(str(metadata[0])) if metadata else installed
+            wants = wants_of(distribution, self._markers()) if distribution is not None else Wants()
+        return Side(project, tree.version, tree, wants, identity_of(tree.folder))
+
+    def _markers(self) -> dict[str, str]:
+        return dict(self.packages.markers or {}) if self.packages is not None else {}
+
+    def _released(self, name: str) -> Iterable[str] | None:
+        """The versions of a package that the index has, None when it cannot tell all of them."""
+        try:
+            listing = self.index.listing(name)
+        except NoListing:
+            return None
+        if not self.index.complete or (listing.silent and not listing.taken):
+            return None
+        return [str(wheel.version) for wheel in listing.wheels] or None
+
+
+def vllm_pins(side: Side) -> SpecifierSet | None:
+    """The versions of vLLM that verl's pins admit, None when it has none."""
+    texts = [want.specifier for want in side.wants.of("vllm") if want.specifier]
+    try:
+        return SpecifierSet(",".join(texts)) if texts else None
+    except InvalidSpecifier:
+        return None
+
+
+def _public(version: str) -> str:
+    """A version without what a builder added: 0.12.0+cpu counts as 0.12.0 for those who pin it."""
+    try:
+        return Version(version).public
+    except InvalidVersion:
+        return re.split(r"[+]", version)[0]

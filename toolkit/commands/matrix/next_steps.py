@@ -1,0 +1,88 @@
+"""What an upgrade would break: the findings about a newer release that the present one does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.commands.matrix.judge import Break, Verdict
+from verl_doctor.toolkit.commands.matrix.matrix import Row, Side, Study
+from verl_doctor.toolkit.commands.matrix.releases import Release, newest_patches, one
+from verl_doctor.toolkit.target import UsageError
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """From one vLLM to a newer one, under the same verl.
+
+    `row` says all about the new pair. `breaks` stop a path that starts now, or stop it at a place that does not now, `may_break`
+    do that under some setting, `mends` stop it no more. `verls` are newer releases of verl against the new vLLM; they are
+    looked at only when something breaks.
+    """
+
+    verl: Side
+    now: Side
+    row: Row
+    before: Verdict
+    breaks: tuple[Break, ...]
+    may_break: tuple[Break, ...]
+    mends: tuple[Break, ...]
+    verls: tuple[Row, ...] = ()
+
+
+def upgrade(study: Study, verl: Side, now: Side, project: str, wanted: str) -> Upgrade | None:
+    """Compare the installed vLLM with the next minor release, or with `wanted`. None when there is no newer release.
+
+    Raises UsageError, NoListing or WheelError.
+    """
+    found, _ = study.offered(project)
+    release = one(found, wanted) if wanted else _next(found, now)
+    if release is None:
+        return None
+    new = study.side(release)
+    before, after = study.verdict(verl, now), study.verdict(verl, new)
+    breaks = _added(before.stopping, after.stopping)
+    verls: tuple[Row, ...] = ()
+    if breaks:
+        newer = [
+            other for other in newest_patches(study.offered("verl")[0]) if _is_newer(other, verl.version)
+        ]
+        verls = tuple(study.rows("verl", new, newer))
+    return Upgrade(
+        verl=verl,
+        now=now,
+        row=study.row("vllm", new, verl, after),
+        before=before,
+        breaks=breaks,
+        may_break=_added((*before.optional, *before.stopping), after.optional),
+        mends=_added(after.stopping, before.stopping),
+        verls=verls,
+    )
+
+
+def _next(found: list[Release], now: Side) -> Release | None:
+    """The newest patch of the minor release after the present one."""
+    try:
+        here = Version(now.version)
+    except InvalidVersion:
+        raise UsageError(
+            f"the vLLM in {now.tree.folder} does not say which release it is; name the one to compare with: --next 0.13.0"
+        ) from None
+    later = [release for release in newest_patches(found) if release.minor > (here.major, here.minor)]
+    stable = [release for release in later if not release.version.is_prerelease]
+    return next(iter(stable or later), None)
+
+
+def _is_newer(release: Release, version: str) -> bool:
+    try:
+        return not release.version.is_prerelease and release.version > Version(version)
+    except InvalidVersion:
+        return True
+
+
+def _added(old: Iterable[Break], new: Iterable[Break]) -> tuple[Break, ...]:
+    """The findings of `new` with a place that no finding of `old` has. One without a place is known by its code."""
+    known = {place for one in old for place in one.places or (one.code,)}
+    return tuple(one for one in new if any(place not in known for place in one.places or (one.code,)))

@@ -1,0 +1,1 @@
+"""`patches`: list, verify, export and apply the patches of a source tree."""

@@ -1,0 +1,1 @@
+"""`report`: a page to paste into an issue, with names masked."""

@@ -1,0 +1,123 @@
+"""`verl-doctor report`: a page to paste into an issue, or to hand to a colleague."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.console import output
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.options.exit_codes import EPILOG
+from verl_doctor.toolkit.options.options import (
+    PATH,
+    FileToWrite,
+    Rules,
+    force_option,
+    job_options,
+    node_options,
+    rule_options,
+    target_options,
+)
+from verl_doctor.toolkit.target import Options, UsageError
+
+_FORMS = ("markdown", "text", "json")
+
+
+@click.command(epilog=EPILOG)
+@target_options
+@job_options
+@node_options
+@rule_options
+@click.option(
+    "--log",
+    "logs",
+    metavar="FILE",
+    multiple=True,
+    help="Say why a run failed too; a folder, or repeated: several logs.",
+)
+@click.option(
+    "--from", "old", type=PATH, metavar="OLD", help="Say what differs from this snapshot of where it worked."
+)
+@click.option(
+    "--facts",
+    type=PATH,
+    metavar="FILE",
+    multiple=True,
+    help="Report on facts that were saved elsewhere, as check judges them.",
+)
+@click.option(
+    "--html",
+    "page",
+    type=FileToWrite(output.ANSWER),
+    metavar="FILE",
+    help="Write one page that a browser shows, and needs nothing else.",
+)
+@click.option("--format", "form", type=click.Choice(_FORMS), help=f"How to say it.  [default: {_FORMS[0]}]")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--output",
+    "file",
+    type=FileToWrite(output.ANSWER),
+    metavar="FILE",
+    help="Write to this file instead of stdout.",
+)
+@click.option(
+    "--network", is_flag=True, help="Also ask the package indexes of pip and uv whether they answer."
+)
+@click.option("--full", is_flag=True, help="Name users, hosts and addresses. Secrets are never shown.")
+@force_option
+def report(
+    *,
+    options: Options,
+    nodes: AskedNodes | None,
+    rules: Rules,
+    logs: tuple[str, ...],
+    old: Path | None,
+    facts: tuple[Path, ...],
+    page: Path | None,
+    form: str | None,
+    as_json: bool,
+    file: Path | None,
+    network: bool,
+    full: bool,
+) -> int:
+    """Make a page to paste into an issue of verl.
+
+    The verdict and its evidence, and what verl's scripts/diagnose.py prints, as Markdown that fits into an issue on GitHub. Users,
+    hosts and addresses are masked. With --html alone nothing is written to stdout. Nothing is changed.
+    """
+    from verl_doctor.toolkit.commands.report import render_html, view  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.commands.report.look import Asked, look  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.console.view import show  # noqa: PLC0415 - see above
+
+    form = form or ("json" if as_json else None)
+    if as_json and form != "json":
+        raise UsageError(f"--json and --format {form} are two forms: choose one")
+    if nodes is not None and facts:
+        raise UsageError("--facts reports on what was seen elsewhere: no node can be asked with it")
+    if network and facts:
+        raise UsageError("--network tries this machine, and --facts reports on what was seen elsewhere")
+    for path in (page, file):
+        if path is not None:
+            output.refuse_inputs(path, logs)
+    with nothing_on_stdout(), Progress() as progress:
+        run = open_session(
+            options,
+            select=rules.select,
+            ignore=rules.ignore,
+            deep=rules.deep,
+            facts_file=facts[0] if facts else None,
+        )
+        seen = look(run, Asked(nodes, facts, logs, old, network), progress.say)
+        made = view.make(seen, run.machine, masked=not full)
+    if page is not None:
+        output.write(page, render_html.render(made.page))
+        print(f"verl-doctor: wrote {page}", file=sys.stderr)
+    if page is None or form is not None or file is not None:
+        show(made, form or _FORMS[0], file)
+    return made.exit_code()

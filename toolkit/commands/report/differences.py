@@ -1,0 +1,44 @@
+"""What is not as it was where the job worked: what breaks and what matters is shown, the rest is folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from verl_doctor.toolkit.commands.report.page import Block, Fold, Points, Rank, Said, Section, Table
+from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.comparison.comparison import Difference
+from verl_doctor.toolkit.comparison.document import headline, side
+from verl_doctor.toolkit.text import counted
+
+_NONE = "-"
+_HEAD = ("weight", "what", "was", "is", "where and why")
+
+
+def sections(seen: Seen) -> Iterator[Section]:
+    """Nothing when nobody asked for a comparison."""
+    compared = seen.compared
+    if compared is None:
+        return
+    told = (*compared.of("breaks"), *compared.of("matters"))
+    blocks: list[Block] = [
+        Said(headline(compared)),
+        Said(f"Compared with {side(compared.old, 'another machine')}."),
+    ]
+    blocks += [_table(told)] if told else []
+    if noise := compared.of("noise"):
+        blocks.append(Fold(f"{counted(len(noise), 'difference')} that should not matter", (_table(noise),)))
+    if compared.gone:
+        gone = Points(tuple(f"{code}: {message}" for code, message in compared.gone))
+        blocks.append(Fold(f"{counted(len(compared.gone), 'fault')} that it had and this has not", (gone,)))
+    if untold := (*compared.lost, *compared.untold):
+        blocks.append(Fold("What could not be compared", (Points(untold),)))
+    yield Section("What differs from where it worked", tuple(blocks), Rank.FINDINGS)
+
+
+def _table(differences: Iterable[Difference]) -> Table:
+    return Table(_HEAD, tuple(map(_row, differences)))
+
+
+def _row(one: Difference) -> tuple[str, ...]:
+    why = "; ".join(filter(None, (one.nodes, ", ".join(one.codes), one.why, one.next)))
+    return one.weight, f"{one.kind}: {one.subject}", one.old or _NONE, one.new or _NONE, why

@@ -1,0 +1,65 @@
+"""Why the run failed, as far as its logs tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.commands.report.page import (
+    Block,
+    Card,
+    Fold,
+    Language,
+    Listing,
+    Mark,
+    Rank,
+    Said,
+    Section,
+    Table,
+    Values,
+)
+from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.logs.diagnosis import Told
+from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
+from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.text import counted
+
+_HEADING = 160  # characters of an error in a heading; all of it stands below
+
+
+def sections(seen: Seen) -> Iterator[Section]:
+    """The cause or that there is none, with the lines that tell, and what else was told."""
+    answer = seen.log
+    if answer is None:
+        return
+    reading = answer.reading
+    word, sentence = headline(answer)
+    mark = Mark.BAD if reading.first is not None else Mark.BROKEN if reading.error else Mark.HINT
+    blocks: list[Block] = [Said(f"{word}: {sentence}")]
+    blocks += [_card(one, mark) for one in reading.causes]
+    blocks += [_card(reading.error, mark)] if reading.error is not None else []
+    if steps := tuple(next_steps(answer)):
+        blocks.append(Listing(steps, Language.SHELL))
+    beside = (*reading.consequences, *reading.also, *reading.hints)
+    if beside:
+        rows = tuple(
+            (_place(one), one.signature.title if one.signature else "", shown(one.words)) for one in beside
+        )
+        table = Table(("line", "what it is", "what it says"), rows)
+        blocks.append(Fold(f"{counted(len(rows), 'line')} that tell of something else", (table,)))
+    blocks += [Said(note) for note in answer.notes]
+    yield Section("What the logs say", tuple(blocks), Rank.VERDICT)
+
+
+def _card(one: Told, mark: Mark) -> Card:
+    known, words = one.signature, shown(one.words)
+    title = words if len(words) <= _HEADING else f"{words[:_HEADING]}..."
+    if known is not None:
+        title = f"{known.code}: {known.title}".removeprefix(": ")
+    rows = [("at", _place(one)), ("process", shown(one.process))]
+    rows += [("do", remedy_of(one))]
+    lines = Listing(tuple(shown(line) for line in one.lines))
+    return Card(title, (Values(tuple(row for row in rows if row[1])), lines), mark)
+
+
+def _place(one: Told) -> str:
+    return f"{one.source}:{one.number}" + (f" ({one.times} times)" if one.times > 1 else "")

@@ -1,0 +1,80 @@
+"""Looking for a report: what `check` does, the plans of `fix`, and what was asked for besides. Nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.engine.collect import Collection, Facts
+from verl_doctor.toolkit.engine.examination import Request, Watch, examine
+from verl_doctor.toolkit.engine.session import Session, version
+from verl_doctor.toolkit.options.examination import are_several, source_of
+from verl_doctor.toolkit.repair import repair
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.target import UsageError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be seen besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot, the package indexes."""
+
+    nodes: AskedNodes | None = None
+    facts: tuple[Path, ...] = ()
+    logs: tuple[str, ...] = ()
+    old: Path | None = None
+    network: bool = False
+
+
+def look(run: Session, asked: Asked, watch: Watch) -> Seen:
+    """See all of it. Raises UsageError when a file is of no use, CouldNotAsk when there is nobody to ask."""
+    if asked.old is not None and are_several(asked.facts):
+        raise UsageError("--from compares one machine, or a cluster: name one file with --facts")
+    report, facts, whose = _judged(run, asked, watch)
+    seen = Seen(report, facts, version(), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), whose)
+    if asked.logs:
+        seen = _with_logs(seen, asked.logs)
+    if asked.network:
+        from verl_doctor.toolkit.commands.report.network import try_indexes  # noqa: PLC0415 - nothing else goes to the network
+
+        watch("asking the package indexes")
+        seen = replace(seen, indexes=tuple(try_indexes(run.machine, run.target.prefix)))
+    return seen if asked.old is None else _compared(seen, run, asked, watch)
+
+
+def _judged(run: Session, asked: Asked, watch: Watch) -> tuple[Report, Facts, str]:
+    """The report, with the plans where plans can be made; the facts of one machine, and its name where there are several."""
+    source = source_of(asked.facts, asked.nodes, with_kept_nodes=False)
+    found = examine(Request(run, source), watch)
+    report = found.report if asked.facts else repair.show(run, found.facts, found.report)
+    return report, found.facts, found.facts_of
+
+
+def _with_logs(seen: Seen, named: tuple[str, ...]) -> Seen:
+    from verl_doctor.toolkit.logs import reading  # noqa: PLC0415 - a report without logs does without
+    from verl_doctor.toolkit.logs.sources import sources_of  # noqa: PLC0415 - see above
+
+    answer = reading.diagnose(sources_of(named))
+    if not answer.files:
+        raise UsageError("; ".join(answer.notes) or "there is nothing to read in the logs")
+    return replace(seen, log=answer)
+
+
+def _compared(seen: Seen, run: Session, asked: Asked, watch: Watch) -> Seen:
+    """With the differences; nodes are asked once more, for all that they can tell."""
+    from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415
+    from verl_doctor.toolkit.snapshot import snapshot  # noqa: PLC0415 - a report without --from does without
+
+    if asked.old is None:
+        return seen
+    old = snapshot.read(asked.old, run.registry.collectors)
+    watch("comparing")
+    if asked.facts:
+        new = snapshot.read(asked.facts[0], run.registry.collectors)
+    elif asked.nodes is not None or not isinstance(seen.facts, Collection):
+        new = snapshot.look(run, asked.nodes, watch)
+    else:
+        new = snapshot.taken(run, seen.facts)
+    return replace(seen, compared=compared(old, new, run))

@@ -1,0 +1,174 @@
+"""A page as data: what a report says, before it is Markdown, HTML or text. There is no markup in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, TypeVar
+
+from verl_doctor.toolkit.console.svg_bars import Bar
+from verl_doctor.toolkit.logs.timeline.timeline import Timeline
+
+T = TypeVar("T")
+
+
+class Mark(Enum):
+    """How bad something is."""
+
+    BAD = "bad"
+    BROKEN = "broken"
+    DOUBTFUL = "doubtful"
+    HINT = "hint"
+    GOOD = "good"
+
+
+MARK_WORDS = {
+    Mark.BAD: "error",
+    Mark.BROKEN: "not determined",
+    Mark.DOUBTFUL: "warning",
+    Mark.HINT: "hint",
+    Mark.GOOD: "good",
+}
+
+
+class Language(Enum):
+    """What the lines of a listing are."""
+
+    PLAIN = ""
+    DIFF = "diff"
+    SHELL = "sh"
+
+
+class Rank(Enum):
+    """What is kept longest where there is no room for all: the smallest number."""
+
+    VERDICT = 0
+    FINDINGS = 1
+    SYSTEM = 2
+    REPAIRS = 3
+    DETAILS = 4
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence or two."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """Things that stand one below the other."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Names with their values, which are shown as they were read."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells below a head."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Lines that keep their form: of a log, of a diff, commands."""
+
+    lines: tuple[str, ...]
+    language: Language = Language.PLAIN
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Lengths of time to compare, as a picture where there can be one."""
+
+    title: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """The time line of a start, and the same as a chart of letters where there can be no picture."""
+
+    timeline: Timeline
+    chart: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What is opened by those who want it."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One thing under a heading of its own."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    mark: Mark | None = None
+
+
+Block = Said | Points | Values | Table | Listing | Bars | StartUp | Fold | Card
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    rank: Rank = Rank.DETAILS
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole. `word` is the verdict in a word or two, `sentence` what stands behind it, `about` who made the page and when."""
+
+    word: str
+    mark: Mark
+    sentence: str
+    sections: tuple[Section, ...]
+    about: tuple[str, ...] = ()
+
+
+def mapped(value: T, change: Callable[[str], str]) -> T:
+    """The same value with each text in it changed, also in the keys of mappings and in the fields of dataclasses."""
+    return _mapped(value, change)  # type: ignore[no-any-return]
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_mapped(name, change): _mapped(inner, change) for name, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_mapped(inner, change) for inner in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{one.name: _mapped(getattr(value, one.name), change) for one in fields(value)}
+        )
+    return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in a value, as `mapped` finds them."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    mapped(value, note)
+    return iter(found)

@@ -1,0 +1,133 @@
+"""A page as one file of HTML that needs nothing else: no network, no script, readable in the dark, by keyboard, and on paper.
+
+The style and the frame are files in `data/report`. The policy in the page's head lets a browser load nothing and apply no style but ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+from collections.abc import Iterable, Iterator
+from string import Template
+
+from verl_doctor.toolkit.commands.report.page import (
+    MARK_WORDS,
+    Bars,
+    Block,
+    Card,
+    Fold,
+    Language,
+    Listing,
+    Mark,
+    Page,
+    Points,
+    Said,
+    Section,
+    StartUp,
+    Table,
+    Values,
+)
+from verl_doctor.toolkit.console import svg, svg_bars
+from verl_doctor.toolkit.console.html_text import Html, element, said
+from verl_doctor.toolkit.logs.timeline import svg as timeline_svg
+
+_SIGNS = (("+++", ""), ("---", ""), ("+", "added"), ("-", "removed"), ("@@", "place"))
+
+
+def render(page: Page) -> str:
+    """The whole file."""
+    style = _file("page.css") + svg.page_colours()
+    title = f"verl-doctor: {page.word}, {page.sentence}"
+    parts = {
+        "styles": " ".join(f"'{_hash(one)}'" for one in (style, svg.STYLE)),
+        "style": style,
+        "title": said(title),
+        "head": "\n".join(_head(page)),
+        "contents": "\n".join(_contents(page.sections)),
+        "main": "\n".join(_section(number, section) for number, section in enumerate(page.sections)),
+    }
+    return Template(_file("page.html")).substitute(parts)
+
+
+def _file(name: str) -> str:
+    return (importlib.resources.files("verl_doctor.toolkit") / "data" / "report" / name).read_text("utf-8")
+
+
+def _hash(style: str) -> str:
+    """As a policy names a style (https://www.w3.org/TR/CSP3/#grammardef-hash-source)."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+
+
+def _head(page: Page) -> Iterator[Html]:
+    yield element("h1", _mark(page.mark, page.word), Html(" "), said(page.sentence))
+    for line in page.about:
+        yield element("p", said(line), class_="quiet")
+
+
+def _contents(sections: Iterable[Section]) -> Iterator[Html]:
+    for number, section in enumerate(sections):
+        yield element("li", element("a", said(section.title), href=f"#part-{number}"))
+
+
+def _section(number: int, section: Section) -> Html:
+    name = f"part-{number}"
+    content = (_block(block, f"{name}-{place}") for place, block in enumerate(section.blocks))
+    return element("section", element("h2", said(section.title), id=name), *content, aria_labelledby=name)
+
+
+def _block(block: Block, name: str) -> Html:
+    """One block. `name` is its own in the page."""
+    match block:
+        case Said(text):
+            return element("p", said(text))
+        case Points(texts):
+            return element("ul", *(element("li", said(text)) for text in texts))
+        case Values(rows):
+            pairs = ((element("dt", said(term)), element("dd", said(value))) for term, value in rows)
+            return element("dl", *(one for pair in pairs for one in pair))
+        case Table(head, rows):
+            return _table(head, rows)
+        case Listing(lines, language):
+            return _listing(lines, language)
+        case Bars(title, bars):
+            return element("figure", Html(svg_bars.bars(name, title, bars)))
+        case StartUp(timeline, _):
+            return element("figure", Html(timeline_svg.picture(timeline, name)), class_="long", tabindex="0")
+        case Fold(summary, blocks):
+            return element("details", element("summary", said(summary)), *_blocks(blocks, name))
+        case Card(title, blocks, mark):
+            lead = (_mark(mark, MARK_WORDS[mark]), Html(" ")) if mark else ()
+            kind = {"class_": mark.value} if mark else {}
+            return element("article", element("h3", *lead, said(title)), *_blocks(blocks, name), **kind)
+
+
+def _blocks(blocks: Iterable[Block], name: str) -> Iterator[Html]:
+    return (_block(block, f"{name}-{place}") for place, block in enumerate(blocks))
+
+
+def _mark(mark: Mark, word: str) -> Html:
+    return element("span", said(word), class_=f"mark {mark.value}")
+
+
+def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
+    """A table whose cells say on a narrow screen, where they stand one below the other, what they are."""
+    top = element("thead", element("tr", *(element("th", said(cell), scope="col") for cell in head)))
+    body = (
+        element(
+            "tr", *(element("td", said(cell), data_head=name) for name, cell in zip(head, row, strict=True))
+        )
+        for row in rows
+    )
+    return element("table", top, element("tbody", *body))
+
+
+def _listing(lines: tuple[str, ...], language: Language) -> Html:
+    """Lines that are scrolled by those who cannot see their ends, with the keyboard too."""
+    content = map(_of_diff, lines) if language is Language.DIFF else map(said, lines)
+    return element("pre", Html("\n".join(content)), tabindex="0")
+
+
+def _of_diff(line: str) -> Html:
+    kind = next((kind for sign, kind in _SIGNS if line.startswith(sign)), "")
+    return element("span", said(line), class_=kind) if kind else said(line)

@@ -1,0 +1,58 @@
+"""The page to paste into an issue or to hand to a colleague: what was seen, put together and masked."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.commands.report import (
+    differences,
+    environment,
+    findings,
+    log,
+    system,
+    unchecked,
+    verdict,
+)
+from verl_doctor.toolkit.commands.report import time as report_time
+from verl_doctor.toolkit.commands.report.page import Mark, Page, Section
+from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.logs import document
+from verl_doctor.toolkit.render.result_words import headline
+
+_ORDER = (
+    verdict,
+    log,
+    findings,
+    differences,
+    report_time,
+    environment,
+    system,
+    unchecked,
+)
+MASKED = (
+    "Users, hosts, addresses and home folders are masked, and what looks like a secret is left out. "
+    "Names of other folders, models and data are not: read it before you post it."
+)
+FULL = "Nothing is masked but what looks like a secret: this page names users, hosts and addresses."
+
+
+def page_of(seen: Seen, *, masked: bool) -> Page:
+    """The page, verdict first. It says whether it is `masked`, and is not masked here."""
+    word, mark, sentence = _verdict(seen)
+    sections: tuple[Section, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
+    made = f"Made by verl-doctor {seen.version} at {seen.taken}."
+    return Page(word, mark, sentence, sections, about=(made, MASKED if masked else FULL))
+
+
+def _verdict(seen: Seen) -> tuple[str, Mark, str]:
+    """What was found here, and why the run failed where logs were given: a healthy machine does not make up for a failed run."""
+    word, sentence = headline(seen.report)
+    mark = verdict.MARKS[seen.report.verdict]
+    if seen.log is None or not seen.log.exit_code:
+        return word, mark, sentence
+    told, why = document.headline(seen.log)
+    if mark in {Mark.GOOD, Mark.DOUBTFUL}:
+        return (
+            told,
+            Mark.BAD if seen.log.reading.first is not None else Mark.BROKEN,
+            f"{why}; this machine: {word}, {sentence}",
+        )
+    return word, mark, f"{sentence}; the logs: {told}, {why}"

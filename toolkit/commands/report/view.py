@@ -1,0 +1,97 @@
+"""A report as it is shown: masked for anybody to read, unless its reader asked for all of it; free of secrets in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from rich.text import Text
+
+from verl_doctor.toolkit import result
+from verl_doctor.toolkit.commands.report import render_markdown, render_text
+from verl_doctor.toolkit.commands.report.names import names_in
+from verl_doctor.toolkit.commands.report.page import Page, StartUp, mapped, texts_in
+from verl_doctor.toolkit.commands.report.pseudonyms import Masks
+from verl_doctor.toolkit.commands.report.report import page_of
+from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.comparison import document as compare_document
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.logs import document as logs_document
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.secret import without_secrets
+
+SCHEMA_VERSION = 1
+
+
+def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
+    """Everything, in JSON types. The texts of `page` are masked already where they have to be, those of `seen` are not."""
+    check = result.document(seen.report)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": check["verdict"],
+        "target": check["target"],
+        "masked": masked,
+        "verl_doctor": seen.version,
+        "taken": seen.taken,
+        "check": check,
+        "log": None if seen.log is None else logs_document.document(seen.log),
+        "compared": None if seen.compared is None else compare_document.document(seen.compared),
+        "page": [
+            {"title": section.title, "blocks": [_block(block) for block in section.blocks]}
+            for section in page.sections
+        ],
+    }
+
+
+def _block(block: Any) -> dict[str, Any]:
+    if isinstance(block, StartUp):  # all of it is in `log`
+        return {"kind": "startup", "chart": list(block.chart)}
+    return {
+        "kind": type(block).__name__.lower(),
+        **{one.name: _value(getattr(block, one.name)) for one in fields(block)},
+    }
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_value(inner) for inner in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return _block(value)
+    return value
+
+
+@dataclass(frozen=True)
+class PageAnswer(Answer):
+    """The page and everything that is behind it, fit to be shown."""
+
+    page: Page
+    everything: Mapping[str, Any]
+    code: int = 0
+
+    def document(self) -> Mapping[str, Any]:
+        """Return everything in JSON types."""
+        return self.everything
+
+    def text_lines(self, width: int | None) -> Iterable[Text]:
+        """Return the page for a terminal."""
+        return render_text.render(self.page, width)
+
+    def markdown_lines(self) -> Iterable[str]:
+        """Return the page for a ticket."""
+        return render_markdown.render(self.page)
+
+    def exit_code(self) -> int:
+        """Return that of the report."""
+        return self.code
+
+
+def make(seen: Seen, machine: Machine, *, masked: bool) -> PageAnswer:
+    """Put the page together and mask it."""
+    plain = page_of(seen, masked=masked)
+    change = Masks(names_in(seen, machine, texts_in(plain))) if masked else without_secrets
+    page = mapped(plain, change)
+    return PageAnswer(page, mapped(document(seen, page, masked=masked), change), seen.report.exit_code())

@@ -1,0 +1,1 @@
+"""`script`: DEBUG and FAST_LOAD variants of a launch script."""

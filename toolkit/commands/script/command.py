@@ -1,0 +1,229 @@
+"""`verl-doctor script`: a DEBUG or FAST_LOAD variant beside a launch script, proven with verl's own configuration."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
+from verl_doctor.toolkit.changes import apply, links, safe_write
+from verl_doctor.toolkit.changes.difference import unified
+from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.commands.script.make import Made, NoVariant, make
+from verl_doctor.toolkit.commands.script.proof import NoVerlError, at_path
+from verl_doctor.toolkit.commands.script.value import as_written
+from verl_doctor.toolkit.commands.script.variant import Kind, Recipe, path_of
+from verl_doctor.toolkit.commands.smoke.longest_prompt import most_tokens
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import console_for, width_of
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.session import Session, open_session
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.options.options import (
+    FILE_TO_WRITE,
+    OTHER_TREES,
+    PATH,
+    job_options,
+    refuses,
+    target_options,
+)
+from verl_doctor.toolkit.render.result_words import headline
+from verl_doctor.toolkit.repair.recorded import history
+from verl_doctor.toolkit.target import Options, UsageError, journal_home
+from verl_doctor.toolkit.text import harmless, wrapped
+from verl_doctor.toolkit.verdict import WORDS
+
+_STDOUT = Path("-")
+_DATA = ("data.train_files", "data.val_files")
+_VALIDATED = "CFG114"  # asks the validation of verl itself
+
+
+@refuses(*OTHER_TREES[2:], "--ray-address", why="it decides nothing of verl's configuration; leave it out")
+@click.command(
+    epilog="Exit codes: 0 the variant is there, 1 there is none and the reason is shown, 2 wrong usage, 3 NOT CHECKED."
+)
+@target_options
+@job_options
+@click.option("--debug", is_flag=True, help="Two small steps: does the job run at all?")
+@click.option("--fast-load", is_flag=True, help="The same training, started sooner.")
+@click.option(
+    "--tiny", type=PATH, metavar="DIR", help="With --debug: the data that `verl-doctor tiny DIR` wrote."
+)
+@click.option("--one-node", is_flag=True, help="With --debug: on one node.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="With --debug: the GPUs of each node, where the script does not tell.",
+)
+@click.option(
+    "--output",
+    type=FILE_TO_WRITE,
+    metavar="FILE",
+    help="Where the variant goes; - is stdout.  [default: SCRIPT_debug.sh]",
+)
+@click.option("--diff", is_flag=True, help="Show the difference to the script.")
+@click.option("--deep", is_flag=True, help="Also let verl itself validate the configuration.")
+def script(
+    *,
+    options: Options,
+    debug: bool,
+    fast_load: bool,
+    tiny: Path | None,
+    one_node: bool,
+    gpus: int | None,
+    output: Path | None,
+    diff: bool,
+    deep: bool,
+) -> int:
+    """Write a DEBUG or FAST_LOAD variant of a launch script.
+
+    The first tries the job out in minutes, the second starts it sooner.
+
+    Only overrides of verl's configuration are changed; every other byte stays, and what was replaced stays as a comment. The
+    variant is written when it is proven: read again, and composed with the configuration of the installed verl.
+    """
+    if debug == fast_load:
+        raise UsageError("choose what the variant is for: --debug or --fast-load")
+    if fast_load and (tiny or one_node or gpus):
+        raise UsageError("--tiny, --one-node and --gpus are for --debug: --fast-load trains the same")
+    kind: Kind = "DEBUG" if debug else "FAST_LOAD"
+    with nothing_on_stdout(), Progress():
+        session = open_session(options, deep=deep)
+        named = _script(session)
+        path = session.machine.cwd / output if output not in (None, _STDOUT) else path_of(named, kind)
+        if os.path.realpath(path) == os.path.realpath(named):
+            raise UsageError(f"--output {output}: this is the script itself; name another file")
+        try:
+            made = make(session, kind, path, _recipe(session, kind, tiny, one_node=one_node, gpus=gpus))
+        except NoVerlError as reason:
+            print(f"verl-doctor: {WORDS['could_not_check']}  {harmless(str(reason))}", file=sys.stderr)
+            return ExitCode.COULD_NOT_CHECK
+        except NoVariant as reason:
+            print(f"verl-doctor: {harmless(str(reason))}", file=sys.stderr)
+            return ExitCode.FAILED
+        as_check = examine(Request(at_path(session, path), known={Launch: made.after.launch})).report
+    said = sys.stdout
+    if output == _STDOUT:
+        sys.stdout.buffer.write(made.content)
+        said = sys.stderr
+    else:
+        _write(session, path, made.content, named, kind)
+        print(harmless(f"{path}: the {kind} variant of {named.name}"))
+    width = width_of(console_for(said))
+    verdict = "  ".join(headline(as_check))
+    for sentence in (*_told(made, deep=deep), f"verl-doctor check of it: {verdict}"):
+        print("\n".join(wrapped(harmless(sentence), width, indent="  ", hanging="    ")), file=said)
+    if diff:
+        rows = unified(named.read_bytes(), made.content, (str(named), str(path)))
+        print("".join(harmless(row, keep="\n\t") for row in rows), end="", file=said)
+    return ExitCode.OK
+
+
+def _script(session: Session) -> Path:
+    """The shell script that was named."""
+    files = session.target.files
+    if not files:
+        raise UsageError("name the launch script: verl-doctor script run.sh --debug")
+    if files[0].suffix in (".py", ".yaml", ".yml", ".json") or "docker" in files[0].name.lower():
+        raise UsageError(
+            f"{files[0].name}: variants are made of shell scripts; name the one that starts verl with it, or hand it the overrides yourself"
+        )
+    return files[0]
+
+
+def _recipe(
+    session: Session, kind: Kind, tiny: Path | None, *, one_node: bool, gpus: int | None
+) -> Callable[[Configuration], Recipe]:
+    if kind == "DEBUG":
+        from verl_doctor.toolkit.commands.script.debug import debug  # noqa: PLC0415 - one of the two
+
+        folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
+        if folder is not None:
+            rows = _rows(session, folder / "train.parquet")
+            return lambda there: debug(there, folder, rows=rows, one_node=one_node, gpus=gpus)
+        seen = session.look()
+        return lambda there: debug(there, one_node=one_node, gpus=gpus, prompt=_prompt(session, seen, there))
+    from verl_doctor.toolkit.commands.script.fast_load import fast_load, surroundings  # noqa: PLC0415 - see above
+
+    around = surroundings(session.look())
+    return lambda there: fast_load(there, around)
+
+
+def _tiny(named: Path) -> Path:
+    folder = Path(os.path.abspath(named))
+    for name in ("train.parquet", "validation.parquet"):
+        if not os.path.isfile(folder / name):
+            raise UsageError(f"--tiny {folder}: there is no {name}; make one with verl-doctor tiny {folder}")
+    return folder
+
+
+def _rows(session: Session, file: Path) -> int | None:
+    """How many rows a data file has, as the target's own pyarrow tells; None when it does not."""
+    target = replace(session.target, files=(), words=(), data=(file,))
+    found = replace(session, target=target, begun=[]).look().get(DataTables)
+    return None if isinstance(found, Unknown) else found.tables[0].rows
+
+
+def _prompt(session: Session, seen: Facts, there: Configuration) -> int | None:
+    """The longest prompt of the data, when this command of the script is the one whose data were looked at."""
+    first = seen.get(Configuration)
+    same = not isinstance(first, Unknown) and all(first.get(key) == there.get(key) for key in _DATA)
+    return most_tokens(session.machine, seen, there) if same else None
+
+
+def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:
+    """Write the variant, over an older one that nobody has changed since. Raises UsageError."""
+    change: Change = NewFile(path, content, stat.S_IMODE(script.stat().st_mode))
+    there = safe_write.read(path) if os.path.isfile(path) else None
+    if there is not None and there != content:
+        ours = {
+            one.path
+            for recorded in history(session.target, session.machine).changes
+            for one in recorded.transaction.changes
+            if one.now == "in place"
+        }
+        if str(path) not in ours:
+            raise UsageError(
+                f"{path} is there, and not as verl-doctor wrote it; move it away, or name another file with --output"
+            )
+        change = ReplaceFile(path, there, content)
+    try:
+        apply.apply([change], journal_home(session.target, links.places([change])), fix="script", code=kind)
+    except apply.Refused as error:
+        raise UsageError(str(error)) from None
+
+
+def _told(made: Made, *, deep: bool) -> Iterator[str]:
+    """What is different, with the reasons, and what is not: a sentence each."""
+    for job, recipe in zip(made.before.jobs, made.recipes, strict=True):
+        if len(made.recipes) > 1:
+            yield f"line {job.command.line}:"
+        for wish in recipe.wishes:
+            was = _shown(job.configuration.get(wish.key))
+            yield f"{wish.key}: {was} -> {_shown(wish.value)} ({wish.why})"
+        yield from recipe.kept
+    for result, finding in made.after.report.findings():
+        if finding.severity == "error":
+            yield f"{result.code}, as in the script itself: {finding.message}; see verl-doctor explain {result.code}"
+    asked = next((result for result in made.after.report.results if result.code == _VALIDATED), None)
+    if deep and asked is not None:
+        yield f"verl itself {'accepts it' if asked.status == 'pass' else f'was not asked: {asked.reason}'}"
+
+
+def _shown(value: object) -> str:
+    return "not known" if value is UNTOLD else as_written(value)
+
+
+__all__ = ["script"]

@@ -1,0 +1,152 @@
+"""The DEBUG variant: the same job with the same code paths, in minutes.
+
+Two steps on the smallest batch that verl takes, short answers, no compiled graphs, nothing saved, nothing validated, nothing
+reported to other machines. What decides whether the job fits and how it is divided among the GPUs stays.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.commands.script.sizes import shrink
+from verl_doctor.toolkit.commands.script.variant import Recipe, Wishes
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+_STEPS = 2  # the second one begins with weights that the first has changed
+_ANSWER = 64  # tokens
+_CONVERSATION = 512  # tokens: what several turns and the answers of tools need at least
+_TINY_ROWS = 2  # as `verl-doctor tiny` writes them unless told otherwise
+_SHORT_PROMPT = 512  # tokens: what is as short need not be shorter; more than a row of tiny data has
+_STEP = 128  # tokens
+_NEVER = 900  # such a number, as 999, is meant to say "never"
+_OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves after the last step
+
+
+def debug(
+    there: Configuration,
+    tiny: Path | None = None,
+    *,
+    rows: int | None = None,
+    one_node: bool = False,
+    gpus: int | None = None,
+    prompt: int | None = None,
+) -> Recipe:
+    """What is to change in a command that starts verl.
+
+    `tiny` is a folder that `verl-doctor tiny` wrote, with so many `rows`; `gpus` the number on each node where the script does
+    not tell; `prompt` a number of tokens that no prompt of the data has more of.
+    """
+    wishes = Wishes(there)
+    if one_node:
+        wishes.give("trainer.nnodes", 1, "asked for: --one-node")
+    elif (nodes := wishes.number("trainer.nnodes")) and nodes > 1:
+        wishes.kept.append(f"trainer.nnodes={nodes} stays; --one-node tries the job on one node")
+    if tiny is not None:
+        _tiny_data(wishes, tiny)
+    trains = there.has("actor_rollout_ref.actor")
+    if trains and "experimental" in Path(there.program).parts:
+        wishes.kept.append(
+            "batch sizes and lengths stay: experimental programs of verl divide them in ways of their own"
+        )
+        _rollout(wishes)
+    elif trains:
+        shrink(wishes, None if tiny is None else rows or _TINY_ROWS, gpus)
+        _lengths(wishes, tiny, prompt)
+        _rollout(wishes)
+    else:
+        wishes.kept.append("batch sizes and lengths stay: this is no configuration of PPO or GRPO")
+        _own_checkpoints(wishes)
+    _trainer(wishes)
+    return wishes.recipe()
+
+
+def _tiny_data(wishes: Wishes, tiny: Path) -> None:
+    wishes.give("data.train_files", str(tiny / "train.parquet"), "asked for: --tiny")
+    wishes.give("data.val_files", str(tiny / "validation.parquet"), "asked for: --tiny")
+
+
+def _lengths(wishes: Wishes, tiny: Path | None, prompt: int | None) -> None:
+    turns = wishes.value(f"{_ROLLOUT}.multi_turn.enable") is True
+    answer = _CONVERSATION if turns else _ANSWER
+    wishes.lower("data.max_response_length", answer, "short answers show the same code")
+    wishes.lower(f"{_ROLLOUT}.response_length", answer, "short answers show the same code")
+    key = "data.max_prompt_length"
+    if tiny is not None:
+        wishes.lower(key, _SHORT_PROMPT, "the tiny data have short prompts")
+    elif prompt is not None:
+        enough = max(_SHORT_PROMPT, math.ceil(prompt / _STEP) * _STEP)
+        wishes.lower(key, enough, f"no prompt of the data can have more than {prompt} tokens")
+    elif (wishes.number(key) or 0) > _SHORT_PROMPT:
+        wishes.kept.append(
+            f"{key} stays: with less, verl would drop or refuse the rows of the data that are longer"
+        )
+
+
+def _rollout(wishes: Wishes) -> None:
+    wishes.give(f"{_ROLLOUT}.enforce_eager", True, "no graphs are captured at the start")
+    if wishes.value("algorithm.filter_groups.enable") is True:
+        wishes.give(
+            "algorithm.filter_groups.enable",
+            False,
+            "the two samples of a prompt often score alike, and would be generated again and again",
+        )
+    if (wishes.there.number(f"{_ROLLOUT}.gpu_memory_utilization") or 0) > 0:
+        wishes.kept.append(
+            f"{_ROLLOUT}.gpu_memory_utilization stays: whether model and rollout fit is a part of what is tried"
+        )
+
+
+def _trainer(wishes: Wishes) -> None:
+    if wishes.there.has("trainer.total_training_steps"):
+        _at_most(
+            wishes, "trainer.total_training_steps", _STEPS, "the second step begins with changed weights"
+        )
+    else:
+        wishes.lower("trainer.total_epochs", 1, "one look at the data is enough")
+    if wishes.value("trainer.logger") != "console":
+        wishes.give("trainer.logger", ["console"], "nothing is reported to other machines")
+    _switch_off(wishes, "trainer.save_freq", "a trial needs no checkpoint")
+    if wishes.value("trainer.val_only") is True:
+        wishes.kept.append("validation stays: the script does nothing else (trainer.val_only=True)")
+    else:
+        _switch_off(wishes, "trainer.test_freq", "nothing is validated")
+        if wishes.value("trainer.val_before_train") is not MISSING:
+            wishes.give(
+                "trainer.val_before_train", False, "the validation set is not generated before the first step"
+            )
+    if wishes.value("trainer.resume_mode") not in (MISSING, "disable"):
+        wishes.give("trainer.resume_mode", "disable", "a checkpoint of the real run is not loaded")
+    for key in ("trainer.rollout_data_dir", "trainer.validation_data_dir"):
+        if wishes.value(key) not in (MISSING, None):
+            wishes.give(key, None, "what the real run wrote there is not overwritten")
+    wishes.lower("data.dataloader_num_workers", 0, "errors of the data show their own traceback")
+
+
+def _own_checkpoints(wishes: Wishes) -> None:
+    """Keep apart what the SFT trainers of 0.3 to 0.9 save: they do it after the last step, whatever `save_freq` says."""
+    key = "trainer.default_local_dir"
+    folder = wishes.value(key)
+    if folder is not MISSING:
+        name = folder.rstrip("/") if isinstance(folder, str) and folder else "checkpoints"
+        wishes.give(
+            key,
+            f"{name}_debug",
+            "this trainer saves after its last step, not over the real run's checkpoints",
+        )
+
+
+def _at_most(wishes: Wishes, key: str, most: int, why: str) -> None:
+    """As `lower`; null stands for no limit."""
+    if wishes.value(key) is None:
+        wishes.give(key, most, why)
+    wishes.lower(key, most, why)
+
+
+def _switch_off(wishes: Wishes, key: str, why: str) -> None:
+    now: Any = wishes.value(key)
+    if now is not MISSING and not (isinstance(now, int) and now <= 0):
+        late = isinstance(now, int) and now >= _NEVER
+        wishes.give(key, _OFF, f"{why}; {now} still does it after the last step" if late else why)

@@ -1,0 +1,142 @@
+"""The FAST_LOAD variant: the same training, started sooner. Only what the installed packages read, and what really helps here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.host.shared_memory import SharedMemory
+from verl_doctor.toolkit.collectors.model.copy import ModelCopy
+from verl_doctor.toolkit.collectors.model.storage import ModelStorage
+from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
+from verl_doctor.toolkit.collectors.vllm.loading import STRATEGY, VllmLoading
+from verl_doctor.toolkit.commands.script.variant import Recipe, Wishes
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.text import in_bytes
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+_MODEL = "actor_rollout_ref.model"
+_FORMAT = f"{_ROLLOUT}.load_format"
+_DEFAULT_LOADER = frozenset({"auto", "hf", "safetensors"})  # the formats that vLLM's strategies are for
+_AHEAD = "prefetch"
+_FOLKLORE = (
+    "no variable is set: VLLM_WORKER_MULTIPROC_METHOD decides how vLLM starts its processes, TOKENIZERS_PARALLELISM whether "
+    "tokenizers use threads, and neither reads weights faster"
+)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where the weights lie and what vLLM can do with them; None where that is not known.
+
+    `room` is how many bytes of memory may be taken. `waits`: verl's processes wait for the one that copies the weights.
+    """
+
+    storage: ModelStorage | None = None
+    loading: VllmLoading | None = None
+    room: float = 0
+    waits: bool = False
+
+
+def surroundings(facts: Facts) -> Surroundings:
+    """Of a job that is started here."""
+    storage, loading, copy = facts.get(ModelStorage), facts.get(VllmLoading), facts.get(ModelCopy)
+    return Surroundings(
+        None if isinstance(storage, Unknown) else storage,
+        None if isinstance(loading, Unknown) else loading,
+        _room(facts.get(SharedMemory), facts.get(HostMemory), facts.get(HostLimits)),
+        waits=isinstance(copy, ModelCopy) and copy.guarded,
+    )
+
+
+def _room(shm: SharedMemory | Unknown, memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
+    """Half of the memory that is left, as far as /dev/shm takes it: the job needs the other half to load the weights."""
+    if isinstance(shm, Unknown) or isinstance(memory, Unknown) or memory.available is None:
+        return 0
+    amounts = [shm.free, memory.available / 2]
+    group = None if isinstance(limits, Unknown) else limits.shell.groups.memory
+    if group is not None:
+        amounts.append(group.memory_left / 2)
+    return min(amounts)
+
+
+def fast_load(there: Configuration, around: Surroundings | None = None) -> Recipe:
+    """What is to change in a command that starts verl."""
+    around = around or Surroundings()
+    wishes = Wishes(there)
+    wishes.give(
+        f"{_ROLLOUT}.enforce_eager",
+        True,
+        "no graphs are compiled and captured at the start; each step samples more slowly, so not for a long run",
+    )
+    _engine(wishes, around)
+    _copy(wishes, around)
+    wishes.kept.append(_FOLKLORE)
+    return wishes.recipe()
+
+
+def _engine(wishes: Wishes, around: Surroundings) -> None:
+    """Let the rollout read no weights from disk where verl sends it the trained ones before it samples, and else let it read ahead.
+
+    The first is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the base weights that it has read.
+    """
+    now, own = wishes.value(_FORMAT), wishes.there.default(_FORMAT)
+    if now is MISSING:
+        return
+    if str(now).startswith("dummy"):
+        wishes.kept.append(
+            f"{_FORMAT}={now} stays: the rollout reads no weights from disk, so no other format could be faster"
+        )
+    elif str(own).startswith("dummy") and _is_filled_by_trainer(wishes) and not _trains_adapters(wishes):
+        wishes.give(
+            _FORMAT, own, "verl sends the weights to the rollout, which need not read them from disk first"
+        )
+    else:
+        wishes.kept.append(f"{_FORMAT}={now} stays: here the rollout needs the weights from disk")
+        _read_ahead(wishes, around)
+
+
+def _is_filled_by_trainer(wishes: Wishes) -> bool:
+    """Whether trainer and rollout share their GPUs, so that the first thing the rollout gets are the trainer's weights."""
+    program = Path(wishes.there.program)
+    shared = program.name == "main_ppo.py" and "experimental" not in program.parts
+    return shared and wishes.value("actor_rollout_ref.hybrid_engine") is not False
+
+
+def _trains_adapters(wishes: Wishes) -> bool:
+    ranks = (wishes.value(f"{_MODEL}.lora_rank"), wishes.value(f"{_MODEL}.lora.rank"))
+    return any(rank not in (MISSING, None, 0) for rank in ranks)
+
+
+def _read_ahead(wishes: Wishes, around: Surroundings) -> None:
+    """On a network file system a mapped file comes in small pieces, unless vLLM reads ahead."""
+    storage, loading = around.storage, around.loading
+    if storage is None or loading is None or not storage.shared or _AHEAD not in loading.strategies:
+        return
+    by_itself = storage.kind in loading.reads_ahead_on
+    if (
+        wishes.value(f"{_ROLLOUT}.name") == "vllm"
+        and str(wishes.value(_FORMAT)) in _DEFAULT_LOADER
+        and not by_itself
+    ):
+        wishes.append(f"{SECTION}.{STRATEGY}", _AHEAD, f"vLLM reads ahead on {storage.kind}")
+
+
+def _copy(wishes: Wishes, around: Surroundings) -> None:
+    """Let verl copy weights that are cold on a network file system into shared memory, once for all processes of a node."""
+    storage = around.storage
+    if storage is None or storage.in_memory or storage.in_shared_memory or not storage.cold:
+        return
+    cold = f"{in_bytes(storage.cold)} of the weights are not in memory"
+    safe = (
+        around.waits or wishes.value("trainer.nnodes") == 1
+    )  # else the processes of a node copy at once: LOAD116
+    room = storage.shared and storage.bytes <= around.room
+    if safe and room and wishes.value(f"{_MODEL}.use_shm") is False:
+        wishes.give(f"{_MODEL}.use_shm", True, f"{cold}: each node copies them once from {storage.kind}")
+    else:
+        wishes.kept.append(f"{cold}: run verl-doctor warmup before the job")

@@ -1,0 +1,128 @@
+"""Making a variant of a launch script: the recipe for each command, a text, and the proof of it. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.shell_refused import refused_text
+from verl_doctor.toolkit.commands.script.proof import Seen, new_findings, read_as, see, unlike
+from verl_doctor.toolkit.commands.script.text import Draft, Order, drafts, same_but_for
+from verl_doctor.toolkit.commands.script.variant import Kind, Recipe, head_of
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+
+
+class NoVariant(Exception):  # noqa: N818 - it is an answer
+    """Why there is no variant of this script: one sentence with the next step."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A proven variant: its bytes, the recipe of each command, and how both scripts were read and judged."""
+
+    content: bytes
+    recipes: tuple[Recipe, ...]
+    before: Seen
+    after: Seen
+
+
+def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configuration], Recipe]) -> Made:
+    """Make the variant of the session's script that is to stand at `path`. Raises NoVariant."""
+    script = session.target.files[0]
+    source = _text(script)
+    before = see(session)
+    if isinstance(before, str):
+        raise NoVariant(before)
+    if refused := _refused(before):
+        raise NoVariant(
+            f"{script.name} itself would not start: {refused}; verl-doctor check {script.name} says more"
+        )
+    recipes = tuple(recipe(job.configuration) for job in before.jobs)
+    orders = [Order(job.command, one.wishes) for job, one in zip(before.jobs, recipes, strict=True)]
+    if not any(one.wishes for one in recipes):
+        kept = [sentence for one in recipes for sentence in one.kept]
+        raise NoVariant(
+            "; ".join([f"{script.name} is its own {kind} variant: nothing in it is to change", *kept])
+        )
+    comment = f"# {Marker(session.config.marker).word}: {kind}"
+    head = head_of(kind, script.name, source.encode("utf-8", "surrogateescape"))
+    tried = drafts(source, str(script), orders, comment, head, last=bool(session.target.words))
+    try:
+        draft, after = _first_proven(session, before, source, path, orders, tried)
+    except CannotEdit as reason:
+        raise NoVariant(
+            f"{script.name} cannot be changed safely: {reason}; {_next_step(before, script)}"
+        ) from None
+    if found := new_findings(before.report, after.report):
+        code = found.partition(":")[0]
+        raise NoVariant(
+            f"the {kind} variant of {script.name} would not do: {found}; verl-doctor explain {code} says why"
+        )
+    return Made(draft.text.encode("utf-8", "surrogateescape"), recipes, before, after)
+
+
+def _refused(seen: Seen) -> str:
+    """What Hydra refuses in the script as it is."""
+    for job in seen.jobs:
+        for word in job.configuration.asked:
+            if word.fate not in ("applied", "chosen", "not told"):
+                return f"{word.text} ({Path(word.path).name}:{word.line}): {word.fate}"
+    return ""
+
+
+def _text(script: Path) -> str:
+    text = script.read_bytes().decode("utf-8", "surrogateescape")
+    if "\r" in text:
+        raise NoVariant(
+            f"{script}: its lines end as in Windows, so that bash cannot run it; convert it first: sed -i 's/\\r$//' {script}"
+        )
+    return text
+
+
+def _first_proven(
+    session: Session, before: Seen, source: str, path: Path, orders: list[Order], tried: Iterator[Draft]
+) -> tuple[Draft, Seen]:
+    """The first text that is the variant which was wanted, and how it is read. Raises CannotEdit when none is."""
+    doubt = ""
+    for draft in tried:
+        after = _proven(session, before, draft, source, path, orders)
+        if isinstance(after, Seen):
+            return draft, after
+        doubt = doubt or after
+    raise CannotEdit(doubt)
+
+
+def _proven(
+    session: Session, before: Seen, draft: Draft, source: str, path: Path, orders: list[Order]
+) -> Seen | str:
+    """How a text is read and judged that is the variant which was wanted, or else why it is not that."""
+    if not same_but_for(source, draft):
+        return "the shell would read something else in it"
+    if said := refused_text(draft.text, session.machine):
+        return f"bash refuses line {said[0]} of it: {said[1]}"
+    again, launch = read_as(session, draft.text, path)
+    if isinstance(launch, Unknown):
+        return launch.reason
+    after = see(again, launch)
+    if isinstance(after, str):
+        return after
+    wishes = [order.wishes for order in orders]
+    return unlike(before, after, wishes) or _other_settings(before.launch, launch) or after
+
+
+def _other_settings(before: Launch, after: Launch) -> str:
+    was, now = ([(one.name, one.value, one.removed) for one in launch.settings] for launch in (before, after))
+    return "" if was == now else "it would set other variables"
+
+
+def _next_step(before: Seen, script: Path) -> str:
+    elsewhere = {job.command.path for job in before.jobs} - {str(script)}
+    if elsewhere:
+        return f'name the file that starts verl, {min(elsewhere)}, or let {script.name} hand its arguments on with "$@"'
+    return "write the command out in the script, with its overrides as words of their own, then try again"

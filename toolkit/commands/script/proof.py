@@ -1,0 +1,137 @@
+"""The proof of a variant: read again as the original is, composed with verl's configuration, and judged by the same rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.hydra_job import composed
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
+from verl_doctor.toolkit.collectors.launch.files import read_launch
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, load_text
+from verl_doctor.toolkit.collectors.launch.unparsed_start import unread_start
+from verl_doctor.toolkit.commands.script.variant import Wish, leaves
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.result import Report
+
+_RULES = ("CFG",)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command that starts verl, and what verl's configuration is with it."""
+
+    command: Command
+    configuration: Configuration
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A script as it was read: its facts, the commands in it, and what the rules about configurations say."""
+
+    launch: Launch
+    jobs: tuple[Job, ...]
+    report: Report
+
+
+class NoVerlError(Exception):
+    """There is no verl here; the reason names where it was looked for."""
+
+
+def see(session: Session, launch: Launch | None = None) -> Seen | str:
+    """Read a script, or take it as read, and judge its configuration. What cannot be told is a sentence.
+
+    Raises NoVerlError where there is no verl that could compose it.
+    """
+    session = session.narrowed(_RULES)
+    collection = session.look() if launch is None else session.look({Launch: launch})
+    found, trees = collection.get(Launch), collection.get(VerlTrees)
+    if isinstance(found, Unknown):
+        return found.reason
+    if isinstance(trees, Absent):
+        raise NoVerlError(trees.reason)
+    if isinstance(trees, Unknown):
+        return trees.reason
+    jobs = []
+    for command in [found.command, *found.others] if found.command else ():
+        there = _configuration(
+            command, trees, session, first=command is found.command, known=collection.get(Configuration)
+        )
+        if isinstance(there, Unknown):
+            return there.reason
+        if there.refused:
+            return f"verl's configuration cannot be composed with what {Path(command.path).name} asks for: {there.refused}"
+        jobs.append(Job(command, there))
+    if not jobs:
+        said = "it starts no verl that could be found: python -m verl... or a *.py with overrides"
+        where = unread_start(session.machine, (path for path, _ in found.files))
+        return "; ".join([f"{found.files[0][0]}: {said}", *filter(None, [where]), *found.unread[:1]])
+    return Seen(found, tuple(jobs), session.check(collection))
+
+
+def _configuration(
+    command: Command, trees: VerlTrees, session: Session, *, first: bool, known: Configuration | Unknown
+) -> Configuration | Unknown:
+    return (
+        known
+        if first
+        else composed(command, Path(trees.imported.folder), session.machine, trees.imported.version)
+    )
+
+
+def read_as(session: Session, text: str, path: Path) -> tuple[Session, Launch | Unknown]:
+    """The session and the launch as they would be if the script had this text and stood at this path."""
+    again = at_path(session, path)
+    as_loaded = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return again, read_launch(again.target, session.machine, overlaid({str(path): as_loaded}))
+
+
+def at_path(session: Session, path: Path) -> Session:
+    """The session as it would be if the script stood at this path."""
+    target = replace(session.target, files=(path, *session.target.files[1:]))
+    return replace(session, target=target, begun=[])
+
+
+def overlaid(texts: Mapping[str, str]) -> Callable[[str], str | None]:
+    """Reads files as `load_text` does, with some that are not written yet."""
+    return lambda path: texts[path] if path in texts else load_text(path)
+
+
+def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
+    """Why the second is not the first with these wishes and nothing else; "" when it is."""
+    if len(before.jobs) != len(after.jobs):
+        return f"it starts {len(after.jobs)} commands of verl, not {len(before.jobs)}"
+    for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
+        if strange := _differs(old.configuration, new.configuration, wanted):
+            return strange
+    return ""
+
+
+def _differs(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
+    """The first key that has another value than it should."""
+    wanted = {**dict(leaves(dict(old.after))), **{wish.key: wish.value for wish in wishes}}
+    found = dict(leaves(dict(new.after)))
+    for key in sorted({*wanted, *found}):
+        if not _equal(wanted.get(key), found.get(key)) or (key in wanted) != (key in found):
+            return f"{key} would be {found.get(key)!r}, not {wanted.get(key)!r}"
+    return ""
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def new_findings(before: Report, after: Report) -> str:
+    """What the rules say of the second more often than of the first, or cannot judge any more; "" for nothing."""
+    was = Counter(result.code for result, _ in before.findings())
+    now = Counter(result.code for result, _ in after.findings())
+    for result, finding in after.findings():
+        if now[result.code] > was[result.code]:
+            return f"{result.code}: {finding.message}"
+    broken = {r.code: r.reason for r in after.results if r.status == "error"}
+    return next((f"{code} could not be judged: {reason}" for code, reason in broken.items()), "")

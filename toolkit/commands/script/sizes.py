@@ -1,0 +1,171 @@
+"""The smallest batch that a verl takes: few samples, divided among the GPUs, the agents and the micro batches as verl divides them.
+
+What verl demands (0.3 to 0.9): `verl/utils/config.py`, `verl/workers/config/actor.py`, the FSDP and Megatron workers, and
+`DataProto.chunk`, which gives each agent loop worker an equal share.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING
+from verl_doctor.toolkit.commands.script.variant import Wishes
+from verl_doctor.toolkit.text import counted
+
+_ACTOR = "actor_rollout_ref.actor"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_REF = "actor_rollout_ref.ref"
+_BATCH, _SAMPLES, _MINI = "data.train_batch_size", f"{_ROLLOUT}.n", f"{_ACTOR}.ppo_mini_batch_size"
+_GPUS = ("trainer.n_gpus_per_node", "trainer.nnodes")
+_GROUP = 2  # samples of one prompt: the fewest that can be compared with each other
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Prompts in a batch, samples of each, prompts in a mini batch."""
+
+    batch: int
+    samples: int
+    mini: int
+
+    @property
+    def all_samples(self) -> int:
+        """How many samples one step has."""
+        return self.batch * self.samples
+
+
+def shrink(wishes: Wishes, rows: int | None = None, gpus: int | None = None) -> None:
+    """Wish for the smallest batch, and for whatever must become smaller with it.
+
+    `rows` are all that the data have, `gpus` those of each node if the script does not tell.
+    """
+    sizes = _now(wishes)
+    of_node, gpus = gpus, _gpus(wishes, gpus)
+    replicas = _replicas(wishes, gpus)
+    if sizes is None or gpus is None or replicas is None:
+        wishes.kept.append(_untold(wishes, of_node))
+        return
+    if wishes.value("trainer.v1.trainer_mode") == "separate_async" and wishes.value("trainer.use_v1") is True:
+        wishes.kept.append(f"{_BATCH} stays: the trainer separate_async ties it to its own parameters")
+        return
+    small = _smallest(sizes, replicas, gpus, _whole_micro_batch(wishes), rows)
+    if small is None:
+        return
+    why = f"{small.all_samples} samples a step are the fewest that verl divides among {gpus} GPUs"
+    wishes.lower(_BATCH, small.batch, why)
+    wishes.lower("data.gen_batch_size", small.batch, "no more is generated than a step trains on")
+    wishes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
+    wishes.lower(_MINI, small.mini, f"no more than {_BATCH}")
+    _micro_batches(wishes, small, replicas)
+    _agents(wishes, small)
+
+
+def _now(wishes: Wishes) -> Sizes | None:
+    batch, samples, mini = (wishes.number(key) for key in (_BATCH, _SAMPLES, _MINI))
+    return Sizes(batch, samples, mini) if batch and samples and mini else None
+
+
+def _gpus(wishes: Wishes, of_node: int | None) -> int | None:
+    """All GPUs of the job. A word that cannot be told may ask for any number."""
+    each, nodes = _each(wishes, of_node), _known(wishes, _GPUS[1])
+    return each * nodes if each and nodes else None
+
+
+def _each(wishes: Wishes, of_node: int | None) -> int | None:
+    return _known(wishes, _GPUS[0]) or of_node
+
+
+def _known(wishes: Wishes, key: str) -> int | None:
+    return wishes.number(key) if wishes.certain(key) else None
+
+
+def _untold(wishes: Wishes, of_node: int | None) -> str:
+    """What the sizes depend on that is not known, and how to tell it."""
+    if _each(wishes, of_node) is None:
+        why = f"{_GPUS[0]} cannot be told from the script; say it with --gpus N"
+    elif _known(wishes, _GPUS[1]) is None:
+        why = f"{_GPUS[1]} cannot be told from the script; try the job on one node with --one-node"
+    else:
+        why = "the sizes that it depends on cannot be told from the script"
+    return f"the batch sizes stay: {why}, or set the variables that it is made of in this shell"
+
+
+def _replicas(wishes: Wishes, gpus: int | None) -> int | None:
+    """How many copies of the trained model share a batch."""
+    if wishes.value(f"{_ACTOR}.strategy") == "megatron":
+        names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+        keys = [f"{_ACTOR}.megatron.{name}" for name in names]
+    else:
+        keys = [f"{_ACTOR}.ulysses_sequence_parallel_size"]
+    together = 1
+    for key in keys:
+        size = 1 if wishes.value(key) is MISSING else wishes.number(key)
+        if not size:
+            return None
+        together *= size
+    return gpus // together if gpus and gpus % together == 0 else None
+
+
+def _whole_micro_batch(wishes: Wishes) -> int | None:
+    """The deprecated micro batch over all GPUs, which must have a sample for each of them."""
+    if wishes.value(f"{_ACTOR}.use_dynamic_bsz") is True:
+        return None
+    return wishes.number(f"{_ACTOR}.ppo_micro_batch_size")
+
+
+def _smallest(
+    now: Sizes, replicas: int, gpus: int, whole_micro: int | None, rows: int | None
+) -> Sizes | None:
+    """The fewest samples, with the smallest groups: those that divide among GPUs and replicas. None when none do."""
+    found = []
+    for samples in range(min(now.samples, _GROUP), now.samples + 1):
+        for batch in range(1, now.batch + 1):
+            mini = min(now.mini, batch)
+            if rows is not None and batch > rows:
+                break
+            fits = batch % mini == 0 and mini * samples % replicas == 0 and batch * samples % gpus == 0
+            if fits and (whole_micro is None or math.gcd(whole_micro, mini) % gpus == 0):
+                found.append(Sizes(batch, samples, mini))
+                break
+    return min(found, key=lambda sizes: (sizes.all_samples, sizes.samples), default=None)
+
+
+def _micro_batches(wishes: Wishes, small: Sizes, replicas: int) -> None:
+    """Micro batches that fill what one GPU gets: of a mini batch, and of a whole batch."""
+    of_mini = small.mini * small.samples // replicas
+    of_batch = small.all_samples // replicas
+    if wishes.value(f"{_ACTOR}.use_dynamic_bsz") is not True:
+        _divide(wishes, f"{_ACTOR}.ppo_micro_batch_size", small.mini)
+        _divide(wishes, f"{_ACTOR}.ppo_micro_batch_size_per_gpu", of_mini)
+    for section in (_ROLLOUT, _REF):
+        if wishes.value(f"{section}.log_prob_use_dynamic_bsz") is not True:
+            _divide(wishes, f"{section}.log_prob_micro_batch_size", small.all_samples)
+            _divide(wishes, f"{section}.log_prob_micro_batch_size_per_gpu", of_batch)
+    if _has_critic(wishes):
+        wishes.lower("critic.ppo_mini_batch_size", small.mini, f"no more than {_BATCH}")
+        if wishes.value("critic.use_dynamic_bsz") is not True:
+            _divide(wishes, "critic.ppo_micro_batch_size", small.mini)
+            _divide(wishes, "critic.ppo_micro_batch_size_per_gpu", of_mini)
+            _divide(wishes, "critic.forward_micro_batch_size_per_gpu", of_batch)
+
+
+def _has_critic(wishes: Wishes) -> bool:
+    said = wishes.value("critic.enable")
+    return said is True or (said in (None, MISSING) and wishes.value("algorithm.adv_estimator") == "gae")
+
+
+def _divide(wishes: Wishes, key: str, whole: int) -> None:
+    """Make a micro batch one that fills `whole`."""
+    now = wishes.number(key)
+    if now:
+        wishes.lower(key, math.gcd(now, whole), f"it must divide {counted(whole, 'sample')}")
+
+
+def _agents(wishes: Wishes, small: Sizes) -> None:
+    """As many agent loop workers as can get an equal share of the samples."""
+    key = f"{_ROLLOUT}.agent.num_workers"
+    now = wishes.number(key)
+    if now and wishes.value(f"{_ROLLOUT}.mode") != "sync":
+        shares = math.gcd(now, small.all_samples)
+        wishes.lower(key, shares, f"verl gives each worker an equal share of the {small.all_samples} samples")

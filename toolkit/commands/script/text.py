@@ -1,0 +1,239 @@
+"""Writing a variant: a shell script in which some overrides of verl's configuration have other values, and every other byte stays.
+
+An override that stands in the script is changed where it stands; others are added at the end of the command, where the last
+value of a key counts. Replaced lines stay as comments that end in a marker. A comment cannot stand inside a command that goes
+on after a backslash: there it stands above the command's first line.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from verl_doctor.toolkit.collectors.launch.launch import Command
+from verl_doctor.toolkit.commands.script.place import Call, Place, Script, read
+from verl_doctor.toolkit.commands.script.value import override
+from verl_doctor.toolkit.commands.script.variant import Wish
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.sources.shell.parse import parse
+from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
+
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_WIDTH = 100  # columns of a comment
+_MOST_CALLS = 20
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to change in one command of the script."""
+
+    command: Command
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A text of a variant that is to be proven. `replaced` are the raw words at their places, `added` those behind a place."""
+
+    text: str
+    replaced: Mapping[int, str]
+    added: Mapping[int, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What is to stand from one place of the old text to another, and the word that it concerns."""
+
+    start: int
+    end: int
+    text: str
+    word: Place
+
+
+@dataclass
+class _Edits:
+    """By place in the old text: words that replace another, and words that are added behind one of a command."""
+
+    source: str
+    replaced: dict[int, tuple[Place, str]] = field(default_factory=dict)
+    added: dict[int, tuple[Call, Place, list[str]]] = field(default_factory=dict)
+
+    def replace(self, word: Place, new: str) -> None:
+        if self.replaced.setdefault(word.written.at, (word, new))[1] != new:
+            raise CannotEdit(
+                f"line {word.written.line}: two commands that need different values share this line"
+            )
+
+    def add(self, call: Call, wishes: Sequence[Wish], *, last: bool) -> None:
+        anchor = call.anchor(last=last)
+        there = self.added.setdefault(anchor.written.end, (call, anchor, []))[2]
+        words = [override(wish, nested=anchor.nested) for wish in wishes]
+        there += [word for word in words if word not in there]
+
+    def pieces(self) -> list[_Piece]:
+        """All edits, from the last to the first: those that are still to come keep their places."""
+        found = [_Piece(at, word.written.end, new, word) for at, (word, new) in self.replaced.items()]
+        for at, (call, anchor, words) in self.added.items():
+            found.append(_Piece(at, at, _joined(self.source, call, anchor, words), anchor))
+        return sorted(found, key=lambda piece: (piece.start, piece.end), reverse=True)
+
+
+def drafts(
+    source: str, path: str, orders: Sequence[Order], comment: str, head: str, *, last: bool
+) -> Iterator[Draft]:
+    """Variants of a script, the best first. Which of them says what it should is for a proof to tell.
+
+    The first changes each override where it stands. The others hand all of them to one command that the script calls, for a
+    script whose training command stands in another file. With `last` what is added stands behind the script's own arguments.
+    Raises CannotEdit when there is no place for them.
+    """
+    script = read(source, path)
+    try:
+        edits = _Edits(source)
+        for order in orders:
+            _edit(edits, order, script, last=last)
+        yield _draft(edits, comment, head)
+        problem = None
+    except CannotEdit as reason:
+        problem = reason
+    if len(orders) == 1:
+        for call in script.calls[:_MOST_CALLS]:
+            edits = _Edits(source)
+            edits.add(call, orders[0].wishes, last=last)
+            yield _draft(edits, comment, head)
+    if problem is not None:
+        raise problem
+
+
+def _edit(edits: _Edits, order: Order, script: Script, *, last: bool) -> None:
+    """Change what stands in the script, and add what does not to the command."""
+    added = []
+    for wish in order.wishes:
+        place = script.place(order.command.words, wish.key)
+        if place is None:
+            added.append(wish)
+        else:
+            edits.replace(place, place.with_value(wish.value))
+    if added:
+        edits.add(script.call(order.command), added, last=last)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of a text, each with its end, and where each begins."""
+
+    lines: list[str]
+    starts: list[int]
+
+    @classmethod
+    def of(cls, source: str) -> _Lines:
+        lines = _LINE.findall(source)
+        return cls(lines, list(itertools.accumulate(map(len, lines), initial=0)))
+
+    def number(self, at: int) -> int:
+        """The line of a place, from 0."""
+        return bisect.bisect_right(self.starts, at, hi=len(self.lines)) - 1
+
+    def first(self, at: int) -> int:
+        """The first line of the command at a place, which may go on after backslashes."""
+        index = self.number(at)
+        while index > 0 and _CONTINUED.search(self.lines[index - 1].rstrip("\n")):
+            index -= 1
+        return index
+
+
+def _draft(edits: _Edits, comment: str, head: str) -> Draft:
+    there = _Lines.of(edits.source)
+    after = _edited(edits, there, comment)
+    for index, notes in _notes(edits, there).items():
+        line = there.lines[index]
+        indent = line[: len(line) - len(line.lstrip())]
+        after[index] = "".join(f"{indent}# {note}  {comment}\n" for note in notes) + after[index]
+    after.insert(1 if edits.source.startswith("#!") and len(after) > 1 else 0, f"# {head}  {comment}\n")
+    added = {at: tuple(words) for at, (_, anchor, words) in edits.added.items() if not anchor.nested}
+    return Draft("".join(after), _replaced(edits), added)
+
+
+def _edited(edits: _Edits, there: _Lines, comment: str) -> list[str]:
+    """All lines, the changed ones with the marker where a comment can stand at their end: not before a line that goes on, nor in a string."""
+    after = list(there.lines)
+    unmarked: dict[int, bool] = {}
+    for piece in edits.pieces():
+        here = there.number(piece.word.written.end - 1)
+        line, begins = after[here], there.starts[here]
+        after[here] = line[: piece.start - begins] + piece.text + line[piece.end - begins :]
+        unmarked[here] = unmarked.get(here, False) or there.number(piece.word.top.end - 1) != here
+    for here, in_string in unmarked.items():
+        body = after[here].rstrip("\n")
+        if not in_string and not _CONTINUED.search(body):
+            after[here] = f"{body}  {comment}{after[here][len(body) :]}"
+    return after
+
+
+def _notes(edits: _Edits, there: _Lines) -> dict[int, list[str]]:
+    """What is to stand as comments above a line: the lines that were changed, and what was added."""
+    found: dict[int, list[str]] = {}
+    for at, (word, _) in sorted(edits.replaced.items()):
+        kept = found.setdefault(there.first(word.top.at), [])
+        line = there.lines[there.number(at)].strip()
+        kept += [line] if line not in kept else []
+    for _, (call, _, words) in sorted(edits.added.items()):
+        text = f"added: {' '.join(words)}"
+        rows = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+        found.setdefault(there.first(call.words[0].top.at), []).extend(rows)
+    return found
+
+
+def _replaced(edits: _Edits) -> dict[int, str]:
+    """The words of the script that are others afterwards, strings with what is changed in them."""
+    found: dict[int, str] = {}
+    for piece in edits.pieces():
+        if piece.word.nested or piece.start < piece.end:
+            at = piece.word.top.at
+            raw = found.get(at, piece.word.top.raw)
+            found[at] = raw[: piece.start - at] + piece.text + raw[piece.end - at :]
+    return found
+
+
+def _joined(source: str, call: Call, anchor: Place, words: Sequence[str]) -> str:
+    """The words in the way in which the command is written: each on a line of its own, or behind each other."""
+    begins = source.rfind("\n", 0, anchor.written.at) + 1
+    indent = source[begins : anchor.written.at]
+    alone = not indent.strip() and call.words[0].written.at < begins
+    return "".join(f" \\\n{indent}{word}" if alone else f" {word}" for word in words)
+
+
+def form(node: Any, draft: Draft | None = None) -> Any:
+    """A tree without line numbers and places; with `draft`, as it should be after it."""
+    if isinstance(node, Written):
+        return node.raw if draft is None else draft.replaced.get(node.at, node.raw)
+    if isinstance(node, Simple):
+        words = [form(word, draft) for word in node.words]
+        for place, word in reversed(list(enumerate(node.words))):
+            if draft is not None and isinstance(word, Written):
+                words[place + 1 : place + 1] = draft.added.get(word.end, ())
+        return ("Simple", tuple(words), tuple(form(one, draft) for one in node.assignments))
+    if isinstance(node, tuple):
+        return tuple(form(part, draft) for part in node)
+    if hasattr(node, "__dataclass_fields__"):
+        return (
+            type(node).__name__,
+            *(
+                form(getattr(node, name), draft)
+                for name in node.__dataclass_fields__
+                if name not in ("line", "at")
+            ),
+        )
+    return node
+
+
+def same_but_for(source: str, draft: Draft) -> bool:
+    """Whether the shell reads the same commands in both texts but for the words that were meant."""
+    before = parse(source)
+    return bool(form(before, draft) == form(parse(draft.text)))

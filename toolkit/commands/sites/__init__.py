@@ -1,0 +1,1 @@
+"""`sites`: a cluster's own paths, read and written."""

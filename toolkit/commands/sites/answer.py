@@ -1,0 +1,47 @@
+"""What `sites import` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.sources.python.site_paths import Setting
+from verl_doctor.toolkit.text import harmless
+
+
+@dataclass(frozen=True)
+class SitesAnswer(Answer):
+    """The paths that are taken into the configuration at `path`, and the settings that are left, each with the reason.
+
+    `diff` is the change, "" for none. `to_do`: something is left to set by hand.
+    """
+
+    path: Path
+    taken: Mapping[str, str]
+    left: Sequence[tuple[Setting, str]]
+    diff: str
+    to_do: bool
+    applied: bool
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the answer in JSON types. `data/sites.schema.json` describes it."""
+        return {
+            "schema_version": 1,
+            "path": str(self.path),
+            "applied": self.applied and bool(self.taken),
+            "sites": dict(self.taken),
+            "left": [{"name": setting.name, "line": setting.line, "why": why} for setting, why in self.left],
+            "diff": self.diff,
+        }
+
+    def text_lines(self, _width: int | None) -> Iterable[str]:
+        """Return the change as a diff, nothing when it is made."""
+        return [] if self.applied else harmless(self.diff, keep="\n\t").split("\n")[:-1]
+
+    def exit_code(self) -> ExitCode:
+        """Return 0 when all is taken, 1 when something is left to set by hand."""
+        return ExitCode.FAILED if self.to_do else ExitCode.OK

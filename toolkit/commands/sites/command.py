@@ -1,0 +1,142 @@
+"""`verl-doctor sites`: this cluster's paths in the configuration, instead of in a Python file that is edited by hand."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.change import NewFile, ReplaceFile
+from verl_doctor.toolkit.changes import apply, links, safe_write
+from verl_doctor.toolkit.changes.difference import unified
+from verl_doctor.toolkit.commands.sites.answer import SitesAnswer
+from verl_doctor.toolkit.commands.sites.edit import CannotWriteError, with_sites
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.config import Config, load
+from verl_doctor.toolkit.engine.discovery import discover
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
+from verl_doctor.toolkit.options.options import PATH
+from verl_doctor.toolkit.sources.python.site_paths import NO_PATH, Setting, settings_in
+from verl_doctor.toolkit.system.sites import is_placeholder
+from verl_doctor.toolkit.target import Options, UsageError, journal_home
+from verl_doctor.toolkit.text import counted, harmless
+
+_OWN = "verl-doctor.toml"
+_IN_PYPROJECT = ("tool", "verl-doctor")
+
+
+@click.group(cls=HelpfulGroup)
+def sites() -> None:
+    """This cluster's paths: import them from a Python file."""
+
+
+@sites.command(
+    "import", epilog="Exit codes: 0 all is taken, 1 something is left to set by hand, 2 FILE cannot be used."
+)
+@click.argument("file", type=PATH, metavar="FILE")
+@click.option("--apply", "apply_them", is_flag=True, help="Write the configuration; undo takes that back.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How to say it.",
+)
+def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
+    """Take the paths of a file such as paths.py into the configuration.
+
+    FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff; --apply writes it.
+    They go into the [tool.verl-doctor.sites] that is there, or else into a verl-doctor.toml here.
+    """
+    machine = Machine()
+    found = settings_in(machine.cwd / file)
+    config = load(machine.cwd)
+    named = Path(config.path or machine.cwd / _OWN)
+    place = Path(os.path.realpath(named))
+    taken = dict(_taken(found, config))
+    if not any(one.path is not None for one in found):
+        raise UsageError(f'{file} holds no paths; it should hold lines such as MODEL = "/models/qwen"')
+    change = _change(place, taken, () if named.name == _OWN else _IN_PYPROJECT) if taken else None
+    if change is not None and apply_them:
+        _write(change, machine)
+    left = [(setting, why) for setting in found if (why := _left(setting, config))]
+    to_do = any(_is_to_do(setting, config) for setting in found)
+    code = show(SitesAnswer(place, taken, left, _diff(change), to_do, apply_them), form, None)
+    if form == "text":
+        for setting, why in left:
+            print(harmless(f"{file}:{setting.line}: {setting.name} {why}"), file=sys.stderr)
+        _summary(place, change, len(taken), apply_them=apply_them)
+    return code
+
+
+def _diff(change: ReplaceFile | NewFile | None) -> str:
+    if change is None:
+        return ""
+    before, after = (
+        (change.before, change.after) if isinstance(change, ReplaceFile) else (b"", change.content)
+    )
+    return "".join(unified(before, after, (f"a{change.path}", f"b{change.path}")))
+
+
+def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]]:
+    """What is new or another one here. What is set already is not replaced by what an example holds."""
+    there = {site.name: site.path for site in config.sites}
+    for one in found:
+        if one.path is not None and there.get(one.name) != one.path:
+            if is_placeholder(one.path) and not is_placeholder(there.get(one.name, "")):
+                continue
+            yield one.name, one.path
+
+
+def _change(place: Path, taken: dict[str, str], below: tuple[str, ...]) -> ReplaceFile | NewFile:
+    try:
+        before = safe_write.read(place)
+        if before is None:
+            return NewFile(place, with_sites("", taken).encode())
+        return ReplaceFile(place, before, with_sites(before.decode("utf-8"), taken, below=below).encode())
+    except (CannotWriteError, apply.Refused, OSError) as reason:
+        raise UsageError(f"{place} is not changed: {reason}") from None
+
+
+def _write(change: ReplaceFile | NewFile, machine: Machine) -> None:
+    home = journal_home(discover(Options(), machine), links.places([change]))
+    try:
+        apply.apply([change], home, fix="sites import", code="sites")
+    except apply.Refused as error:
+        raise UsageError(str(error)) from None
+
+
+def _is_to_do(one: Setting, config: Config) -> bool:
+    """Whether somebody has to set it by hand."""
+    configured = {site.name: site.path for site in config.sites}
+    if not is_placeholder(configured.get(one.name, "")):
+        return False
+    return one.why not in ("", NO_PATH) if one.path is None else is_placeholder(one.path)
+
+
+def _left(one: Setting, config: Config) -> str:
+    """Why a line is not taken as it is, "" for one that is."""
+    if one.path is None:
+        return f"is left out: {one.why}"
+    if not is_placeholder(one.path):
+        return ""
+    there = any(site.name == one.name and not is_placeholder(site.path) for site in config.sites)
+    return "is not set in it" + ("; what is configured stays" if there else " yet")
+
+
+def _summary(place: Path, change: ReplaceFile | NewFile | None, number: int, *, apply_them: bool) -> None:
+    if change is None:
+        said = f"{place} says all of that already"
+    elif apply_them:
+        said = f"{counted(number, 'path')} written into {place}; verl-doctor undo takes that back"
+    else:
+        said = f"{counted(number, 'path')} would be written into {place}; --apply does it"
+    print(harmless(said), file=sys.stderr)
+
+
+__all__ = ["sites"]

@@ -1,0 +1,1 @@
+"""`smoke`: a ladder of trials that ends at the first rung that breaks."""

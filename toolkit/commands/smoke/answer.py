@@ -1,0 +1,40 @@
+"""What `smoke` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun
+from verl_doctor.toolkit.commands.smoke import document, render
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.verdict import CODES
+
+
+@dataclass(frozen=True)
+class SmokeAnswer(Answer):
+    """How far a smoke test climbed, and the report on it."""
+
+    run: SmokeRun
+    report: Report
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the climb in JSON types."""
+        return document.document(self.run, self.report)
+
+    def text_lines(self, width: int | None) -> Iterable[Text]:
+        """Return the rungs for a person."""
+        return render.text_lines(self.run, self.report, width)
+
+    def markdown_lines(self) -> Iterable[str]:
+        """Return the rungs as a page."""
+        return render.markdown_lines(self.run, self.report)
+
+    def exit_code(self) -> ExitCode:
+        """Return 0 when all rungs that apply hold, 1 when one breaks or `check` finds an error in the script, 3 when not all was tried."""
+        return CODES[document.verdict(self.run, self.report)]

@@ -1,0 +1,212 @@
+"""One child of a smoke test: its output goes to a file, it has a time limit, and somebody may read along and end it earlier.
+
+All that it started ends with it (`minded`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+from verl_doctor.toolkit.commands.smoke.kernel_builds import Builds
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import smoke_steps
+from verl_doctor.toolkit.system.process_table import below
+from verl_doctor.toolkit.system.supervised import Minded, minded
+
+EndedFor = Literal[
+    "", "flood", "no answer from Ray", "no node", "no room", "process failed", "stopped", "time"
+]
+"""Why a child was ended.
+
+flood: it wrote too much; no answer from Ray: the cluster that it was led to is gone; no node, no room: Ray has none for what
+the job wants; process failed: the trainer waits for one of its processes; stopped: its rung was; time: its limit is over.
+"""
+
+
+class End(NamedTuple):
+    """Why a child is ended: for code, and as a sentence."""
+
+    kind: EndedFor
+    sentence: str
+
+
+Watch = Callable[[str], "End | None"]
+"""Is given what a child has said so far; an end ends the child, None lets it go on."""
+
+_MOST = 16 * 1024 * 1024  # bytes of a log; a child that writes more is ended
+_PIECE = 1024 * 1024  # bytes that are read at once
+_LOOK = 1.0  # seconds between two looks at the text and at the processes
+_BREATH = 0.2  # seconds; also between two looks at a child whose end the system does not tell
+_RUN = """
+import sys, types
+name, steps, path = sys.argv[1:4]
+del sys.argv[1:4]
+sys.modules[name] = types.ModuleType(name)
+exec(compile(open(steps).read(), steps, "exec"), sys.modules[name].__dict__)
+exec(compile(open(path).read(), path, "exec"), globals())
+"""
+TOLD = "VERL_DOCTOR_TOLD"
+"""Names the file in which a child writes down what it has to tell, one JSON document in a line."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a child ended. `code` is its exit status (a signal's is negative), None when it was ended before.
+
+    `why_ended` is a sentence on why it was, and `ended_for` the same for code, both "" when it ended by itself. `told` are the documents that it has written down. `builds` is what of GPU
+    code was compiled meanwhile, None for nothing.
+    """
+
+    code: int | None
+    log: Path
+    seconds: float
+    why_ended: str = ""
+    told: tuple[Mapping[str, Any], ...] = ()
+    builds: Builds | None = None
+    ended_for: EndedFor = ""
+
+    @property
+    def ending(self) -> str:
+        """Why it was ended, and what its compilers were doing then."""
+        if self.builds is None or not self.builds.going_on or not self.why_ended:
+            return self.why_ended
+        return f"{self.why_ended}: nvcc had been compiling {self.builds.what} for {self.builds.seconds:.0f} s"
+
+    @property
+    def text(self) -> str:
+        """What it said."""
+        return self.log.read_text("utf-8", "replace")
+
+
+def script(python: str, module: ModuleType, *arguments: str) -> list[str]:
+    """How a `probes.smoke_*` module is run in another interpreter: as a program, which imports what it tells its steps with.
+
+    Not by its path: its folder would be where that interpreter looks for modules first.
+    """
+    steps = smoke_steps
+    return [python, "-c", _RUN, steps.__name__, str(steps.__file__), str(module.__file__), *arguments]
+
+
+def run_logged(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    folder: Path,
+    log: Path,
+    *,
+    limit: float,
+    watch: Watch | None = None,
+    look: Callable[[Collection[tuple[int, int]]], None] = lambda _: None,
+    at: Callable[[str], None] = lambda _: None,
+) -> Ran:
+    """Run a child in `folder` for at most `limit` seconds, and write what it says to `log`.
+
+    `look` is called beside `watch`, about once a second and once more before the child is ended, while all its processes are there. It is
+    given those that were seen below the child, by number and start. `at` is told the step at which the child is, "" between two.
+    Raises OSError when it cannot be started.
+    """
+    begun = time.monotonic()
+    told = log.with_suffix(".told")
+    end: End | None = None
+    with log.open("wb") as file, minded(argv, {**environ, TOLD: str(told)}, str(folder)) as child:
+        listener = _Listener(child, file.fileno())
+        try:
+            while end is None and not listener.has_ended(_BREATH):
+                if listener.is_due():
+                    look(below(child.minder.pid, Machine()))
+                    at(unfinished(_documents(told)))
+                    end = watch(listener.text) if watch else None
+                if listener.flooded:
+                    end = End("flood", f"it wrote more than {_MOST // 1024 // 1024} MB, and was ended")
+                elif end is None and time.monotonic() - begun > limit:
+                    end = End("time", f"it did not end within {limit:.0f} s")
+        finally:
+            look(below(child.minder.pid, Machine()))
+            listener.take_the_rest()
+    seconds = time.monotonic() - begun
+    documents = _documents(told)
+    told.unlink(missing_ok=True)
+    if end is None:
+        return Ran(child.code, log, seconds, told=documents)
+    return Ran(None, log, seconds, end.sentence, documents, ended_for=end.kind)
+
+
+def unfinished(told: Sequence[Mapping[str, Any]]) -> str:
+    """The step that had begun and did not end, "" when there is none."""
+    ended = {one["step"] for one in told if "step" in one}
+    begun = [str(one["begun"]) for one in told if "begun" in one]
+    return begun[-1] if begun and begun[-1] not in ended else ""
+
+
+class _Listener:
+    """Writes what a child says to a file, and knows when it has ended."""
+
+    def __init__(self, child: Minded, file: int) -> None:
+        self._child, self._pipe, self._file = child, child.output, file
+        self._said = bytearray()
+        self._next = time.monotonic() + _LOOK
+        os.set_blocking(self._pipe.fileno(), False)
+        self._open = True
+        self.flooded = False
+
+    @property
+    def text(self) -> str:
+        """What it has said so far."""
+        return self._said.decode("utf-8", "replace")
+
+    def is_due(self) -> bool:
+        """Whether it is time to look around again."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _LOOK
+        return True
+
+    def has_ended(self, patience: float) -> bool:
+        """Wait for words or for its end, no longer than this. A grandchild may hold the pipe for ever, so its end is not waited for."""
+        with selectors.DefaultSelector() as selector:
+            if self._open and not self.flooded:
+                selector.register(self._pipe, selectors.EVENT_READ)
+            selector.register(self._child, selectors.EVENT_READ)
+            if any(key.fileobj is self._pipe for key, _ in selector.select(patience)):
+                self._take()
+        return self._child.has_ended()
+
+    def take_the_rest(self) -> None:
+        """Take what is still in the pipe, and let it go."""
+        while self._open and not self.flooded and self._take():
+            pass
+        self._pipe.close()
+
+    def _take(self) -> bool:
+        """Take one piece. Whether there was one."""
+        try:
+            piece = os.read(self._pipe.fileno(), _PIECE)
+        except BlockingIOError:
+            return False
+        self._open = piece != b""
+        kept = piece[: _MOST - len(self._said)]
+        self._said += kept
+        os.write(self._file, kept)
+        self.flooded = len(kept) < len(piece)
+        return self._open
+
+
+def _documents(told: Path) -> tuple[Mapping[str, Any], ...]:
+    """What a child has written down: whole lines that are JSON objects. A child that was ended may have begun one."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in told.read_text("utf-8", "replace").splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                document = json.loads(line)
+                if isinstance(document, dict):
+                    found.append(document)
+    return tuple(found)

@@ -1,0 +1,82 @@
+"""`verl-doctor smoke`: a ladder of trials from an import to a step of training, and the first rung that breaks."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.options.options import (
+    OTHER_TREES,
+    PATH,
+    Duration,
+    answer_options,
+    job_options,
+    refuses,
+    target_options,
+)
+from verl_doctor.toolkit.process.signals import as_ctrl_c
+from verl_doctor.toolkit.target import Options, UsageError
+
+_LAST = 5
+
+
+@refuses(
+    *OTHER_TREES,
+    why="smoke runs what the interpreter imports; name one with --python in which that tree is installed",
+)
+@refuses("--ray-address", why="smoke starts a Ray of its own; leave it out")
+@click.command(
+    epilog="Exit codes: 0 every rung that applies here holds, 1 one breaks, 2 wrong usage, 3 not all was tried."
+)
+@target_options
+@job_options
+@click.option("--script", "named", type=PATH, metavar="FILE", help="Climb with this launch script.")
+@click.option("--rung", type=click.IntRange(1, _LAST), metavar="N", help="Climb this rung alone.")
+@click.option("--up-to", type=click.IntRange(1, _LAST), metavar="N", help="Climb up to this rung.")
+@click.option("--cpu", is_flag=True, help="Climb on the CPU, even where a GPU is.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    default="30m",
+    show_default=True,
+    metavar="TIME",
+    help="How long the whole climb may take.",
+)
+@click.option("--keep", is_flag=True, help="Keep all logs, not only those of a rung that breaks.")
+@answer_options
+def smoke(
+    *,
+    options: Options,
+    named: Path | None,
+    rung: int | None,
+    up_to: int | None,
+    cpu: bool,
+    budget: float,
+    keep: bool,
+    form: str,
+    file: Path | None,
+) -> int:
+    """Try what the job will do: the first rung that breaks.
+
+    1 imports and files, 2 the devices, 3 Ray, 4 vLLM, 5 one step of verl. Each rung runs in children with a time limit and a Ray of
+    their own, and all that they leave is removed. Without a GPU it climbs on the CPU, as far as what is installed can.
+    """
+    from verl_doctor.toolkit.commands.smoke.answer import SmokeAnswer  # noqa: PLC0415 - only this command needs them
+    from verl_doctor.toolkit.commands.smoke.smoke import Wish, climb  # noqa: PLC0415
+
+    if rung is not None and up_to is not None:
+        raise UsageError("--rung climbs one rung, --up-to several: choose one")
+    numbers = (rung,) if rung is not None else tuple(range(1, (up_to or _LAST) + 1))
+    if named is not None:
+        options = replace(options, launch=(str(named), *options.launch))
+    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
+        run = open_session(options).at_cost("slow")
+        climbed, report = climb(run, Wish(numbers, cpu, budget, keep), progress)
+    return show(SmokeAnswer(climbed, report), form, file)

@@ -1,0 +1,149 @@
+"""The private folder of a smoke test, and clearing up behind it.
+
+A keeper, which is a process in a session of its own, hears when the doctor has ended, also by SIGKILL, and then clears up in its place. Were the keeper
+killed too, or the machine switched off, what the test has left stays until the next one of this user here finds the folder without an owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from verl_doctor.toolkit.commands.smoke.traces import noted_processes, remove_noted
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.leftover import EndProcess
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process.locked_folder import abandoned, owned
+from verl_doctor.toolkit.system.end_processes import end_processes
+from verl_doctor.toolkit.system.process_table import numbers, own_number, row_of
+
+MARK = "VERL_DOCTOR_SMOKE"
+"""In the environment of each process of a test: the path of its folder."""
+
+NOTE = "traces"
+_PREFIX = "vds-"
+_PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - short paths: the sockets of Ray lie below
+_ENOUGH = 512 * 1024 * 1024  # bytes for Ray's session and logs
+_PATIENCE = 20.0  # seconds for processes that were killed: those with much memory of a GPU take some
+_DONE = b"done"
+_KEEPER = """
+import sys
+sys.path[:] = {path!r}
+from verl_doctor.toolkit.commands.smoke.folder import keep
+keep({folder!r})
+"""
+
+
+@contextlib.contextmanager
+def private_folder(machine: Machine) -> Iterator[Path]:
+    """Make one with a short path. On the way out what runs in it is ended, and it is removed with what is noted in it.
+
+    Raises OSError when there is no place for it.
+    """
+    clear_dead(machine)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
+    with owned(folder), _kept(folder) as keeper:
+        try:
+            yield folder
+        finally:
+            clear(folder, machine)
+            keeper.write(_DONE)
+
+
+def clear(folder: Path, machine: Machine) -> None:
+    """End what belongs to a test, and remove what it has left."""
+    deadline = time.monotonic() + _PATIENCE
+    while (found := _processes_of(folder, machine)) and time.monotonic() < deadline:
+        end_processes(found, machine, patience=0.0)
+    remove_noted(folder / NOTE)
+    for _ in range(3):  # a process that is dying may still write
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.2)
+
+
+def clear_dead(machine: Machine) -> None:
+    """Clear up behind tests of this user whose doctor and keeper were both killed."""
+    for place in {*_PLACES, tempfile.gettempdir()}:
+        for folder in abandoned(Path(place), _PREFIX):
+            clear(folder, machine)
+
+
+def keep(folder: str) -> None:
+    """What the keeper does: wait until the doctor says that all is done, or ends without a word."""
+    if sys.stdin.buffer.read(len(_DONE)) != _DONE:
+        clear(Path(folder), Machine())
+
+
+@contextlib.contextmanager
+def _kept(folder: Path) -> Iterator[IO[bytes]]:
+    """A keeper for this folder, and what the doctor speaks into."""
+    program = _KEEPER.format(path=sys.path, folder=str(folder))
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
+    if keeper.stdin is None:
+        raise ValueError("the keeper needs its input as a pipe")
+    try:
+        yield keeper.stdin
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            keeper.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            keeper.wait(_PATIENCE)
+
+
+def _place() -> str:
+    """The first folder with a short path in which there is room; else the user's own for temporary files."""
+    for place in _PLACES:
+        with contextlib.suppress(OSError):
+            about = os.statvfs(place)
+            if os.access(place, os.W_OK | os.X_OK) and about.f_bavail * about.f_frsize >= _ENOUGH:
+                return place
+    return tempfile.gettempdir()
+
+
+def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
+    """The running ones that were noted, carry the mark, or name the folder in their command line and have no environment left that would tell.
+
+    One that has an environment without the mark is somebody who looks at the logs.
+    """
+    listed = numbers(machine)
+    noted = {*noted_processes(folder / NOTE)}
+    found = []
+    for pid in () if isinstance(listed, Unknown) else listed:
+        row = row_of(pid, machine)
+        if row is None or not row.mine or row.state in ("Z", "X") or pid == own_number():
+            continue
+        one = EndProcess(pid, row.ticks)
+        environ = (machine.read(f"/proc/{pid}/environ") or "").strip("\0 ")
+        named = f"{folder}/" in row.command and not environ
+        if one in noted or named or f"{MARK}={folder}" in environ.split("\0"):
+            found.append(one)
+    return found
+
+
+def long_as(folder: Path, environ: Mapping[str, str], *names: str) -> Path:
+    """A folder below this one, padded to the length of the variable's path if that is longer.
+
+    Sockets below a path that is too long cannot be made (AF_UNIX has room for 107 bytes): what fails in the job fails here too.
+    """
+    wanted = next((environ[name] for name in names if environ.get(name)), "")
+    lacking = min(len(os.path.abspath(wanted)), 200) - len(str(folder)) - 1
+    longer = folder / ("x" * lacking) if wanted and lacking > 0 else folder
+    longer.mkdir(mode=0o700, exist_ok=True)
+    return longer

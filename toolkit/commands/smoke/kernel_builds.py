@@ -1,0 +1,73 @@
+"""Compilers of GPU code among the processes of a trial: a start that takes minutes because nvcc works is no hang.
+
+FlashInfer brings its kernels as sources, and runs ninja and nvcc over those that are in no cache (flashinfer/jit/cpp_ext.py); the path of
+what they write names the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.process_table import row_of
+from verl_doctor.toolkit.text import listed
+
+# ninja runs nvcc, which runs the others. Triton needs none of them but ptxas, and that for moments.
+_COMPILERS = frozenset({"ninja", "nvcc", "cicc", "cudafe++"})
+_KERNEL = re.compile(r"/cached_ops/([\w.-]+)/")
+_SHOWN = 3
+_SAMPLER = "sampling"
+
+
+@dataclass(frozen=True)
+class Builds:
+    """What was compiled and for how many seconds. `kernels` are FlashInfer's, by name; `going_on`: also when it was last looked."""
+
+    seconds: float
+    kernels: tuple[str, ...] = ()
+    going_on: bool = False
+
+    @property
+    def what(self) -> str:
+        """In words: "FlashInfer's kernel sampling"."""
+        if not self.kernels:
+            return "kernels for GPUs"
+        return f"FlashInfer's kernel{'s' * (len(self.kernels) > 1)} {listed(self.kernels, _SHOWN)}"
+
+    @property
+    def remedy(self) -> str:
+        """How a start need not wait for that."""
+        said = "compile before the job, once, with verl-doctor warmup --engine"
+        if self.kernels:
+            said += ", or install flashinfer-jit-cache of FlashInfer's version (verl-doctor explain CUDA130)"
+        return f"{said}; or VLLM_USE_FLASHINFER_SAMPLER=0" if _SAMPLER in self.kernels else said
+
+
+class KernelBuilds:
+    """Looks for compilers again and again."""
+
+    def __init__(self, machine: Machine, clock: Callable[[], float] = time.monotonic) -> None:
+        self._machine, self._clock = machine, clock
+        self._seconds, self._last, self._going_on = 0.0, clock(), False
+        self._kernels: dict[str, None] = {}
+
+    def look(self, processes: Collection[tuple[int, int]]) -> None:
+        """See which of these processes, named by number and start, are compilers."""
+        now = self._clock()
+        if self._going_on:
+            self._seconds += now - self._last
+        rows = [row for pid, ticks in processes if (row := row_of(pid, self._machine)) and row.ticks == ticks]
+        working = [row.command for row in rows if row.title.rpartition("/")[2] in _COMPILERS]
+        self._last, self._going_on = now, bool(working)
+        for command in working:
+            self._kernels.update(dict.fromkeys(_KERNEL.findall(command)))
+
+    @property
+    def found(self) -> Builds | None:
+        """What was seen until now; None when that is nothing."""
+        if not self._going_on and not self._seconds:
+            return None
+        return Builds(self._seconds, tuple(self._kernels), self._going_on)

@@ -1,0 +1,52 @@
+"""How many tokens the longest prompt of a job's data can have: never more than it has bytes."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.model.data_files import DataFiles
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import prompts
+from verl_doctor.toolkit.system.child import ask_child
+
+_LIMIT = 20.0  # seconds
+_OF_TEMPLATE = 512  # tokens: what a chat template adds by itself, such as a system prompt
+_OF_MESSAGE = 16  # tokens around each message: its role, and what marks its beginning and end
+# What adds to a prompt that is no text of its messages, or makes another prompt of it.
+_ADDITIONS = (
+    "data.custom_cls.path",
+    "data.tool_config_path",
+    "data.apply_chat_template_kwargs",
+    "actor_rollout_ref.rollout.multi_turn.tool_config_path",
+    "actor_rollout_ref.rollout.multi_turn.function_tool_path",
+    "actor_rollout_ref.model.custom_chat_template",
+)
+_PICTURES = ("data.image_key", "data.video_key", "data.audio_key")
+
+
+def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | None:
+    """A number of tokens that no prompt of the job has more of; None when that cannot be told.
+
+    A token of a byte-level vocabulary stands for one byte at least. `facts` are those of the job that is configured so.
+    """
+    files, tables, interpreter = facts.get(DataFiles), facts.get(DataTables), facts.get(Interpreter)
+    if isinstance(files, Unknown) or isinstance(tables, Unknown) or isinstance(interpreter, Unknown):
+        return None
+    read = {file.path: file for file in files.files if file.role != "named"}
+    columns = {column.name for table in tables.tables for column in table.columns}
+    telling = not files.elsewhere and all(
+        file.kind == "parquet" and not file.trouble for file in read.values()
+    )
+    if not read or not telling or any(there.get(key) in columns for key in _PICTURES):
+        return None
+    if any(value is not MISSING and value for value in map(there.get, _ADDITIONS)):
+        return None
+    column = str(there.get("data.prompt_key"))
+    heard = ask_child(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
+    told = None if isinstance(heard, Unknown) else heard[1]
+    if not isinstance(told, list) or None in told:
+        return None
+    return max(int(one["bytes"]) + _OF_MESSAGE * int(one["messages"]) for one in told) + _OF_TEMPLATE

@@ -1,0 +1,71 @@
+"""The command of a rehearsal: the script's own words, and behind them those that a small step needs, in the installed verl's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Word
+from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import Want
+from verl_doctor.toolkit.sources.hydra.words import word
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A value that the script, or verl by default, would have, and the one that the rehearsal has in its place. `asked`: by the script."""
+
+    key: str
+    old: Any
+    new: Any
+    why: str
+    asked: bool
+
+
+@dataclass(frozen=True)
+class Words:
+    """What stands behind the program's name, what that replaces, and the script's words whose value reading cannot tell."""
+
+    words: tuple[str, ...]
+    replaced: tuple[Replaced, ...]
+    untold: tuple[str, ...]
+
+
+def words_for(
+    configuration: Configuration, given: Sequence[Word], wants: Iterable[Want], is_read: Callable[[str], bool]
+) -> Words:
+    """The words of a command. `is_read` says whether verl's sources know a name that its configuration files lack."""
+    replaced = []
+    for want in wants:
+        key = next((key for key in want.keys if configuration.get(key) is not MISSING), "")
+        parent, _, name = want.keys[0].rpartition(".")
+        if not key and (
+            (want.hidden and is_read(name)) or (want.passed_on and _is_tree(configuration, parent))
+        ):
+            key = want.keys[0]
+        if key and (change := _change(configuration, key, want)):
+            replaced.append(change)
+    told = [one.text for one in given if one.text is not None]
+    return Words(
+        (*told, *(word(one.key, one.new, "++") for one in replaced)),
+        tuple(replaced),
+        tuple(one.written for one in given if one.text is None),
+    )
+
+
+def _is_tree(configuration: Configuration, key: str) -> bool:
+    return isinstance(configuration.get(key), Mapping)
+
+
+def _change(configuration: Configuration, key: str, want: Want) -> Replaced | None:
+    """What becomes of a key; None when it has the value already, or has a smaller one that will do."""
+    old = configuration.get(key)
+    asked = configuration.asked_for(key) is not None
+    if old == want.value or (want.asked and not asked):
+        return None
+    if want.most and isinstance(old, (int, float)) and not isinstance(old, bool) and 0 < old <= want.value:
+        return None
+    if want.most and old is None:
+        return None
+    return Replaced(key, None if old is MISSING or old is UNTOLD else old, want.value, want.why, asked)

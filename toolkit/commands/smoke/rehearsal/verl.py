@@ -1,0 +1,113 @@
+"""What the installed verl offers to a rehearsal, read from its sources: the place for a platform, and the names that it knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+from verl_doctor.toolkit.system.own_files import DATA
+
+PLUGIN = DATA / "rehearsal" / "verl_doctor_rehearsal"
+"""The sources of what a rehearsal adds."""
+
+_PLATFORM = "plugin/platform/platform_base.py"
+_BASE = "PlatformBase"
+# Each variable through which a platform gets in, and the part of verl that has to read it.
+_DOORS = {
+    "VERL_USE_EXTERNAL_MODULES": "__init__.py",
+    "VERL_PLATFORM": "plugin/platform/platform_manager.py",
+    "VERL_ENGINE_DEVICE": "workers/engine/base.py",
+}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What verl offers. `closed` says why it has no place for a platform, "" when it has one.
+
+    `lacking` are methods that its platforms must have, and that the rehearsal's has not. `needs_queue`: its trainer imports
+    `transfer_queue`.
+    """
+
+    closed: str = ""
+    lacking: tuple[str, ...] = ()
+    needs_queue: bool = False
+
+
+def offer_of(verl: Path) -> Offer:
+    """Read it from a tree."""
+    wanted = _abstract_methods(verl / _PLATFORM)
+    unread = [name for name, file in _DOORS.items() if not _mentions(verl / file, name)]
+    if wanted is None:
+        closed = (
+            "its sources have no place for a platform other than its own (verl/plugin/platform, since 0.9.0)"
+        )
+    else:
+        closed = f"its sources do not read {' and '.join(unread)}" if unread else ""
+    lacking = sorted((wanted or set()) - _defined(PLUGIN / "cpu_platform.py", "PlatformCPU"))
+    return Offer(
+        closed,
+        () if closed else tuple(lacking),
+        _mentions(verl / "trainer" / "main_ppo.py", "import transfer_queue"),
+    )
+
+
+class Names:
+    """Whether a word stands anywhere in the sources of verl's configuration classes and workers."""
+
+    def __init__(self, verl: Path) -> None:
+        self._folders = (verl / "workers", verl / "trainer", verl / "utils")
+        self._text: bytes | None = None
+
+    def __contains__(self, name: str) -> bool:
+        if self._text is None:
+            self._text = b"\n".join(
+                _texts(path for folder in self._folders for path in sorted(folder.rglob("*.py")))
+            )
+        return name.encode() in self._text
+
+
+def _texts(files: Iterable[Path]) -> Iterator[bytes]:
+    for file in files:
+        text = read(file)
+        if isinstance(text, bytes):
+            yield text
+
+
+def _mentions(file: Path, name: str) -> bool:
+    return any(name.encode() in text for text in _texts([file]))
+
+
+def _methods(file: Path, name: str) -> dict[str, ast.FunctionDef | None] | None:
+    """The members of a class by name, None in place of those that are no functions; None when there is no such class."""
+    source = read(file)
+    tree = parse(source, file) if isinstance(source, bytes) else source
+    for node in () if isinstance(tree, Unreadable) else tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            members: dict[str, ast.FunctionDef | None] = {}
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    members[part.name] = part
+                elif isinstance(part, ast.Assign):
+                    members.update(
+                        (target.id, None) for target in part.targets if isinstance(target, ast.Name)
+                    )
+            return members
+    return None
+
+
+def _abstract_methods(file: Path) -> set[str] | None:
+    members = _methods(file, _BASE)
+    if members is None:
+        return None
+    return {
+        name
+        for name, function in members.items()
+        if function and any("abstractmethod" in ast.unparse(one) for one in function.decorator_list)
+    }
+
+
+def _defined(file: Path, name: str) -> set[str]:
+    return set(_methods(file, name) or ())

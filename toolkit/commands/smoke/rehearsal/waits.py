@@ -1,0 +1,91 @@
+"""What the trainer waits for in vain, as a Ray of the run's own knows it: what it has not been able to start, and who has died."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, read_cluster
+from verl_doctor.toolkit.collectors.ray.token import RayToken
+from verl_doctor.toolkit.commands.smoke.child import End
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.process_table import command_of, numbers
+
+_GCS = re.compile(r"--gcs-address=([\w.:\[\]-]+)")
+_WAITING = ("PENDING_CREATION", "DEPENDENCIES_UNREADY")
+_DEATHS = ("WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY", "INIT_FAILED")  # the others are what somebody wanted
+_ON_PURPOSE = "INTENDED"  # WorkerExitType of src/ray/protobuf/common.proto: an actor that ended itself
+
+FAILED = "a process of the job failed"
+
+
+def waits_in(machine: Machine, python: str, folder: Path) -> End | None:
+    """Ask the cluster whose session lies below `folder`. None when nobody waits in vain, or nobody answers."""
+    address = _address_in(machine, folder)
+    if not address:
+        return None
+    cluster = read_cluster(machine, python, address, RayToken())
+    if sentence := waiting(cluster):
+        return End("no room", sentence)
+    return End("process failed", sentence) if (sentence := died(cluster)) else None
+
+
+def _address_in(machine: Machine, folder: Path) -> str:
+    """Of its control store, as its raylet is told: a Ray that a driver starts may write it into no file."""
+    listed = numbers(machine)
+    for pid in () if isinstance(listed, Unknown) else listed:
+        command = command_of(pid, machine)
+        if command and f"{folder}/" in command and (found := _GCS.search(command)):
+            return found[1]
+    return ""
+
+
+def waiting(cluster: RayCluster) -> str:
+    """In words which actors or placement groups have no place, what they ask for, and what Ray has; "" when none waits."""
+    actors = Counter(
+        (actor.class_name or actor.name, _said(actor.needs))
+        for actor in cluster.actors
+        if actor.state in _WAITING and actor.needs
+    )
+    said = [f"{count} x {name} ({needs})" for (name, needs), count in sorted(actors.items())]
+    said += [
+        f"a placement group of {_parts(group.bundles)}"
+        for group in cluster.groups
+        if group.state == "PENDING"
+    ]
+    if not said:
+        return ""
+    return f"Ray cannot start {', '.join(said)}: it has {_said(_sum(cluster, 'resources'))}, free are {_said(_sum(cluster, 'free'))}"
+
+
+def died(cluster: RayCluster) -> str:
+    """In words which actor has died that nobody ended; "" when none has."""
+    dead = [
+        actor
+        for actor in cluster.actors
+        if actor.state == "DEAD" and actor.end in _DEATHS and _ON_PURPOSE not in actor.died
+    ]
+    if not dead:
+        return ""
+    first = min(dead, key=lambda actor: actor.ended)
+    return f"{FAILED}: {first.class_name or first.name} (process {first.pid}) has died: {' '.join(first.died.split()) or first.end}"
+
+
+def _parts(bundles: Sequence[Mapping[str, float]]) -> str:
+    counts = Counter(map(_said, bundles))
+    return " and ".join(said if count == 1 else f"{count} x {said}" for said, count in counts.items())
+
+
+def _sum(cluster: RayCluster, part: str) -> Mapping[str, float]:
+    total: Counter[str] = Counter()
+    for node in cluster.alive:
+        total.update(getattr(node, part))
+    return total
+
+
+def _said(resources: Mapping[str, float]) -> str:
+    counts = [f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU") if name in resources]
+    return " and ".join(counts) or "no CPU"

@@ -1,0 +1,1 @@
+"""One module a rung, each with a `climb(stage)` function."""

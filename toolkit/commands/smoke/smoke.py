@@ -1,0 +1,256 @@
+"""`verl-doctor smoke`: a ladder of trials, each rung only when the ones below it hold."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.smoke.run import SmokeRun, SmokeRung
+from verl_doctor.toolkit.commands.smoke import trial_cache
+from verl_doctor.toolkit.commands.smoke.device import device_of, own_model
+from verl_doctor.toolkit.commands.smoke.environ import smoke_environ, with_own_tree
+from verl_doctor.toolkit.commands.smoke.folder import NOTE, private_folder
+from verl_doctor.toolkit.commands.smoke.logs import keep, log_folder
+from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
+from verl_doctor.toolkit.commands.smoke.traces import Traces
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.session import Session, without_verl
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.supervised import NotStarted
+from verl_doctor.toolkit.target import CannotJudgeError, UsageError
+from verl_doctor.toolkit.tiny import tiny
+from verl_doctor.toolkit.tiny.tiny import Tiny
+
+BUDGET = 1800.0  # seconds for the whole climb
+_CANNOT = "SMOKE112"
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: its number from below, its name, and the module that climbs it.
+
+    `needs_model`: it is climbed with a model and data. `starts_job`: it starts verl as the user does, in the same folder.
+    """
+
+    number: int
+    name: str
+    module: str
+    needs_model: bool = False
+    starts_job: bool = False
+
+
+RUNGS = (
+    Rung(1, "imports and files", "imports"),
+    Rung(2, "devices", "devices"),
+    Rung(3, "Ray", "ray"),
+    Rung(4, "vLLM", "vllm", needs_model=True),
+    Rung(5, "a step of verl", "verl", needs_model=True, starts_job=True),
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks for: which rungs, on the CPU even where a GPU is, in how many seconds, and whether all logs stay."""
+
+    numbers: tuple[int, ...] = tuple(rung.number for rung in RUNGS)
+    on_cpu: bool = False
+    budget: float = BUDGET
+    keep: bool = False
+
+
+def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Report]:
+    """Climb as far as it goes, and judge it.
+
+    When a rung breaks, or a script was named, what `check` finds is in the report too.
+
+    Raises CannotJudgeError when the interpreter cannot be used at all.
+    """
+    facts = run.look()
+    interpreter = facts.get(Interpreter)
+    if isinstance(interpreter, Unknown):
+        raise CannotJudgeError(f"{run.target.python} cannot be examined: {interpreter.reason}")
+    _demand_that_the_tree_counts(run, wish)
+    device, chosen_by = device_of(run.machine, facts, on_cpu=wish.on_cpu)
+    own = own_model(facts, run.target, device)
+    with _places(run.machine, progress) as (folder, logs):
+        begun = time.monotonic()
+        stage = Stage(
+            machine=run.machine,
+            target=run.target,
+            facts=facts,
+            python=interpreter.executable,
+            environ=smoke_environ(run.machine, facts, folder),
+            folder=folder,
+            logs=logs,
+            device=device,
+            model=own,
+            own_model=own is not None,
+            train=run.target.data[0] if run.target.data else None,
+            validation=run.target.data[-1] if run.target.data else None,
+            begun=begun,
+            budget=wish.budget,
+            look=Traces(folder / NOTE, run.machine).look,
+        )
+        rungs = tuple(_told(_rungs(stage, wish, interpreter, progress.say), progress))
+    if rungs and (said := _script_without_verl(run, facts)):
+        rungs = (replace(rungs[0], notes=(said, *rungs[0].notes)), *rungs[1:])
+    climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
+    trial_cache.keep_climb(run, facts, climbed)
+    progress.say("what check says")
+    codes = () if climbed.broken is not None or run.target.files else ("SMOKE",)
+    again = run.narrowed(codes) if codes else run
+    report = examine(Request(again, known={SmokeRun: climbed}), progress.say).report
+    return climbed, replace(report, unexamined=without_verl(facts))
+
+
+@contextlib.contextmanager
+def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]:
+    """A private folder and one for the logs. Raises UsageError when there is room for neither."""
+    with contextlib.ExitStack() as stack:
+        try:
+            logs = stack.enter_context(log_folder(progress.done))
+            folder = stack.enter_context(private_folder(machine))
+        except OSError as error:
+            raise UsageError(
+                f"{said_by(error)}: smoke needs a folder for temporary files; name one that can be written with TMPDIR"
+            ) from None
+        yield folder, logs
+
+
+def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
+    """Refuse another tree than the job would get in this folder: Python looks here first for what is started with -m."""
+    named, here = run.target.verl, run.machine.cwd / "verl"
+    starts = any(rung.starts_job and rung.number in wish.numbers for rung in RUNGS)
+    looks_here = starts and not run.machine.environ.get("PYTHONSAFEPATH")
+    if named and looks_here and os.path.isfile(here / "__init__.py") and not named.samefile(here):
+        raise UsageError(
+            f"--verl {named}: a job that starts in this folder imports {here}; start in another folder"
+        )
+
+
+def _script_without_verl(run: Session, facts: Collection) -> str:
+    """That the user's launch script has no part in the climb, and why; "" when it has, or there is none."""
+    words = [*map(str, run.target.files), *run.target.words]
+    if not words:
+        return ""
+    launch = facts.get(Launch)
+    if isinstance(launch, Unknown):
+        why = launch.reason
+    elif launch.command is None:
+        why = "no command that starts verl was found in it (python -m verl... or a *.py with overrides)"
+    else:
+        return ""
+    return f"climbed without {shlex.join(words)}: {why}"
+
+
+def _told(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
+    """The same, each told when it is behind us: five take minutes."""
+    for rung in rungs:
+        if rung.seconds:
+            progress.done(f"rung {rung.number}, {rung.name}: {rung.status}, {rung.seconds:.1f} s")
+        yield rung
+
+
+def _rungs(
+    stage: Stage, wish: Wish, interpreter: Interpreter, say: Callable[[str], None]
+) -> Iterator[SmokeRung]:
+    broken: SmokeRung | None = None
+    for rung in RUNGS:
+        if rung.number not in wish.numbers:
+            continue
+        if broken is not None:
+            yield SmokeRung(rung.number, rung.name, "not reached", cause=f"rung {broken.number} breaks")
+            continue
+        if stage.left <= 0:
+            yield SmokeRung(rung.number, rung.name, "not reached", cause="the time of --budget is over")
+            continue
+        doing = f"rung {rung.number} of {len(RUNGS)}, {rung.name}"
+        say(doing)
+        begun = time.monotonic()
+        here = replace(stage, logs=stage.logs / f"rung-{rung.number}", say=partial(_say, say, doing))
+        try:
+            outcome = with_own_tree(stage.folder, _climbed(here, rung, interpreter))
+        except KeyboardInterrupt:
+            yield from _stopped(wish, rung, time.monotonic() - begun)
+            return
+        kept = keep(here, outcome, always=wish.keep)
+        done = SmokeRung(
+            rung.number,
+            rung.name,
+            outcome.status,
+            seconds=round(time.monotonic() - begun, 3),
+            cause=outcome.cause,
+            remedy=outcome.remedy,
+            code=outcome.code,
+            lines=outcome.lines,
+            log=kept,
+            steps=outcome.steps,
+            notes=outcome.notes,
+        )
+        broken = done if done.status == "failed" else None
+        yield done
+
+
+def _stopped(wish: Wish, rung: Rung, seconds: float) -> Iterator[SmokeRung]:
+    """What is said of a rung in the middle of which the user ended the climb, and of those above it."""
+    yield SmokeRung(rung.number, rung.name, "not reached", cause=f"stopped after {seconds:.0f} s")
+    for above in RUNGS:
+        if above.number > rung.number and above.number in wish.numbers:
+            yield SmokeRung(above.number, above.name, "not reached", cause="stopped before it")
+
+
+def _say(say: Callable[[str], None], doing: str, step: str) -> None:
+    say(f"{doing}: {step}")
+
+
+def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
+    if rung.needs_model:
+        made = _with_a_model(stage, interpreter)
+        if isinstance(made, Outcome):
+            return made
+        stage = made
+    try:
+        outcome: Outcome = importlib.import_module(
+            f"verl_doctor.toolkit.commands.smoke.rungs.{rung.module}"
+        ).climb(stage)
+    except NotStarted as error:
+        return Outcome("failed", f"{error.filename} cannot be started: {error.strerror}", code=_CANNOT)
+    except OSError as error:
+        return Outcome("failed", f"it cannot be tried: {said_by(error)}", code=_CANNOT)
+    return outcome
+
+
+def _with_a_model(stage: Stage, interpreter: Interpreter) -> Stage | Outcome:
+    """The same with a model and data, tiny ones where the user has none."""
+    if stage.model is not None and stage.train is not None:
+        return stage
+    folder = stage.folder / "tiny"
+    if os.path.isdir(folder):
+        made: Tiny | Unknown = Tiny(
+            folder / "model", folder / "train.parquet", folder / "validation.parquet", ""
+        )
+    else:
+        stage.say("writing a tiny model")
+        made = tiny.make(stage.machine, interpreter, folder, verl=stage.target.verl)
+    if isinstance(made, Unknown):
+        return Outcome("failed", made.reason, "name a model with --model and data with --data", _CANNOT)
+    return replace(
+        stage,
+        model=stage.model or made.model,
+        train=stage.train or made.train,
+        validation=stage.validation or made.validation,
+    )

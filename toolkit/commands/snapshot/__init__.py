@@ -1,0 +1,1 @@
+"""`snapshot`: keep all facts of a cluster that works in one file."""

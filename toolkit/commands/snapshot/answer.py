@@ -1,0 +1,35 @@
+"""What `snapshot` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.snapshot import document
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.text import harmless
+
+
+@dataclass(frozen=True)
+class SnapshotAnswer(Answer):
+    """What was taken, and the file that holds it, of so many bytes."""
+
+    snapshot: Snapshot
+    file: Path
+    size: int
+
+    def document(self) -> Mapping[str, Any]:
+        """Return in JSON types of what the snapshot is, and what could not be seen."""
+        return document.document(self.snapshot, self.file, self.size)
+
+    def text_lines(self, _width: int | None) -> Iterable[str]:
+        """Return the same for a person."""
+        return map(harmless, document.lines(self.document()))
+
+    def exit_code(self) -> ExitCode:
+        """Return 0, or 3 when a node did not answer."""
+        return ExitCode.COULD_NOT_CHECK if self.snapshot.nodes.missing else ExitCode.OK

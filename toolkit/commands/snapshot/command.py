@@ -1,0 +1,55 @@
+"""`verl-doctor snapshot FILE`: all that can be seen of a cluster on which the job works, kept for the day when it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.console import output
+from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.console.view import show
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.options.options import (
+    FileToWrite,
+    force_option,
+    job_options,
+    node_options,
+    target_options,
+)
+from verl_doctor.toolkit.target import Options
+
+
+@click.command(epilog="Exit codes: 0 it was taken, 2 wrong usage, 3 a node did not answer.")
+@click.argument("file", type=FileToWrite(output.FACTS), metavar="FILE")
+@target_options
+@job_options
+@node_options
+@force_option
+@click.option("--deep", is_flag=True, help="Also what is tried out and takes seconds.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="How to say what was taken.",
+)
+def snapshot(*, file: Path, options: Options, nodes: AskedNodes | None, deep: bool, form: str) -> int:
+    """Keep all facts of a cluster that works in FILE.
+
+    It is what `compare` wants. With the launch script its configuration and variables are in it, with --cluster all nodes, equal ones once. The file is
+    JSON, and what may be a secret is not in it; names of hosts, users and folders are. Other commands read it too: check
+    --facts FILE, patches apply FILE.
+    """
+    from verl_doctor.toolkit.commands.snapshot.answer import SnapshotAnswer  # noqa: PLC0415 - only this command needs it
+    from verl_doctor.toolkit.snapshot import snapshot as kept  # noqa: PLC0415 - only this command needs it
+
+    with nothing_on_stdout(), Progress() as progress:
+        run = open_session(options, deep=deep)
+        seen = kept.look(run, nodes, progress.say)
+        text = kept.dump(seen, run.registry.collectors)
+    output.write(file, text, private=True)
+    return show(SnapshotAnswer(seen, file, len(text)), form, None)

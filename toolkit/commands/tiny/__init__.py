@@ -1,0 +1,1 @@
+"""`tiny`: write tiny data and a tiny model. Making them is `toolkit/tiny`."""

@@ -1,0 +1,94 @@
+"""What `verl-doctor tiny` says: what was written, and how a job uses it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from verl_doctor.toolkit.text import counted, in_bytes, wrapped
+from verl_doctor.toolkit.tiny.shape import SHAPES
+from verl_doctor.toolkit.tiny.tiny import Tiny
+
+# What Hydra's grammar takes without quotes, and no more: https://hydra.cc/docs/advanced/override_grammar/basic/
+_BARE = re.compile(r"[\w./+-]+", re.ASCII)
+_LONGEST_PROMPT, _LONGEST_ANSWER = 256, 64  # tokens
+
+
+def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[str]:
+    """The report. `arguments` are the options with which another command examines the same target."""
+    folder = made.model.parent
+    shape = SHAPES[made.shape]()
+    tables = [path for path in (made.train, made.validation, made.tuning, made.tuning_validation) if path]
+    whole = sum(_size(path) for path in (made.model, *tables))
+    named = [
+        (
+            f"{made.model.name}/",
+            made.model,
+            f"random {shape.title}, {shape.parameters / 1e6:.1f} million parameters",
+        )
+    ]
+    climb = [*arguments, "--model", str(made.model), "--data", str(made.train)]
+    of_rows = counted(made.rows, "row")
+    named += [(path.name, path, f"{of_rows} for {_purpose(path)}") for path in tables]
+    return [
+        f"{folder} is written: {in_bytes(whole)}",
+        *(f"  {name:<23}{in_bytes(_size(path)):>8}  {what}" for name, path, what in named),
+        "",
+        *wrapped("Use it with these overrides of main_ppo:", width),
+        *_continued([shlex.quote(word) for word in overrides(made)]),
+        *wrapped("or climb the smoke test with it:", width),
+        *_command("verl-doctor smoke", climb, width),
+    ]
+
+
+def overrides(made: Tiny) -> list[str]:
+    """What makes a job of `verl.trainer.main_ppo` use the files, one Hydra override each."""
+    values: dict[str, object] = {
+        "data.train_files": made.train,
+        "data.val_files": made.validation,
+        "data.train_batch_size": made.rows,
+        "data.max_prompt_length": _LONGEST_PROMPT,
+        "data.max_response_length": _LONGEST_ANSWER,
+        "actor_rollout_ref.model.path": made.model,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": made.rows,
+    }
+    values |= dict(made.settings)
+    return [f"{key}={_hydra_value(str(value))}" for key, value in values.items()]
+
+
+def _hydra_value(text: str) -> str:
+    """A text as Hydra's grammar wants it."""
+    if _BARE.fullmatch(text):
+        return text
+    # In quotes a backslash means itself, except before a quote.
+    return '"' + re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", text)) + '"'
+
+
+def _command(program: str, options: list[str], width: int | None) -> Iterator[str]:
+    """A command in one line where it fits, else with each option in its own."""
+    whole = f"  {program} {shlex.join(options)}"
+    if width is None or len(whole) <= width:
+        yield whole
+        return
+    begins = [*(index for index, word in enumerate(options) if word.startswith("--")), len(options)]
+    yield from _continued([program, *(shlex.join(options[at:end]) for at, end in pairwise(begins))])
+
+
+def _continued(words: list[str]) -> Iterator[str]:
+    for index, word in enumerate(words):
+        yield f"  {word}" + (" \\" if index < len(words) - 1 else "")
+
+
+def _purpose(path: Path) -> str:
+    return "fine-tuning (verl's SFT trainer)" if path.name.startswith("sft_") else "training with rewards"
+
+
+def _size(path: Path) -> int:
+    """In bytes."""
+    if not os.path.isdir(path):
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.iterdir())

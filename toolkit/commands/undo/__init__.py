@@ -1,0 +1,1 @@
+"""`undo`: list changes and take them back."""

@@ -1,0 +1,1 @@
+"""`warmup`: read a job's files into memory before it starts."""

@@ -1,0 +1,45 @@
+"""The bytecode caches of the installed packages, written before the first import: the repair of PY103, carried out and undone as such.
+
+PY103 leaves it to the first import where that will write them. `--bytecode` does not wait for that import.
+"""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.changes import apply
+from verl_doctor.toolkit.console.progress import announce
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.repair.plan import plan_of
+from verl_doctor.toolkit.result import Repair
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.target import journal_home
+
+_RULE, _FIX = "PY103", "precompile"
+
+
+def write_missing(run: Session, collection: Collection, *, dry_run: bool) -> Repair | None:
+    """Write the caches that are missing, and look again; None when so few are that the rule says nothing."""
+    asked = run.narrowed((_RULE,))
+    finding = _finding(asked, collection)
+    fix = run.registry.fix(_FIX)
+    if finding is None or fix is None:
+        return None
+    plan = plan_of(fix, _RULE, finding, collection)
+    if plan.refusal:
+        return plan.ended("refused")
+    if dry_run:
+        return plan.ended("planned", finding.message)
+    announce(f"{finding.message}: compiling them with all cores, which takes up to a minute")
+    home = journal_home(run.target, (), about_environment=True)
+    try:
+        done = apply.apply(plan.changes, home, fix=fix.id, code=_RULE)
+    except Refused as error:
+        return plan.ended("refused", str(error))
+    after = _finding(asked, asked.look())
+    name = f"{home}/{done.id}" if done else None
+    return plan.ended("still failing" if after else "repaired", after.message if after else "", name)
+
+
+def _finding(asked: Session, collection: Collection) -> Finding | None:
+    return next((finding for _, finding in asked.check(collection).findings()), None)

@@ -1,0 +1,106 @@
+"""`warmup` of many nodes: first all are asked what they lack and where it lies, then those that lack something read it.
+
+From disks of their own they read all at once. A file system that several machines see is read by no more of them at a time
+than the user allows; who is through makes room for the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from verl_doctor.toolkit.cluster import transport
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_parcel import warm_parcel
+from verl_doctor.toolkit.cluster.node_program import WARMED
+from verl_doctor.toolkit.cluster.node_request import BUDGET, AskedNodes, Sharing
+from verl_doctor.toolkit.commands.warmup.warmup import Node
+from verl_doctor.toolkit.console.progress import Progress, announce
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.process.signals import as_ctrl_c
+from verl_doctor.toolkit.system.restore import restored
+from verl_doctor.toolkit.text import counted, in_bytes, listed
+from verl_doctor.toolkit.warm.request import WarmRequest
+from verl_doctor.toolkit.warm.summary import Summary
+
+_LOOK = 30.0  # seconds in which a node says what it lacks
+_SLOW = 50_000_000  # bytes a second, below which a node is not waited for to the end
+_AROUND = 60.0  # seconds that a node has beside the reading
+_SUMMING_UP = (
+    10.0  # seconds of them in which it tells what it has done when its time is up, at most half of them
+)
+
+
+def warm_nodes(
+    nodes: AskedNodes, run: Session, collection: Collection, asked: WarmRequest, at_once: int
+) -> tuple[Node, ...]:
+    """Every node, also those that did not answer. Raises CouldNotAsk when there is nobody to ask.
+
+    Ctrl-C and SIGTERM end the reading on all nodes, and what was heard until then counts.
+    """
+    way = transport.way_to(replace(nodes, budget=min(nodes.budget, BUDGET)), run, collection)
+    announce(way.says)
+    with Progress() as progress:
+        look = warm_parcel(run, replace(asked, dry_run=True), _LOOK)
+        with contextlib.closing(
+            way.ask(look, watch=progress.say, longest=min(nodes.budget, _LOOK))
+        ) as answers:
+            heard = {_key(answer): answer for answer in answers}
+        found = {key: _node(answer) for key, answer in heard.items()}
+        cold = {
+            key: node.pages for key, node in found.items() if node.pages is not None and node.pages.missing
+        }
+        if cold and not asked.dry_run:
+            sharing = Sharing({key: shares(pages) for key, pages in cold.items()}, at_once)
+            announce(_sentence(cold, sharing))
+            longest, budget = _patience(cold, sharing, nodes.budget)
+            way = transport.way_to(replace(nodes, budget=budget), run, collection)
+            parcel = warm_parcel(run, asked, longest - min(_SUMMING_UP, longest / 2))
+            only = [heard[key] for key in cold]
+            found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
+            with (
+                as_ctrl_c(signal.SIGTERM, signal.SIGHUP),
+                contextlib.suppress(KeyboardInterrupt),
+                contextlib.closing(way.ask(parcel, only, progress.say, longest, sharing)) as answers,
+            ):
+                for answer in answers:
+                    found[_key(answer)] = _node(answer)
+    return tuple(sorted(found.values(), key=lambda node: node.name))
+
+
+def shares(pages: Summary) -> tuple[str, ...]:
+    """The file systems of the files that other machines read from too."""
+    return tuple(f"{mount.kind} {mount.source}" for mount in pages.mounts if mount.shared)
+
+
+def _patience(cold: Mapping[str, Summary], sharing: Sharing, budget: float) -> tuple[float, float]:
+    """Seconds that one node has, and that all have: no more than the user gives, nor than they need one turn after the other."""
+    longest = _AROUND + max(pages.missing for pages in cold.values()) / _SLOW
+    crowd = Counter(share for shares_of_one in sharing.of.values() for share in shares_of_one)
+    turns = max((-(-number // sharing.most) for number in crowd.values()), default=1)
+    return min(longest, budget), min(longest * turns, budget)
+
+
+def _key(answer: NodeAnswer) -> str:
+    return answer.number or answer.node
+
+
+def _node(answer: NodeAnswer) -> Node:
+    if answer.missing or WARMED not in answer.facts:
+        return Node(answer.node, missing=answer.missing or "it did not tell")
+    try:
+        return Node(answer.node, restored(Summary, json.loads(answer.facts[WARMED])))
+    except (ValueError, TypeError):
+        return Node(answer.node, missing="its answer is damaged")
+
+
+def _sentence(cold: Mapping[str, Summary], sharing: Sharing) -> str:
+    most = in_bytes(max(pages.missing for pages in cold.values()))
+    systems = list(dict.fromkeys(share for one in sharing.of.values() for share in one))
+    turns = f"; {listed(systems, 2)}: {sharing.most} at a time" if systems else ", each from its own disks"
+    return f"reads up to {most} on {counted(len(cold), 'node')}{turns}"

@@ -1,0 +1,38 @@
+"""What `verl-doctor warmup` has done as a JSON document. `data/warmup.schema.json` describes it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from verl_doctor.toolkit.commands.warmup.warmup import Node, Warmup
+
+SCHEMA_VERSION = 1
+
+
+def document(done: Warmup) -> dict[str, Any]:
+    """Everything, in JSON types."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": done.verdict,
+        "dry_run": done.dry_run,
+        "seconds": round(done.seconds, 3),
+        "nodes": [_node(node) for node in done.nodes],
+        "bytecode": [
+            {"outcome": one.outcome, "reason": one.reason, "transaction": one.transaction}
+            for one in done.bytecode
+        ],
+        "engine": None if done.engine is None else _plain(asdict(done.engine)),
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    pages = None if node.pages is None else _plain(asdict(node.pages))
+    return {"node": node.name, "verdict": node.verdict, "missing": node.missing, "pages": pages}
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as the lists that JSON has."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,1 @@
+"""`watch`: what will run out first, and when."""

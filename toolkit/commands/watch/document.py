@@ -1,0 +1,92 @@
+"""What `verl-doctor watch` saw as a JSON document, and the words that its views share. `data/watch.schema.json` describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from verl_doctor.toolkit.commands.watch.forecast import FORESEEN_FROM, SHORTEST, Forecast
+from verl_doctor.toolkit.commands.watch.metrics import Gauge
+from verl_doctor.toolkit.text import counted, in_bytes, in_time
+from verl_doctor.toolkit.verdict import Verdict
+
+SCHEMA_VERSION = 1
+
+
+def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, within: float) -> dict[str, Any]:
+    """Everything, in JSON types. The gauges stand in the order of their urgency."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": verdict(forecasts, within),
+        "looks": looks,
+        "seconds": round(seconds, 1),
+        "gauges": [
+            {
+                "name": one.gauge.name,
+                "used": one.gauge.used,
+                "limit": one.gauge.limit,
+                "unit": one.gauge.unit,
+                "then": one.gauge.then,
+                "per_second": one.rate,
+                "seconds_left": one.left,
+            }
+            for one in forecasts
+        ],
+    }
+
+
+def ending(forecasts: Sequence[Forecast], within: float) -> list[Forecast]:
+    """What has run out, or will within so many seconds."""
+    return [one for one in forecasts if one.left is not None and one.left <= within]
+
+
+def verdict(forecasts: Sequence[Forecast], within: float) -> Verdict:
+    """Return "could_not_check" where nothing has run out, and nothing was watched long enough to foretell an end."""
+    if ending(forecasts, within):
+        return "failures"
+    return "could_not_check" if forecasts and all(one.too_short for one in forecasts) else "ok"
+
+
+def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
+    """One word, and the sentence behind it."""
+    found = ending(forecasts, within)
+    if found:
+        more = f", and {counted(len(found) - 1, 'thing')} more" if len(found) > 1 else ""
+        return "FAIL", f"{first_of(found[0])}{more}"
+    if not forecasts:
+        return "NOT TOLD", "this machine tells nothing of what can run out"
+    if verdict(forecasts, within) == "could_not_check":
+        fullest = max(forecasts, key=lambda one: one.gauge.part)
+        seen = f"nothing has run out; {fullest.gauge.name} is fullest, {part(fullest.gauge)}"
+        return "TOO SHORT", f"{seen}; a forecast takes {FORESEEN_FROM} looks in {in_time(SHORTEST)} at least"
+    return "OK", f"nothing runs out within {in_time(within)}, as it goes now"
+
+
+def first_of(one: Forecast) -> str:
+    """What happens to one gauge, and when."""
+    when = "now" if not one.left else f"in about {in_time(one.left)}"
+    growth = f", {change(one)}" if one.rate and one.left else ""
+    return f"{one.gauge.name}: {one.gauge.then} {when} ({part(one.gauge)}{growth})"
+
+
+def part(gauge: Gauge) -> str:
+    """How much of the limit is taken."""
+    return f"{min(gauge.part, 1):.0%}"
+
+
+def amounts(gauge: Gauge) -> str:
+    """How much is taken, of how much."""
+    if gauge.unit == "bytes":
+        return f"{in_bytes(gauge.used)} of {in_bytes(gauge.limit)}"
+    return f"{gauge.used:,.0f} of {gauge.limit:,.0f}"
+
+
+def change(one: Forecast) -> str:
+    """How fast it changes; "" where that is not known or is nothing."""
+    if not one.rate:
+        return ""
+    sign, rate = "+-"[one.rate < 0], abs(one.rate)
+    if one.gauge.unit == "bytes":
+        return f"{sign}{in_bytes(rate)}/s" if rate >= 1 else ""
+    said = f"{rate * 60:.1f}"
+    return "" if said == "0.0" else f"{sign}{said}/min"

@@ -1,0 +1,131 @@
+"""What a job can run out of on this machine: how much is taken, how much there is, and what happens at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.host.folders import Folders
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.memory import HostMemory
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.system.cgroups import Group
+from verl_doctor.toolkit.system.file_systems import Space
+
+_MIB = 1 << 20
+# Parts of the whole beyond which Ray acts, and the variables that move them (ray_config_def.h).
+_SPILLS_UNTIL = ("RAY_local_fs_capacity_threshold", 0.95)
+_KILLS_FROM = ("RAY_memory_usage_threshold", 0.95)
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One thing that can run out: `used` of `limit`, in bytes or as a number, and what happens when it has.
+
+    `limit` is where that happens, which may be before all is taken.
+    """
+
+    name: str
+    used: float
+    limit: float
+    unit: Literal["bytes", "number"]
+    then: str
+
+    @property
+    def part(self) -> float:
+        """The part of the limit that is taken, 1 when it is reached."""
+        return self.used / self.limit if self.limit > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Stores:
+    """What one look saw; an `Unknown` has no gauge. `named` are further folders that the user wants to be watched."""
+
+    folders: Folders | Unknown
+    shared_memory: Space | None
+    memory: HostMemory | Unknown
+    limits: HostLimits | Unknown
+    gpus: Gpus | Unknown
+    variables: Variables
+    named: tuple[tuple[str, Space], ...] = ()
+
+
+def gauges(stores: Stores) -> tuple[Gauge, ...]:
+    """Every gauge, each name once."""
+    found = (*_disks(stores), *_memory(stores), *_threads(stores.limits), *_gpus(stores.gpus))
+    return tuple({gauge.name: gauge for gauge in reversed(found)}.values())[::-1]
+
+
+def _disks(stores: Stores) -> Iterator[Gauge]:
+    known = () if isinstance(stores.folders, Unknown) else stores.folders.folders
+    spaces: set[tuple[object, ...]] = set()
+    for folder in known:
+        if not folder.size or folder.free is None:
+            continue
+        # Folders of one file system have the same space; two looks at one may differ by what was written between them.
+        space = (folder.kind, folder.size, folder.inodes)
+        used = folder.size - folder.free
+        limit = folder.size * _threshold(_SPILLS_UNTIL, stores.variables)
+        if folder.use == "Ray's sessions" and (*space, "spilling") not in spaces and limit > used:
+            spaces.add((*space, "spilling"))
+            yield Gauge(f"{folder.path} (spilling)", used, limit, "bytes", "Ray spills no more")
+        if space not in spaces:
+            spaces.add(space)
+            yield Gauge(folder.path, used, folder.size, "bytes", "the disk is full")
+            if folder.inodes and folder.inodes_free is not None:
+                taken = folder.inodes - folder.inodes_free
+                yield Gauge(
+                    f"{folder.path} (files)", taken, folder.inodes, "number", "no file can be made any more"
+                )
+    for path, space_there in stores.named:
+        yield Gauge(path, space_there.size - space_there.free, space_there.size, "bytes", "the disk is full")
+    if (there := stores.shared_memory) is not None and there.size:
+        yield Gauge("/dev/shm", there.size - there.free, there.size, "bytes", "shared memory is full")  # noqa: S108
+
+
+def _memory(stores: Stores) -> Iterator[Gauge]:
+    """The machine's memory, and that of the control group with the least left: Ray acts before either is gone."""
+    acts = _threshold(_KILLS_FROM, stores.variables)
+    memory, limits = stores.memory, stores.limits
+    if not isinstance(memory, Unknown) and memory.total and memory.available is not None:
+        used = memory.total - memory.available
+        yield Gauge("memory", used, memory.total * acts, "bytes", "Ray ends workers")
+    group = None if isinstance(limits, Unknown) else _scarcest(limits, "memory")
+    if group is not None and group.memory and group.memory_used is not None:
+        name = f"memory of {group.folder}"
+        yield Gauge(name, group.memory_used, group.memory * acts, "bytes", "Ray ends workers")
+
+
+def _threads(limits: HostLimits | Unknown) -> Iterator[Gauge]:
+    if isinstance(limits, Unknown):
+        return
+    group = _scarcest(limits, "pids")
+    if group is not None and group.pids and group.pids_used is not None:
+        name = f"threads of {group.folder}"
+        yield Gauge(name, group.pids_used, group.pids, "number", "no thread can be started")
+    most = min((one for one in (limits.threads_max, limits.pid_max) if one), default=None)
+    if most and limits.all_tasks is not None:
+        yield Gauge("threads", limits.all_tasks, most, "number", "no thread can be started")
+
+
+def _gpus(gpus: Gpus | Unknown) -> Iterator[Gauge]:
+    for device in () if isinstance(gpus, Unknown) else gpus.devices:
+        if device.memory is not None:
+            used, total = (device.memory.total - device.memory.free) * _MIB, device.memory.total * _MIB
+            yield Gauge(f"GPU {device.index}", used, total, "bytes", "allocations on the GPU fail")
+
+
+def _scarcest(limits: HostLimits, what: Literal["memory", "pids"]) -> Group | None:
+    """Of the groups that hold the raylets, or else this shell, the one in which least is left."""
+    found = [getattr(subject.groups, what) for subject in limits.subjects]
+    named = [group for group in found if group is not None]
+    return min(named, key=lambda group: getattr(group, f"{what}_left"), default=None)
+
+
+def _threshold(known: tuple[str, float], variables: Variables) -> float:
+    name, usual = known
+    told = variables.get(name)
+    return float(told) if told.replace(".", "", 1).isdigit() and 0 < float(told) <= 1 else usual

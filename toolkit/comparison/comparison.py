@@ -1,0 +1,315 @@
+"""What differs between two snapshots: pure, and the same whoever shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from typing import Any, Literal, get_args
+
+from verl_doctor.toolkit.cluster.fleet_subjects import Answers, Nearly
+from verl_doctor.toolkit.collectors.installed.markers import Markers
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
+from verl_doctor.toolkit.comparison import subjects
+from verl_doctor.toolkit.comparison.sides import HERE, Side, Usual
+from verl_doctor.toolkit.comparison.subjects import ASKED, LEAD, READERS, Reader, decided_elsewhere
+from verl_doctor.toolkit.engine.factsfile import NotHeld
+from verl_doctor.toolkit.facts import Absent, Collector, Unknown, needs_of
+from verl_doctor.toolkit.patchsets.patchset import AnyPatch
+from verl_doctor.toolkit.snapshot.json_changes import changes
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.system.node_names import fold
+from verl_doctor.toolkit.text import counted, in_bytes, listed
+
+Weight = Literal["breaks", "matters", "noise"]
+
+WEIGHTS: tuple[Weight, ...] = get_args(Weight)
+_IN_BYTES = frozenset({"memory", "locked memory", "/dev/shm"})  # noqa: S108 - a name to show
+_SEVERAL = 3
+"""Different values of one subject on the nodes that are told one by one; more are told together."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that differs: what kind of thing, which one, and how it was and is; "" where there is no such thing.
+
+    `nodes` are those of the new cluster that have it so, as ranges, "" on a single machine. `weight`: a rule finds a fault that
+    it did not find before ("breaks"; `codes` are those rules), it may change what the job does ("matters"), or neither
+    ("noise"). `why` is one line on that, and `next` what to do. `facts` names the facts that tell it, `path` the file below its
+    tree that it is about.
+    """
+
+    kind: str
+    subject: str
+    old: str
+    new: str
+    nodes: str = ""
+    weight: Weight = "matters"
+    why: str = ""
+    next: str = ""
+    codes: tuple[str, ...] = ()
+    facts: tuple[str, ...] = field(default=(), repr=False)
+    path: str = field(default="", repr=False)
+
+
+def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = ()) -> list[Difference]:
+    """What differs, what matters before the rest, as far as facts alone tell it. `collectors` are needed for other nodes' facts."""
+    return between(Side(old, collectors), Side(new, collectors))
+
+
+def between(old: Side, new: Side) -> list[Difference]:
+    """The same for two sides."""
+    context = _Context(old, new)
+    found = [one for reader in READERS for one in _of_reader(reader, context)]
+    patches = list(_patches(old.snapshot, new.snapshot))
+    patched = tuple(f"/{one.path}" for one in patches)
+    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    first = []
+    for one in found:
+        # The first reader that tells of a subject wins, for later ones may see it less well; and a file that lost a patch is said to have lost it.
+        by = told.setdefault((one.kind, one.subject), one.facts)
+        if by == one.facts and not (one.kind == "edited file" and one.subject.endswith(patched)):
+            first.append(one)
+    kept = [_without_advice(one, old, new) for one in first]
+    return in_order([*kept, *patches, *_rest(old.snapshot, new.snapshot, [*found, *patches])])
+
+
+def _without_advice(one: Difference, old: Side, new: Side) -> Difference:
+    """A variable that verl or the launch files give to the workers cannot be taken back in the shell, and verl's is not to be."""
+    if one.kind != "variable" or not _is_decided_elsewhere(one.subject, new):
+        return one
+    return replace(one, next="") if not one.old or _is_decided_elsewhere(one.subject, old) else one
+
+
+def _is_decided_elsewhere(name: str, side: Side) -> bool:
+    return name in decided_elsewhere(side.snapshot.get(Variables), side.snapshot.get(JobVariables))
+
+
+def in_order(found: Iterable[Difference]) -> list[Difference]:
+    """By weight, and the packages of verl's stack before others; otherwise as they come."""
+    return sorted(found, key=lambda one: (WEIGHTS.index(one.weight), _rank(one)))
+
+
+def _rank(one: Difference) -> int:
+    """The packages of the stack, then all that is no package, then the other packages."""
+    if one.kind != "package":
+        return len(LEAD)
+    return LEAD.index(one.subject) if one.subject in LEAD else len(LEAD) + 1
+
+
+def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
+    """Sentences on what one side tells and the other could not."""
+    said: dict[str, list[str]] = {}
+    for fact in old.facts:
+        for side, other, name in ((old, new, "old"), (new, old, "new")):
+            answer = side.get(fact)
+            if not isinstance(answer, Unknown) or isinstance(other.get(fact), Unknown):
+                continue
+            if isinstance(answer, NotHeld) and not side.nodes:
+                said.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
+            elif not isinstance(answer, (Absent, NotHeld)):
+                said.setdefault(f"the {name} side does not tell {{}}: {answer.reason}", []).append(
+                    fact.__name__
+                )
+    sentences = [sentence.replace("{}", listed(names, 4), 1) for sentence, names in said.items()]
+    return sentences + list(_not_asked(old, new))
+
+
+def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
+    """What nobody named on one side."""
+    for asked in dict.fromkeys(reader.asked for reader in READERS if reader.asked):
+        facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.asked == asked]
+        for side, other, name in ((old, new, "old"), (new, old, "new")):
+            if any(
+                isinstance(side.get(fact), Absent) and not isinstance(other.get(fact), Unknown)
+                for fact in facts
+            ):
+                yield f"the {name} side was looked at without {ASKED[asked]}"
+
+
+class _Context:
+    """What decides whether a difference matters, besides its values."""
+
+    def __init__(self, old: Side, new: Side) -> None:
+        self.old = old
+        self.new = new
+        sides = (old.snapshot, new.snapshot)
+        self._stack = frozenset(LEAD).union(
+            *(
+                subjects.required(side.facts(name).get(Packages))
+                for side in (old, new)
+                for name in _some(side)
+            )
+        )
+        self.one_has_a_script = len({isinstance(side.get(Launch), Unknown) for side in sides}) > 1
+        self._decided = frozenset.intersection(
+            *(subjects.decided_elsewhere(side.get(Variables), side.get(JobVariables)) for side in sides)
+        )
+        self._dead = subjects.read_by_nobody(*(side.get(VariableReaders) for side in sides))
+
+    def matters(self, reader: Reader, kind: str, name: str, old: str, new: str) -> bool:
+        if kind == "package":
+            return name in self._stack
+        if kind == "variable" and (name in self._dead or name in self._decided):
+            return False
+        return reader.matters(name, old, new)
+
+
+def _some(side: Side) -> list[str]:
+    return [HERE, *list(side.nodes)[:1]]
+
+
+def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
+    """What one reader finds different between a new node and the old node with which it is compared."""
+    if reader.asked == "script" and context.one_has_a_script:
+        return
+    now = context.new.answers(reader)
+    usual = Usual(context.old, context.old.answers(reader))
+    by_values: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
+    seen: dict[tuple[int, int], list[tuple[tuple[str, str], tuple[str, str]]]] = {}
+    for node, after in now.items():
+        before = usual.for_node(node, context.new.kinds[node])
+        if isinstance(before, Unknown) or isinstance(after, Unknown):
+            continue
+        # Nodes that say the same are compared once.
+        both = (id(before), id(after))
+        if both not in seen:
+            seen[both] = list(_differing(before, after, reader))
+        for key, values in seen[both]:
+            by_values.setdefault(key, {}).setdefault(values, []).append(node)
+    facts = tuple(need.fact.__name__ for need in needs_of(reader.read) if not need.tolerant)
+    for (kind, name), nodes_by_values in by_values.items():
+        for (old, new), nodes in _few(nodes_by_values).items():
+            matters = context.matters(reader, kind, name, old, new)
+            yield Difference(
+                kind,
+                name,
+                _shown(name, old),
+                _shown(name, new),
+                nodes=fold(node for node in nodes if node != HERE),
+                weight="matters" if matters else "noise",
+                why=reader.why,
+                next=reader.step(name, old, new) if matters else "",
+                facts=facts,
+            )
+
+
+def _differing(
+    before: Answers, after: Answers, reader: Reader
+) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    keys = [key for key in before if key in after] if reader.both else dict.fromkeys([*before, *after])
+    for key in keys:
+        old, new = before.get(key, ""), after.get(key, "")
+        if old != new and not (old and new and _alike(old, new, reader.nearly)):
+            yield key, (old, new)
+
+
+def _alike(old: str, new: str, nearly: Nearly | None) -> bool:
+    return nearly is not None and len(set(nearly.together((old, new)).values())) == 1
+
+
+def _few(by_values: Mapping[tuple[str, str], list[str]]) -> Mapping[tuple[str, str], list[str]]:
+    """The same, with values that are another one on nearly every node told as one."""
+    if len(by_values) <= _SEVERAL:
+        return by_values
+    (old, new), *_ = sorted(by_values, key=lambda values: -len(by_values[values]))
+    nodes = [node for nodes in by_values.values() for node in nodes]
+    return {(old, f"{new} and {len(by_values) - 1} other values"): nodes}
+
+
+def _shown(name: str, value: str) -> str:
+    return in_bytes(int(value)) if name in _IN_BYTES and value.isdecimal() else value
+
+
+def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
+    """The patches of the old tree that the new one has not, and the other way round."""
+    if old.patches is None or new.patches is None:
+        yield from _markers(old, new)
+        return
+    here = {patch.identity for patch in new.patches}
+    there = {patch.identity for patch in old.patches}
+    apply = f"verl-doctor patches apply {old.path} --apply" if old.path else ""
+    for patch in old.patches:
+        if patch.identity not in here:
+            yield _patch(patch, "in place", "missing", "what it repaired is broken again", apply)
+    for patch in new.patches:
+        if patch.identity not in there:
+            yield _patch(patch, "", "in place", "the old tree did without it", "")
+
+
+def _patch(patch: AnyPatch, old: str, new: str, why: str, step: str) -> Difference:
+    return Difference(
+        "patch",
+        f"{patch.marker} at {patch.place}",
+        old,
+        new,
+        why=why,
+        next=step,
+        facts=("Markers",),
+        path=patch.path,
+    )
+
+
+def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
+    """The same of facts files, which hold where lines are marked and not what was patched."""
+    before, after = old.get(Markers), new.get(Markers)
+    if isinstance(before, Unknown) or isinstance(after, Unknown):
+        return
+    counts = [_by_file(one) for one in (before, after)]
+    for key in dict.fromkeys([*counts[0], *counts[1]]):
+        was, now = counts[0].get(key, 0), counts[1].get(key, 0)
+        if was != now:
+            why = "what it repaired is broken again" if now < was else "the old tree did without it"
+            step = "verl-doctor patches export FILE there, patches apply FILE here" if now < was else ""
+            yield Difference(
+                "patch",
+                f"{key[1]} in {key[0]}",
+                _lines(was),
+                _lines(now),
+                why=why,
+                next=step,
+                facts=("Markers",),
+                path=key[0],
+            )
+
+
+def _lines(number: int) -> str:
+    return counted(number, "marked line") if number else ""
+
+
+def _by_file(markers: Markers) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for line in markers.lines:
+        key = (line.path.removeprefix(markers.folder).lstrip("/"), line.marker)
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _rest(old: Snapshot, new: Snapshot, told: Iterable[Difference]) -> Iterator[Difference]:
+    """The facts that differ in what no reader reads: where most is what is free, busy or running at the moment."""
+    known = {name for one in told for name in one.facts}
+    for fact in new.facts:
+        before, after = old.get(fact), new.get(fact)
+        if fact.__name__ in known or isinstance(before, Unknown) != isinstance(after, Unknown):
+            continue
+        if before == after or isinstance(before, Unknown) or not is_dataclass(before):
+            continue
+        found = changes(_plain(before), _plain(after))
+        places = [*found.put, *found.without]
+        if places:
+            yield Difference(
+                "fact",
+                fact.__name__,
+                "",
+                f"{places[0]}" + (f" and {len(places) - 1} more places" if len(places) > 1 else ""),
+                weight="noise",
+                facts=(fact.__name__,),
+            )
+
+
+def _plain(fact: Any) -> Any:
+    return json.loads(json.dumps(asdict(fact)))

@@ -1,0 +1,144 @@
+"""What a comparison says: as JSON types, and the words that text and Markdown share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from verl_doctor.toolkit.comparison.comparison import WEIGHTS, Difference
+from verl_doctor.toolkit.comparison.judge import Comparison, Verdict
+from verl_doctor.toolkit.comparison.subjects import LEAD
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.system.node_names import expand, shortened
+from verl_doctor.toolkit.text import counted
+
+SCHEMA_VERSION = 1
+
+WORDS: Mapping[Verdict, str] = {
+    "equal": "EQUAL",
+    "matters": "DIFFERS",
+    "breaks": "BREAKS",
+    "could_not_compare": "COULD NOT COMPARE",
+}
+_MOST = 12
+"""Differences of one kind that are shown unless all are asked for."""
+
+
+def document(of: Comparison) -> dict[str, Any]:
+    """The comparison as JSON types, in a stable order."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": of.verdict,
+        "old": _side(of.old),
+        "new": _side(of.new),
+        "differences": [_difference(one) for one in of.differences],
+        "gone": [{"code": code, "message": message} for code, message in of.gone],
+        "untold": list(of.untold),
+        "lost": list(of.lost),
+        "summary": {weight: len(of.of(weight)) for weight in WEIGHTS},
+    }
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    said = asdict(one)
+    del said["facts"], said["path"]
+    return {**said, "codes": list(one.codes)}
+
+
+def _side(one: Snapshot) -> dict[str, Any]:
+    return {
+        "file": one.path,
+        "machine": one.machine,
+        "taken": one.taken,
+        "verl_doctor": one.version,
+        "nodes": len(one.nodes),
+        "missing": len(one.nodes.missing),
+    }
+
+
+def headline(of: Comparison) -> str:
+    """How many differences there are of each weight."""
+    breaks, matters, noise = (len(of.of(weight)) for weight in WEIGHTS)
+    said = (
+        [f"{counted(breaks, 'difference')} {'breaks' if breaks == 1 else 'break'} what worked"]
+        if breaks
+        else []
+    )
+    said += [f"{counted(matters, 'difference')} {'matters' if matters == 1 else 'matter'}"] if matters else []
+    said += ["nothing that matters differs"] if not said and not of.lost else []
+    said += list(of.lost)
+    return "; ".join(said) + (
+        f"; {noise:,} more {'does' if noise == 1 else 'do'} not matter" if noise else ""
+    )
+
+
+def side(one: Snapshot, otherwise: str) -> str:
+    """Of what a snapshot is, in one line."""
+    asked = f" asked from {one.machine}" if one.machine else ""
+    nodes = f"{counted(len(one.nodes), 'node')}{asked}" if one.nodes else one.machine
+    told = (nodes, one.taken.replace("T", " ").replace("Z", " UTC"), one.path)
+    return ", ".join(filter(None, told)) or otherwise
+
+
+@dataclass(frozen=True)
+class Group:
+    """Differences of one kind that matter for one reason, of which `left` are not shown. `do` repairs all of them at once."""
+
+    kind: str
+    why: str
+    shown: tuple[Difference, ...]
+    left: tuple[Difference, ...] = ()
+    do: str = ""
+
+
+def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
+    """What is said once: a kind of differences, why they matter, and what to do."""
+    for (kind, why), members in groupby(found, key=lambda one: (one.kind, one.why)):
+        several = tuple(members)
+        most = len(several) if every else _shown_of(several)
+        yield Group(kind, why, several[:most], several[most:], _together(several[:most]))
+
+
+def by_kind(found: Iterable[Difference]) -> Mapping[str, list[Difference]]:
+    """Differences by the kind of thing that differs, in the order in which each kind comes first."""
+    kinds: dict[str, list[Difference]] = {}
+    for one in found:
+        kinds.setdefault(one.kind, []).append(one)
+    return kinds
+
+
+def _shown_of(several: tuple[Difference, ...]) -> int:
+    """All packages of the stack, and a few others; one that would stay behind alone is shown too."""
+    lead = sum(one.kind == "package" and one.subject in LEAD for one in several)
+    most = max(lead, _MOST)
+    return len(several) if len(several) <= most + 1 else most
+
+
+def _together(several: tuple[Difference, ...]) -> str:
+    """One command for several: what is one step anyway, and packages, for pip looks for releases that go together."""
+    steps = [one.next for one in several]
+    if len(several) > 1 and len(set(steps)) == 1:
+        return steps[0]
+    if len(several) < 2 or not all(step.startswith("pip install ") for step in steps):
+        return ""
+    return " ".join(["pip install", *(step.removeprefix("pip install ") for step in steps)])
+
+
+def values(one: Difference) -> tuple[str, str]:
+    """How it was and is."""
+    nothing = "not set" if one.kind in {"variable", "configuration"} else "none"
+    return one.old or nothing, one.new or nothing
+
+
+def where(one: Difference, of: Comparison) -> str:
+    """On which nodes; "" on a single machine."""
+    if not one.nodes:
+        return ""
+    count = len(expand(one.nodes))
+    return (
+        f"on all {counted(count, 'node')}"
+        if count == len(of.new.nodes) > 1
+        else f"on {shortened(one.nodes, count)}"
+    )

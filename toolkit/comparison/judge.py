@@ -1,0 +1,218 @@
+"""Two snapshots compared and judged: what differs, which of it breaks the job, and what could not be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verl_doctor.toolkit.comparison.cause import Key, cause_of, key_of
+from verl_doctor.toolkit.comparison.comparison import Difference, Weight, between, in_order, not_compared
+from verl_doctor.toolkit.comparison.sides import HERE, Side
+from verl_doctor.toolkit.engine import factsfile
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.factsfile import NotHeld
+from verl_doctor.toolkit.engine.judge import DEEP, facts_of
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.facts import Broken, Unknown
+from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.rule import Check, Finding
+from verl_doctor.toolkit.snapshot.examination import WholeSnapshot
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+from verl_doctor.toolkit.system.node_names import expand
+from verl_doctor.toolkit.text import listed
+
+Verdict = Literal["equal", "matters", "breaks", "could_not_compare"]
+
+_CODES: Mapping[Verdict, ExitCode] = {
+    "equal": ExitCode.OK,
+    "matters": ExitCode.FAILED,
+    "breaks": ExitCode.FAILED,
+    "could_not_compare": ExitCode.COULD_NOT_CHECK,
+}
+_JUDGED = frozenset({"pass", "warn", "fail"})
+_TOLD = _JUDGED | {"not_applicable"}
+_SPEAKING = frozenset({"error", "warning"})
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The differences, what matters first. `gone` are findings that the old side had and the new one has not, `kept` those of both.
+
+    `untold` are sentences on what one side tells and the other does not; `lost` says why nothing, or not all, could be read.
+    """
+
+    old: Snapshot
+    new: Snapshot
+    differences: tuple[Difference, ...]
+    gone: tuple[tuple[str, str], ...] = ()
+    untold: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    kept: frozenset[Key] = frozenset()
+
+    def of(self, weight: str) -> tuple[Difference, ...]:
+        """The differences of one weight."""
+        return tuple(one for one in self.differences if one.weight == weight)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The comparison in one word. That something was lost outweighs that nothing else differs."""
+        for weight in ("breaks", "matters"):
+            if self.of(weight):
+                return "breaks" if weight == "breaks" else "matters"
+        return "could_not_compare" if self.lost else "equal"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 nothing that matters differs, 1 something does, 3 something could not be read."""
+        return _CODES[self.verdict]
+
+
+def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
+    """Compare, judge both sides by all rules that their facts suffice for, and join what is found to what differs."""
+    sides = Side(old, run.registry.collectors), Side(new, run.registry.collectors)
+    found = between(*sides)
+    # Rules of --deep too: their facts were tried when a snapshot was taken, or are not known.
+    costly = run.at_cost(*DEEP)
+    before, after = (examine(Request(costly, WholeSnapshot(one))).report for one in (old, new))
+    told = {key_of(result.code, finding) for result, finding in before.findings()}
+    still = {key_of(result.code, finding) for result, finding in after.findings()}
+    news = [
+        (result, finding) for result, finding in after.findings() if key_of(result.code, finding) not in told
+    ]
+    joined = _joined(
+        sorted(news, key=lambda one: one[1].severity != "error"),
+        found,
+        sides,
+        before,
+        run,
+    )
+    judged_now = {result.code: result.status for result in after.results}
+    gone = {
+        key_of(result.code, finding): (result.code, finding.message)
+        for result, finding in before.findings()
+        if finding.severity in _SPEAKING
+        and key_of(result.code, finding) not in still
+        and judged_now.get(result.code) in _TOLD
+        and not ((check := run.registry.check(result.code)) and _lacks(check, old, new))
+    }
+    return Comparison(
+        old,
+        new,
+        tuple(in_order(joined)),
+        tuple(gone.values()),
+        (*old.unread, *new.unread, *not_compared(old, new)),
+        tuple(_lost(old, new)),
+        frozenset(told & still),
+    )
+
+
+def _joined(
+    news: Iterable[tuple[CheckResult, Finding]],
+    found: list[Difference],
+    sides: tuple[Side, Side],
+    before: Report,
+    run: Session,
+) -> list[Difference]:
+    """The differences, with each finding at the one that it comes from, or beside them when none is known."""
+    was = {result.code: result for result in before.results}
+    places = {id(one): number for number, one in enumerate(found)}
+    joined, alone = list(found), []
+    selection = run.at_cost(*DEEP).selection
+    for result, finding in news:
+        check = run.registry.check(result.code)
+        nodes = expand(finding.node) if finding.node else [HERE]
+        node = nodes[0]
+        mine = sides[1].facts(node)
+        theirs = _counterpart(sides[0], node, sides[1].kinds.get(node, ""))
+        if check and _lacks(check, mine, theirs):
+            continue
+        here = [one for one in found if _is_on(one, nodes)]
+        one = check and cause_of(finding, check, here, theirs, mine, selection)
+        if one:
+            joined[places[id(one)]] = _breaking(joined[places[id(one)]], result, finding)
+        else:
+            alone.append(_alone(result, finding, was.get(result.code)))
+    return [*joined, *alone]
+
+
+def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
+    """Whether a rule spoke for want of facts: of one that the new file does not hold, and the old one does, or of all that it asks for."""
+    facts = list(facts_of([check]))
+    lacking = [fact for fact in facts if isinstance(mine.get(fact), NotHeld)]
+    return lacking == facts or any(not isinstance(theirs.get(fact), NotHeld) for fact in lacking)
+
+
+def _is_on(one: Difference, nodes: list[str]) -> bool:
+    return not one.nodes or nodes == [HERE] or not set(expand(one.nodes)).isdisjoint(nodes)
+
+
+def _counterpart(old: Side, node: str, kind: str) -> Facts:
+    """The facts to which those of a new node compare."""
+    if node == HERE or node in old.nodes or not old.nodes:
+        return old.facts(node)
+    alike = [name for name in old.nodes if old.kinds[name] == kind]
+    return old.facts((alike or list(old.nodes))[0])
+
+
+def _breaking(one: Difference, result: CheckResult, finding: Finding) -> Difference:
+    """The same difference, which is now known to break something. The first finding speaks."""
+    first = one.weight != "breaks"
+    return replace(
+        one,
+        weight=one.weight if finding.severity == "info" and one.weight != "noise" else _weight(finding),
+        codes=tuple(dict.fromkeys((*one.codes, result.code))),
+        why=finding.message if first else one.why,
+        next=one.next or _next(result, finding),
+    )
+
+
+def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) -> Difference:
+    """A finding with no single cause. Where the old side was not judged, nobody knows whether it is new."""
+    status = "skipped" if before is None else before.status
+    reason = f": {before.reason}" if before and before.reason else ""
+    return Difference(
+        "finding",
+        result.code,
+        "passed" if status in _JUDGED else f"{status.replace('_', ' ')}{reason}",
+        result.title,
+        finding.node or "",
+        _weight(finding)
+        if status not in {"skipped", "error"}
+        else "noise"
+        if finding.severity == "info"
+        else "matters",
+        finding.message,
+        _next(result, finding),
+        (result.code,),
+    )
+
+
+def _weight(finding: Finding) -> Weight:
+    """A hint breaks nothing."""
+    return "matters" if finding.severity == "info" else "breaks"
+
+
+def _next(result: CheckResult, finding: Finding) -> str:
+    if finding.fix:
+        return f"verl-doctor fix --select {result.code}"
+    return finding.remedy or f"verl-doctor explain {result.code}"
+
+
+def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:
+    for side, name in ((old, "old"), (new, "new")):
+        if missing := side.nodes.missing:
+            which = listed((f"{node} ({why})" for node, why in missing.items()), 2)
+            yield f"{len(missing):,} of the {name} nodes did not answer: {which}"
+        if side.schema != factsfile.SCHEMA_VERSION:
+            yield (
+                f"{side.path} has schema version {side.schema}, this verl-doctor reads {factsfile.SCHEMA_VERSION}: "
+                "what is called alike may mean something else"
+            )
+        broken = [fact.__name__ for fact, value in side.facts.items() if isinstance(value, Broken)]
+        if broken:
+            yield f"the {name} side could not read {', '.join(broken)}"
+        if all(isinstance(value, Unknown) for value in side.facts.values()) and not side.nodes:
+            yield f"the {name} side tells no fact"

@@ -1,0 +1,148 @@
+"""One difference undone in the new facts, as if that one thing had stayed as it was.
+
+What has a name (a package, a variable, a key of the configuration) is an entry in several facts, and is put back in all of them. Of
+everything else those values are put back that decide what is said of the subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from verl_doctor.toolkit.comparison.comparison import Difference
+from verl_doctor.toolkit.comparison.subjects import READERS, Reader
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.facts import Need, Unknown, arguments_from, needs_of
+
+_Path = tuple[Any, ...]
+"""Steps into a fact: names of fields, keys, places in a list."""
+
+_MOST = 200
+"""Values of one fact that are looked at."""
+
+
+def put_back(one: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
+    """Those of the wanted facts that are otherwise when the difference is undone."""
+    told = [(fact, old.get(fact), new.get(fact)) for fact in wanted]
+    entries = {
+        fact: changed
+        for fact, before, after in told
+        if before != after and (changed := _with_entry(after, before, one.subject)) is not after
+    }
+    return entries or _with_values(one, wanted, old, new)
+
+
+def whole_facts(one: Difference, wanted: Iterable[type], old: Facts) -> dict[type, Any]:
+    """The facts that tell the difference as they were, with what else they say: for a finding that names the subject."""
+    return {fact: old.get(fact) for fact in wanted if fact.__name__ in one.facts}
+
+
+def _with_values(one: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
+    key = (one.kind, one.subject)
+    known = set(wanted)
+    for reader in READERS:
+        (need, *_) = needs_of(reader.read)
+        before, after = old.get(need.fact), new.get(need.fact)
+        if need.fact.__name__ not in one.facts or need.fact not in known or before == after:
+            continue
+        if isinstance(before, Unknown) or isinstance(after, Unknown):
+            return {need.fact: before}
+        said = _said(reader, need, after, new, key)
+        own = [
+            path
+            for path in list(_differing(after, before))[:_MOST]
+            if _said(reader, need, _with_old(after, before, path), new, key) != said
+        ]
+        for path in own:
+            after = _with_old(after, before, path)
+        if own:
+            return {need.fact: after}
+    return {}
+
+
+def _said(reader: Reader, need: Need, value: Any, facts: Facts, key: tuple[str, str]) -> str | None:
+    """What a reader says of one subject, with another value of its first fact."""
+    others = tuple(
+        other for other in needs_of(reader.read) if other is not need and other.fact is not need.fact
+    )
+    arguments = arguments_from(others, facts.get)
+    if isinstance(arguments, Unknown):
+        return None
+    return reader.read(**{**arguments, need.parameter: value}).get(key)
+
+
+def _differing(new: Any, old: Any, path: _Path = ()) -> Iterator[_Path]:
+    """The places at which a value is otherwise, as deep as both have the same shape."""
+    if new == old:
+        return
+    if is_dataclass(new) and type(new) is type(old):
+        for field in fields(new):
+            yield from _differing(getattr(new, field.name), getattr(old, field.name), (*path, field.name))
+    elif isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old):
+        for place, (mine, theirs) in enumerate(zip(new, old, strict=True)):
+            yield from _differing(mine, theirs, (*path, place))
+    else:
+        yield path
+
+
+def _with_old(new: Any, old: Any, path: _Path) -> Any:
+    """A value with what lies at a path as it was."""
+    if not path:
+        return old
+    step, *rest = path
+    if isinstance(new, tuple):
+        return (*new[:step], _with_old(new[step], old[step], tuple(rest)), *new[step + 1 :])
+    return replace(new, **{step: _with_old(getattr(new, step), getattr(old, step), tuple(rest))})
+
+
+def _with_entry(after: Any, before: Any, name: str) -> Any:
+    """A fact in which the entries of that name are the other one's. The same object when it has none that differ."""
+    if not is_dataclass(after) or isinstance(after, (type, Unknown)) or type(after) is not type(before):
+        return after
+    changed = {}
+    for field in fields(after):
+        new, old = getattr(after, field.name), getattr(before, field.name)
+        put = _entry_back(new, old, name)
+        if put is not new:
+            changed[field.name] = put
+    return replace(after, **changed) if changed else after
+
+
+def _entry_back(new: Any, old: Any, name: str) -> Any:
+    if isinstance(new, Mapping) and isinstance(old, Mapping):
+        return _key_back(new, old, name)
+    if isinstance(new, tuple) and isinstance(old, tuple) and new != old:
+        mine = [one for one in new if _is_called(one, name)]
+        theirs = [one for one in old if _is_called(one, name)]
+        if mine != theirs:
+            return (*(one for one in new if not _is_called(one, name)), *theirs)
+    return new
+
+
+def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A key as it was; `a.b` leads into what lies under `a`."""
+    first, _, rest = name.partition(".")
+    if name in new or name in old:
+        if new.get(name) == old.get(name) and (name in new) == (name in old):
+            return new
+        others = {key: value for key, value in new.items() if key != name}
+        return {**others, name: old[name]} if name in old else others
+    if rest and isinstance(new.get(first), Mapping) and isinstance(old.get(first), Mapping):
+        inner = _key_back(new[first], old[first], rest)
+        return new if inner is new[first] else {**new, first: inner}
+    return new
+
+
+def _is_called(one: Any, name: str) -> bool:
+    """Whether an entry is about what has this name: a text that is it, or a record that begins with it or names it."""
+    if isinstance(one, str):
+        return _same(one, name)
+    if not is_dataclass(one):
+        return False
+    called = (fields(one)[0].name, "name", "package", "key")
+    return any(isinstance(said := getattr(one, field, None), str) and _same(said, name) for field in called)
+
+
+def _same(one: str, name: str) -> bool:
+    return one == name or one.replace("_", "-").lower() == name

@@ -1,0 +1,99 @@
+"""One of the two sides of a comparison: a machine, or the nodes of a cluster, asked what they say of each subject."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from verl_doctor.toolkit.cluster.fleet_facts import FactStore, NodeFacts
+from verl_doctor.toolkit.cluster.fleet_subjects import Answers, gpus_of
+from verl_doctor.toolkit.comparison.subjects import Reader
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.facts import Absent, Collector, Need, Unknown, arguments_from, needs_of
+from verl_doctor.toolkit.snapshot.snapshot import Snapshot
+
+HERE = ""
+"""The name of the machine itself among the nodes, where one machine was looked at or only it can tell."""
+
+
+class Side:
+    """A snapshot whose nodes are at hand. A node's facts are restored when somebody asks for them."""
+
+    def __init__(self, snapshot: Snapshot, collectors: Iterable[Collector]) -> None:
+        self.snapshot = snapshot
+        self._collectors = tuple(collectors)
+
+    @cached_property
+    def nodes(self) -> Mapping[str, NodeFacts]:
+        """The nodes that answered, by name; none of a single machine."""
+        store = FactStore(self._collectors, {})
+        return {one.node: store.facts_of(one) for one in self.snapshot.nodes.answers() if not one.missing}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """The GPUs of each node, by its name; `HERE` is the machine."""
+        return {HERE: gpus_of(self.snapshot), **{name: gpus_of(facts) for name, facts in self.nodes.items()}}
+
+    def facts(self, name: str) -> Facts:
+        """The facts of a node, or of the machine."""
+        return self.nodes.get(name, self.snapshot)
+
+    def answers(self, reader: Reader) -> dict[str, Answers | Unknown]:
+        """What each node says, by its name: the nodes where they tell such facts, else the machine, which has the job's."""
+        needs = needs_of(reader.read)
+        asked = {name: facts for name, facts in self.nodes.items() if _told(needs, facts)}
+        known: dict[tuple[int, ...], Answers | Unknown] = {}
+        found: dict[str, Answers | Unknown] = {}
+        for name, facts in asked.items():
+            key = tuple(facts.numbers.get(need.fact, 0) for need in needs)
+            if key not in known:
+                known[key] = _answers(reader, needs, facts)
+            found[name] = known[key]
+        return found or {HERE: _answers(reader, needs, self.snapshot)}
+
+
+def _told(needs: Iterable[Need], facts: NodeFacts) -> bool:
+    return all(need.fact in facts.numbers for need in needs if not need.tolerant)
+
+
+def _answers(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Answers | Unknown:
+    """What is said; that there is no such thing is an answer too, unless nobody asked for it."""
+    arguments: Mapping[str, Any] | Unknown = arguments_from(needs, facts.get)
+    if isinstance(arguments, Absent) and not reader.asked:
+        return {}
+    return arguments if isinstance(arguments, Unknown) else reader.read(**arguments)
+
+
+class Usual:
+    """What the nodes of a side say of one reader's subjects, and to which of them a node of the other side compares."""
+
+    def __init__(self, side: Side, answers: Mapping[str, Answers | Unknown]) -> None:
+        self._side = side
+        self._answers = answers
+        self._known: dict[str, Answers | Unknown] = {}
+
+    def for_node(self, name: str, kind: str) -> Answers | Unknown:
+        """The answers of the node of that name, else what most nodes with such GPUs say, else what most say at all."""
+        if name in self._answers:
+            return self._answers[name]
+        if kind not in self._known:
+            alike = [one for one in self._answers if self._side.kinds.get(one) == kind]
+            self._known[kind] = _most_say([self._answers[one] for one in alike or self._answers])
+        return self._known[kind]
+
+
+def _most_say(answers: Iterable[Answers | Unknown]) -> Answers | Unknown:
+    """Of each subject what is said most often. What nobody could say stays so."""
+    every = list(answers)
+    known = [one for one in every if not isinstance(one, Unknown)]
+    if len(known) < 2:
+        return (known or every)[0]
+    said: dict[tuple[str, str], Counter[str]] = {}
+    for one in known:
+        for key, value in one.items():
+            said.setdefault(key, Counter())[value] += 1
+    return {
+        key: counts.most_common(1)[0][0] for key, counts in said.items() if 2 * counts.total() > len(known)
+    }

@@ -1,0 +1,397 @@
+"""What two machines are compared in: what is read from their facts, by kind and name of the subject, the telling kinds first.
+
+Readers are as those of `fleet_subjects`, which compare the nodes of one cluster, and some are the same. These see more, for what
+differs between two clusters is not an accident of one node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.utils import canonicalize_name
+
+from verl_doctor.toolkit.cluster import fleet_subjects
+from verl_doctor.toolkit.cluster.fleet_subjects import Answers, Nearly
+from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
+from verl_doctor.toolkit.collectors.host.caches import Caches
+from verl_doctor.toolkit.collectors.host.clock import Clock
+from verl_doctor.toolkit.collectors.host.folders import Folders
+from verl_doctor.toolkit.collectors.host.limits import HostLimits
+from verl_doctor.toolkit.collectors.host.mounts import Mounts
+from verl_doctor.toolkit.collectors.host.system import System
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.network.network import Interface, Network
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
+from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
+from verl_doctor.toolkit.comparison import meaning
+from verl_doctor.toolkit.comparison.meaning import Matters, Step
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.text import in_bytes
+
+_FOLDER = meaning.say("let its variable name a folder on {old}")
+
+LEAD = (
+    "verl", "vllm", "torch", "ray", "transformers", "flash-attn", "flashinfer-python", "triton",
+    "nvidia-nccl-cu13", "nvidia-nccl-cu12", "sglang", "tensordict", "megatron-core", "transformer-engine",
+)  # fmt: skip
+"""The packages that are named first, in this order."""
+
+
+Asked = Literal["script", "files"]
+"""What the user has to name: a launch script, or a model or data."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader of answers, and what a difference in them means where no rule speaks of it.
+
+    `why` is a line for a person. `nearly` says that the values are numbers, and which of them count as the same. `step` is what
+    would make it as it was. `asked`: the user has to name what it is about, and where one side was looked at without that,
+    nothing is compared.
+    `both`: only what both sides have is compared, for that one has no such thing is said by another reader.
+    """
+
+    read: Callable[..., Answers]
+    why: str
+    matters: Matters = meaning.always
+    nearly: Nearly | None = None
+    step: Step = meaning.nothing
+    asked: Asked | None = None
+    both: bool = False
+
+
+def _packages(packages: Packages) -> Answers:
+    return {
+        ("package", canonicalize_name(one.name)): one.version + (" (editable)" if one.editable else "")
+        for one in packages.distributions
+    }
+
+
+def required(packages: Packages | Unknown) -> frozenset[str]:
+    """What verl and vLLM ask for themselves, by the names of the packages; what is needed for an extra alone is not."""
+    known = () if isinstance(packages, Unknown) else packages.distributions
+    return frozenset(
+        canonicalize_name(found[0])
+        for one in known
+        if canonicalize_name(one.name) in {"verl", "vllm"}
+        for text in one.requires
+        if "extra" not in text and (found := re.match(r"[\w.-]+", text))
+    )
+
+
+def _python(interpreter: Interpreter) -> Answers:
+    return {
+        ("Python", "Python"): f"{interpreter.implementation} {interpreter.version}",
+        ("Python", "machine"): f"{interpreter.system} {interpreter.machine}".strip(),
+        ("Python", "glibc"): interpreter.glibc,
+    }
+
+
+def _verl_tree(trees: VerlTrees) -> Answers:
+    return {("package", "verl"): trees.imported.version}
+
+
+def _vllm_tree(tree: VllmTree) -> Answers:
+    return {("package", "vllm"): tree.tree.version}
+
+
+def _found_in(trees: VerlTrees) -> Answers:
+    return {("source tree", "verl"): trees.imported.found_in}
+
+
+def _torch(build: TorchBuild) -> Answers:
+    abi = {True: "C++11 ABI", False: "old C++ ABI", None: ""}[build.cxx11_abi]
+    return {
+        ("build", "torch"): ", ".join(filter(None, (f"for CUDA {build.cuda}" if build.cuda else "CPU", abi)))
+    }
+
+
+def _driver(gpus: Gpus) -> Answers:
+    return {("driver", "driver"): gpus.driver, ("driver", "CUDA of the driver"): gpus.cuda}
+
+
+def _gpus(gpus: Gpus) -> Answers:
+    return {("GPUs", "GPUs"): _counts(_gpu(one) for one in gpus.devices)}
+
+
+def _gpu_settings(gpus: Gpus) -> Answers:
+    devices = gpus.devices
+    found = {
+        ("GPUs", "MIG"): _counts("on" if one.mig else "off" for one in devices),
+        ("GPUs", "NVLink links in use"): _counts(str(one.links_active) for one in devices),
+        ("GPUs", "fabric"): _counts(one.fabric.state for one in devices),
+        ("GPUs", "power limit"): _counts(f"{one.power_limit} W" for one in devices if one.power_limit),
+        ("GPUs", "compute mode"): _counts(one.compute_mode for one in devices),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _gpu(one: Device) -> str:
+    memory = f", {in_bytes(one.memory.total * 2**20)}" if one.memory else ""
+    return f"{one.name}{memory}, capability {one.capability}"
+
+
+def _counts(values: Iterator[str]) -> str:
+    """Each value once, with how many have it: "8 x NVIDIA H200"."""
+    every = list(values)
+    return "; ".join(f"{every.count(value)} x {value}" for value in sorted(set(every)))
+
+
+def _toolkit(toolkit: CudaToolkit) -> Answers:
+    return {
+        ("compiler", "CUDA toolkit"): toolkit.release,
+        ("compiler", "gcc"): str(toolkit.gcc or ""),
+    }
+
+
+def _libcuda(library: LibCuda) -> Answers:
+    first = next(iter(library.candidates), None)
+    if first is None:
+        return {}
+    kind = "stub" if first.stub else "compat" if first.compat else "of the driver"
+    return {("driver", "libcuda that is found first"): f"{first.version} ({kind}, by {first.how})"}
+
+
+def _job_variables(
+    job: JobVariables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
+) -> Answers:
+    """As the workers will have them. Folders of the environment and of the tree lie elsewhere elsewhere, and are named so."""
+    return _named(job.values, job.untold, interpreter, trees)
+
+
+def _variables(
+    variables: Variables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
+) -> Answers:
+    return _named(variables.values, variables.withheld, interpreter, trees)
+
+
+def decided_elsewhere(shell: Variables | Unknown, job: JobVariables | Unknown) -> frozenset[str]:
+    """The variables that the job has otherwise than the shell: its launch files or verl decide them."""
+    if isinstance(shell, Unknown) or isinstance(job, Unknown):
+        return frozenset()
+    return frozenset(name for name, value in job.values.items() if shell.values.get(name) != value)
+
+
+def _named(
+    values: Mapping[str, str],
+    withheld: Iterable[str],
+    interpreter: Interpreter | Unknown,
+    trees: VerlTrees | Unknown,
+) -> Answers:
+    places = {} if isinstance(interpreter, Unknown) else {interpreter.prefix: "<environment>"}
+    if not isinstance(trees, Unknown):
+        places[trees.imported.folder] = "<verl>"
+    return {
+        **{("variable", name): meaning.WITHHELD for name in withheld},
+        **{("variable", name): _without_places(value, places) for name, value in values.items()},
+    }
+
+
+def _without_places(text: str, places: Mapping[str, str]) -> str:
+    for folder, name in sorted(places.items(), reverse=True):
+        if folder not in {"", "/", "/usr", "/usr/local"}:
+            text = re.sub(rf"(?<![\w./-]){re.escape(folder)}(?![\w.-])", name, text)
+    return text
+
+
+def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
+    """The variables that no installed package reads, on every side that knows them."""
+    known = [one for side in sides if not isinstance(side, Unknown) for one in side.variables]
+    return frozenset(one.name for one in known if one.dead) - {one.name for one in known if not one.dead}
+
+
+def _configuration(configuration: Configuration) -> Answers:
+    return {
+        ("configuration", key): "null" if value is None else str(value)
+        for key, value in _leaves(configuration.after, "")
+    }
+
+
+def _leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object]]:
+    for name, inner in value.items():
+        below = f"{key}.{name}" if key else str(name)
+        if isinstance(inner, Mapping) and inner:
+            yield from _leaves(inner, below)
+        else:
+            yield below, inner
+
+
+def _control_group(limits: HostLimits) -> Answers:
+    one = limits.subjects[0]
+    memory = one.groups.memory_limit
+    pids = one.groups.pids
+    return {
+        ("control group", "memory"): "unlimited" if memory is None else str(memory),
+        ("control group", "processes"): "unlimited" if pids is None else str(pids.pids),
+    }
+
+
+def _folders(folders: Folders) -> Answers:
+    return {
+        ("file system", f"of {one.use}"): _file_system(
+            one.kind, shared=one.shared, writable=one.writable, runnable=one.runnable
+        )
+        for one in reversed(folders.folders)
+    }
+
+
+def _caches(caches: Caches) -> Answers:
+    return {
+        ("file system", f"of {one.holds}"): _file_system(
+            one.kind, shared=one.shared, writable=one.writable, runnable=not one.no_programs
+        )
+        for one in caches.folders
+    }
+
+
+def _mounts(mounts: Mounts) -> Answers:
+    return {
+        ("mount", one.path): _file_system(
+            one.kind, shared=one.shared, writable=not one.read_only, runnable=one.runnable
+        )
+        for one in mounts.mounts
+    }
+
+
+def _file_system(kind: str, *, shared: bool, writable: bool, runnable: bool) -> str:
+    where = meaning.SHARED if shared else "of this machine alone"
+    lacks = ("" if writable else meaning.NOT_WRITABLE, "" if runnable else "programs may not be run")
+    return ", ".join(filter(None, (kind, where, *lacks)))
+
+
+def _ray(clusters: RayClusters) -> Answers:
+    chosen = clusters.chosen or next(iter(clusters.clusters), None)
+    if chosen is None:
+        return {}
+    gpus = sum(one.resources.get("GPU", 0) for one in chosen.alive)
+    return {
+        ("Ray cluster", "Ray"): chosen.ray,
+        ("Ray cluster", "Python"): chosen.python,
+        ("Ray cluster", "nodes"): str(len(chosen.alive)),
+        ("Ray cluster", "GPUs"): f"{gpus:g}",
+    }
+
+
+def _job_nodes(nodes: JobNodes) -> Answers:
+    return {("job", "nodes"): str(nodes.nodes)} if nodes.nodes else {}
+
+
+def _backends(backends: AttentionBackends) -> Answers:
+    return {("attention", "backends that are there"): ", ".join(
+        sorted(one.name for one in backends.backends if not one.problem)
+    )}  # fmt: skip
+
+
+def _system(system: System) -> Answers:
+    """Of the kernel's release the first two numbers, which say what it can do; distributions number the rest."""
+    return {
+        ("system", "kernel"): f"{system.name} {'.'.join(system.release.split('.')[:2])}".strip(),
+        ("system", "distribution"): system.distribution,
+    }
+
+
+def _details(system: System) -> Answers:
+    return {
+        ("system", "kernel's release"): system.release,
+        ("system", "processor"): f"{system.processors.threads} x {system.processors.model}",
+    }
+
+
+def _clock(clock: Clock) -> Answers:
+    return {("clock", "clock"): meaning.IN_STEP if clock.synchronised else "not synchronised"}
+
+
+def _network(network: Network) -> Answers:
+    """The host's ends of containers' veth pairs come and go with them; without an address nobody chooses them."""
+    up = [
+        one
+        for one in network.interfaces
+        if one.up and one.kind != "loopback" and (one.kind != "veth" or _has_address(one))
+    ]
+    route = {("network", "default route"): network.default} if network.default else {}
+    return {**route, ("network", "interfaces"): ", ".join(sorted(f"{one.name} ({one.kind})" for one in up))}
+
+
+def _has_address(interface: Interface) -> bool:
+    return any(not address.startswith("fe80:") for address in interface.addresses)
+
+
+ASKED: Mapping[Asked, str] = {"script": "a launch script", "files": "a model or data"}
+"""What the user has to name, in words."""
+
+READERS: tuple[Reader, ...] = (
+    Reader(_verl_tree, "the job runs this code", step=meaning.install),
+    Reader(_vllm_tree, "the rollout runs this code", step=meaning.install),
+    Reader(_packages, "the job imports it", step=meaning.install),
+    Reader(
+        fleet_subjects.read_edited_files, "it is not as its package brought it", meaning.edited,
+        step=meaning.say("verl-doctor patches export FILE there, patches apply FILE here"),
+    ),
+    Reader(_python, "compiled packages are built for it", step=meaning.say("an environment with {name} {old}")),
+    Reader(_torch, "other compiled packages must be built for the same", step=meaning.say("the {name} {old}")),
+    Reader(
+        _found_in, "another copy of verl may be the one that runs",
+        step=meaning.say("see which one is imported: verl-doctor check --select PKG"),
+    ),
+    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.say("let the launch script be judged: verl-doctor check run.sh")),
+    Reader(_driver, "it decides which CUDA runs here", step=meaning.say("ask for {old} or later"), both=True),
+    Reader(_libcuda, "processes load this one", both=True),
+    Reader(_gpu_settings, "speed and memory depend on it", step=meaning.say("ask for {old} as it was"), both=True),
+    Reader(_toolkit, "kernels are compiled with it when the job starts", step=meaning.say("an image with {name} {old}"), both=True),
+    Reader(_job_variables, "the job's processes have it", meaning.variable, step=meaning.export, asked="script"),
+    Reader(_variables, "the job's processes have it", meaning.variable, step=meaning.export),
+    Reader(_configuration, "the launch script composes to it", meaning.setting, step=meaning.override, asked="script"),
+    Reader(fleet_subjects.read_limits, "less than the job had before", meaning.less, step=meaning.ulimit),
+    Reader(
+        _control_group, "the container gives less than the job had before", meaning.less,
+        step=meaning.say("ask the scheduler for as much as before"),
+    ),
+    Reader(
+        fleet_subjects.read_cpus, "fewer than the job had before", meaning.less,
+        step=meaning.say("ask the scheduler for {old}"),
+    ),
+    Reader(
+        fleet_subjects.read_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
+        meaning.say("ask the scheduler for as much as before"),
+    ),
+    Reader(
+        fleet_subjects.read_shared_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
+        meaning.shm_size,
+    ),
+    Reader(
+        _mounts, "what lies there is not the same", meaning.mount,
+        step=meaning.say("mount it here too, or name another folder in the launch script"),
+    ),
+    Reader(_folders, "speed and safety of what is written there depend on it", step=_FOLDER, both=True),
+    Reader(_caches, "speed and safety of what is compiled depend on it", step=_FOLDER, both=True),
+    Reader(
+        fleet_subjects.read_job_files, "the job reads it", meaning.lost,
+        step=meaning.say("copy {name} here"), asked="files",
+    ),
+    Reader(_ray, "the job joins it", step=meaning.say("a cluster with {name} {old}")),
+    Reader(_job_nodes, "the job is spread over them", asked="script"),
+    Reader(_backends, "the rollout can choose among them only", both=True),
+    Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
+    Reader(
+        _network, "NCCL and gloo choose among them by name",
+        step=meaning.say("let NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one that is here"),
+    ),
+    Reader(_clock, "logs and time-outs of several nodes are compared by it", meaning.clock),
+    Reader(_system, "drivers and containers depend on it"),
+    Reader(_details, "", meaning.never),
+)  # fmt: skip
+
+__all__ = ["ASKED", "LEAD", "READERS", "Reader", "read_by_nobody", "required"]

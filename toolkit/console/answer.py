@@ -1,0 +1,48 @@
+"""What a command answers, whatever it is about. `console.view` shows it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+@runtime_checkable
+class Answer(Protocol):
+    """One answer in every form in which it can be shown. Nothing is rendered before a form is chosen."""
+
+    @abstractmethod
+    def document(self) -> Mapping[str, Any]:
+        """Return the answer in JSON types."""
+
+    @abstractmethod
+    def text_lines(self, width: int | None) -> Iterable[Text | str]:
+        """Return the lines for a person; a plain string is written as it is.
+
+        `width` is that of the terminal, None for a pipe, in which nothing is wrapped.
+        """
+
+    def markdown_lines(self) -> Iterable[str]:
+        """Return the lines of a Markdown page: the text as a block of code, unless the answer has a page of its own."""
+        return _as_code(self.text_lines(None))
+
+    @abstractmethod
+    def exit_code(self) -> int:
+        """Return the exit code of the command."""
+
+    def ends_with_verdict(self) -> bool:
+        """Whether the last line of the text holds the verdict already."""
+        return False
+
+    def other_forms(self) -> Mapping[str, Callable[[], str]]:
+        """Return the forms that this answer has besides text, JSON and Markdown, by name."""
+        return {}
+
+
+def _as_code(lines: Iterable[Text | str]) -> Iterator[str]:
+    yield "```"
+    yield from map(str, lines)
+    yield "```"

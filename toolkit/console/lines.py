@@ -1,0 +1,29 @@
+"""Sentences and commands as styled lines of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from verl_doctor.toolkit.text import harmless, wrapped
+
+
+def lines(
+    text: str, width: int | None, indent: int, *, first: str | None = None, style: str = ""
+) -> Iterator[Text]:
+    """Wrap one sentence at `width` columns, None for no limit, its first line led by `first` instead of blanks."""
+    blank = " " * indent
+    for line in wrapped(harmless(text), width, indent=blank if first is None else first, hanging=blank):
+        yield Text(line, style=style)
+
+
+def next_steps(steps: Sequence[tuple[str, str]], width: int | None) -> Iterator[Text]:
+    """Commands to type, each with its reason above it. A command has a line of its own and is never wrapped."""
+    if steps:
+        yield Text()
+        yield Text("Next:")
+    for command, why in steps:
+        if why:
+            yield from lines(f"# {why}", width, indent=4, first="  ", style="dim")
+        yield Text(f"  {harmless(command)}")

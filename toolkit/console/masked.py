@@ -1,0 +1,240 @@
+"""Secrets are masked here in whatever leaves the doctor: answers in all forms, files that it writes, and both its streams.
+
+What is a secret is decided by `system.secret`. A value that a variable of the user's environment gives as a secret is masked
+wherever it stands, also where nothing names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
+from typing import IO, Any, TextIO, TypeVar
+
+from verl_doctor.toolkit.console.streams import give_up_stderr
+from verl_doctor.toolkit.system.secret import MASK, is_recognisable, is_secret, secrets_in, without_secrets
+
+T = TypeVar("T")
+
+# Fields of documents of ours that only sound like a secret: the key of a setting, a rule that passes.
+_OUR_FIELDS = frozenset(
+    {
+        "key",
+        "keys",
+        "pass",
+        "passes",
+        "pin",
+        "sig",
+        "signature",
+        "token",
+        "auth",
+        "api",
+        "key_from",
+        "nearest_key",
+    }
+)
+_LONGEST_COMMAND = 2000  # words
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Masks texts and documents. `known` finds secrets that are known by their value."""
+
+    known: re.Pattern[str] | None = None
+
+    def text(self, text: str) -> str:
+        """The text with `***` in place of each secret. It keeps its number of lines."""
+        if self.known is not None:
+            text = self.known.sub(MASK, text)
+        return _without_secrets(text) if len(text) < _SHORT else without_secrets(text)
+
+    def document(self, value: T) -> T:
+        """The same value with the secrets in each of its texts masked: JSON types, tuples and dataclasses."""
+        return self._masked(value)  # type: ignore[no-any-return]
+
+    def and_those_in(self, lines: Iterable[str]) -> Mask:
+        """A mask that also knows the secrets that these lines name."""
+        values = {value for line in lines for value in secrets_in(line)}
+        known = "" if self.known is None else self.known.pattern
+        return Mask(_any_of(values, known))
+
+    def _masked(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return self._mapping(value)
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            return type(value)(map(self._masked, self._command(value)))
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._dataclass(value)
+        return value
+
+    def _mapping(self, value: Mapping[Any, Any]) -> dict[Any, Any]:
+        masked = {self._masked(name): self._named(name, inner) for name, inner in value.items()}
+        name, inner = value.get("name"), value.get("value")
+        if isinstance(name, str) and isinstance(inner, str) and is_secret(name, inner):
+            masked["value"] = MASK
+        return masked
+
+    def _named(self, name: Any, value: Any) -> Any:
+        if (
+            isinstance(name, str)
+            and isinstance(value, str)
+            and name not in _OUR_FIELDS
+            and is_secret(name, value)
+        ):
+            return MASK
+        return self._masked(value)
+
+    def _dataclass(self, value: Any) -> Any:
+        changed = {}
+        for one in fields(value):
+            before = getattr(value, one.name)
+            after = self._masked(before)
+            if after is not before and after != before:
+                changed[one.name] = after
+        return replace(value, **changed) if changed else value
+
+    @staticmethod
+    def _command(words: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+        """The words of a command line; what only the words before it make a secret is masked."""
+        if not 1 < len(words) <= _LONGEST_COMMAND or not all(isinstance(word, str) for word in words):
+            return words
+        if not any(word.startswith("-") or word == "login" for word in words):
+            return words
+        secrets = set(secrets_in(" ".join(words)))
+        return [word if word not in secrets else MASK for word in _parted(words, secrets)]
+
+
+def _parted(words: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:
+    """The words, of which those that end in a secret, such as -pSECRET, lose it."""
+    for word in words:
+        ends = [
+            secret for secret in secrets if word != secret and word.endswith(secret) and word.startswith("-")
+        ]
+        yield word.removesuffix(max(ends, key=len)) + MASK if ends else word
+
+
+_SHORT = 400  # characters: longer texts are few, and not kept
+
+
+@lru_cache(maxsize=8192)
+def _without_secrets(text: str) -> str:
+    return without_secrets(text)
+
+
+def mask_of(environ: Mapping[str, str]) -> Mask:
+    """The mask for a process with these variables."""
+    secrets = (value for name, value in environ.items() if is_secret(name, value) and is_recognisable(value))
+    return Mask(_any_of(secrets))
+
+
+def masked(value: T) -> T:
+    """A value as it may leave the doctor."""
+    return mask_of(os.environ).document(value)
+
+
+def masked_text(text: str) -> str:
+    """A text as it may leave the doctor."""
+    return mask_of(os.environ).text(text)
+
+
+def _any_of(values: Iterable[str], more: str = "") -> re.Pattern[str] | None:
+    listed = [
+        re.escape(value) for value in sorted(set(values), key=len, reverse=True) if is_recognisable(value)
+    ]
+    pattern = "|".join(filter(None, (*listed, more)))
+    return re.compile(pattern) if pattern else None
+
+
+class MaskedStream(io.TextIOBase):
+    """A stream for people, in which each line is masked before it is written. All else is that of the stream below.
+
+    `give_up` is what to do where it can no longer be written; without one the error is raised.
+    """
+
+    def __init__(self, stream: TextIO, give_up: Callable[[], None] | None = None) -> None:
+        self.stream = stream
+        self._give_up = give_up
+        self._mask = mask_of(os.environ)
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Write the lines that are complete."""
+        whole, newline, self._begun = (self._begun + text).rpartition("\n")
+        if newline:
+            with self._tolerant():
+                self.stream.write(self._mask.text(whole) + newline)
+                if self.stream.isatty():
+                    self.stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what there is of a line, too. Nothing where the stream below was closed first, as when a process ends."""
+        begun, self._begun = self._begun, ""
+        if self.stream.closed:
+            return
+        with self._tolerant():
+            if begun:
+                self.stream.write(self._mask.text(begun))
+            self.stream.flush()
+
+    @contextlib.contextmanager
+    def _tolerant(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            if self._give_up is None:
+                raise
+            self._give_up()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether the stream below is a terminal."""
+        return self.stream.isatty()
+
+    def fileno(self) -> int:
+        """The descriptor of the stream below."""
+        return self.stream.fileno()
+
+    @property
+    def buffer(self) -> IO[bytes]:
+        """Where bytes are written as they are."""
+        return self.stream.buffer
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of the stream below."""
+        return self.stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """What becomes of characters that its encoding lacks."""
+        return self.stream.errors
+
+
+@contextlib.contextmanager
+def masked_streams() -> Iterator[None]:
+    """While this lasts, what is written to sys.stdout and sys.stderr is masked."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = MaskedStream(before[0]), MaskedStream(before[1], give_up_stderr)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def unmasked(file: TextIO) -> TextIO:
+    """The stream below, for what was masked as a document: a line of JSON is no text for people."""
+    return file.stream if isinstance(file, MaskedStream) else file

@@ -1,0 +1,168 @@
+"""Files that the user asked for by name: a report, a facts file. What somebody else wrote is not replaced unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import UsageError
+
+_PIECE = 4096  # bytes at either end of a file, in one of which it says whose it is
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file that the doctor writes: what it is called, and how one begins or ends."""
+
+    name: str
+    looks: re.Pattern[bytes]
+
+
+def _json(name: str, key: str) -> Kind:
+    """A file of JSON that says its schema version, and its content under `key`."""
+    return Kind(name, re.compile(rb'\A\s*\{[^{}[\]]*"schema_version"[^{}[\]]*"%b"\s*:' % key.encode()))
+
+
+FACTS = _json("facts file or snapshot", "facts")
+AGREEMENT = _json("agreement", "agreed")
+PATCHES = _json("file of patches", "patches")
+PICTURE = Kind("picture", re.compile(rb'\A<svg [^>]*class="vd"'))
+ANSWER = Kind(
+    "report",
+    re.compile(
+        rb"""
+        \A\{\s+"schema_version":\ \d+,\s+"verdict":                     # JSON
+        | \A\{\s+"\$schema":[^{}[\]]*sarif(?s:.)*"name":\ "verl-doctor"
+        | \A<\?xml[^>]*>\s*<testsuite\ name="verl-doctor"
+        | \A<!doctype\ html>(?s:.)*content="verl-doctor"
+        | \A<!--\ verl-doctor\ report | \A\#\#\ verl-doctor
+        | \A[A-Z\ ]+\ [^\n]*\n\ \ (Python|old:)\                         # text of check, and of compare
+        | \A\d+\ of\ \d+\ steps\ done
+        | ^Made\ by\ verl-doctor
+        | ^read\ \d+\ logs?,\ [^\n]*\ s\n\Z
+        | ^verl-doctor:\ [^\n]*;\ \d+\ errors?,\ [^\n]*\n\Z              # annotations for GitHub
+        """,
+        re.VERBOSE | re.MULTILINE,
+    ),
+)
+
+
+def refuse_others(path: Path, kind: Kind) -> None:
+    """Raise UsageError where a file is that is none of this kind, and not empty. Devices and pipes are written to."""
+    try:
+        there = path.stat()
+        if not stat.S_ISREG(there.st_mode) or not there.st_size or _stream(there) is not None:
+            return
+        with path.open("rb") as file:
+            head = file.read(_PIECE)
+            file.seek(max(0, there.st_size - _PIECE))
+            tail = file.read(_PIECE)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not (kind.looks.search(head) or kind.looks.search(tail)):
+        raise UsageError(
+            f"{path} is there and is no {kind.name} of verl-doctor: name another file, or add --force"
+        )
+
+
+def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
+    """Raise UsageError when a file to write is one of those that are read."""
+    for one in inputs:
+        with contextlib.suppress(OSError, ValueError):
+            if os.path.isfile(one) and path.samefile(one):
+                raise UsageError(f"{path} is what is read: name another file to write to")
+
+
+def why_not_new(path: Path) -> str:
+    """Why no new file can be made there; "" where nothing speaks against it."""
+    from verl_doctor.toolkit.system.file_systems import why_not_writable  # noqa: PLC0415 - only for a file that was named
+
+    folder = str(Path(os.path.realpath(path)).parent)
+    return why_not_writable(Machine(), folder) if os.path.isdir(folder) else f"there is no folder {folder}"
+
+
+def write(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a file whole or not at all; a pipe or a device is written to. Raises UsageError.
+
+    Where its folder takes no other file, a file is written in place, and written back when that fails.
+    A new file gets the permissions of any new file, or is for nobody but its owner; an old one keeps its own.
+    """
+    content = text.encode("utf-8", "surrogatepass")
+    try:
+        try:
+            there = path.stat()
+        except FileNotFoundError:
+            _replace(Path(os.path.realpath(path)), content, None, private=private)
+            return
+        if stat.S_ISREG(there.st_mode) and _stream(there) is None:
+            _replace_existing(Path(os.path.realpath(path)), content, there)
+        else:
+            stream = _stream(there)
+            with open(_opened(path) if stream is None else stream, "wb", closefd=stream is None) as file:
+                file.write(content)
+    except (OSError, ValueError) as error:
+        cause = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise UsageError(f"{path} cannot be written: {cause}") from None
+
+
+def _opened(path: Path) -> int:
+    """What is no file, opened for writing. Raises OSError, also for a pipe that nobody reads, instead of waiting."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, "nobody reads it") if error.errno == errno.ENXIO else error from None
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _stream(there: os.stat_result) -> int | None:
+    """Our own standard output or error, when this is it: opened anew, it would be written from the beginning."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), there):
+                return descriptor
+    return None
+
+
+def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None:
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    try:
+        _replace(path, content, there)
+    except OSError as error:
+        # A file that may be written in a folder that may not, or one that is mounted by itself.
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}:
+            raise
+        before = path.read_bytes()
+        try:
+            path.write_bytes(content)
+        except OSError:
+            path.write_bytes(before)
+            raise
+
+
+def _replace(path: Path, content: bytes, there: os.stat_result | None, *, private: bool = False) -> None:
+    unfinished = path.with_name(f".verl-doctor-{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(unfinished, flags, 0o666 if there is None and not private else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if there is not None:
+                with contextlib.suppress(OSError):  # somebody else's file that we may write becomes ours
+                    os.fchown(descriptor, there.st_uid, there.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+            file.write(content)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,40 @@
+"""A few lengths of time beside each other as a picture, such as how long a model is predicted to load from a cold and from a warm cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.console import svg
+from verl_doctor.toolkit.text import in_time
+
+_WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 560, 170, 90, 28, 24
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One length of time: what it is of, its seconds, and the colour of its box (1 to `svg.COLOURS`)."""
+
+    label: str
+    seconds: float
+    colour: int = 1
+
+
+def bars(name: str, title: str, rows: Sequence[Bar]) -> str:
+    """Draw them below each other on one scale. `name` sets the picture apart from others in a page."""
+    longest = max((one.seconds for one in rows), default=0) or 1
+    content = [svg.text(4, 16, title, size=13)]
+    for at, one in enumerate(rows):
+        y, length = _TOP + at * _ROW, (_WIDTH - _LEFT - _RIGHT) * max(one.seconds, 0) / longest
+        content += [
+            svg.text(_LEFT - 8, y + 14, one.label, anchor="end"),
+            svg.rect(_LEFT, y + 3, max(length, 1), _ROW - 8, one.colour, f"{one.label}: {said(one.seconds)}"),
+            svg.text(_LEFT + length + 6, y + 14, said(one.seconds)),
+        ]
+    what = "; ".join(f"{one.label}: {said(one.seconds)}" for one in rows)
+    return svg.picture(_WIDTH, _TOP + len(rows) * _ROW + 6, name, title, what, content)
+
+
+def said(seconds: float) -> str:
+    """Seconds with a digit behind the point while they are few."""
+    return f"{seconds:.1f} s" if seconds < 10 else in_time(seconds)

@@ -1,0 +1,131 @@
+"""Showing the answer of a command in the form that was chosen, on stdout or in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from verl_doctor.toolkit.console import output
+from verl_doctor.toolkit.console.answer import Answer
+from verl_doctor.toolkit.console.formats import HEADLINE
+from verl_doctor.toolkit.console.masked import Mask, mask_of, masked, unmasked
+from verl_doctor.toolkit.console.streams import CannotPrintError, give_up_stdout
+from verl_doctor.toolkit.text import clipped
+
+_PROMPT = 1  # line of a terminal that the shell takes when the answer is there
+
+
+def show(answer: Answer, form: str, file: Path | None, *, next_step: str = "") -> int:
+    """Write to stdout, or to the file that the user named, and return the exit code.
+
+    Raises CannotPrintError when stdout cannot be written, and UsageError when the file cannot.
+
+    `next_step` is what to do when the answer reached nobody.
+    """
+    if file is None:
+        try:
+            write(answer, form, sys.stdout)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            give_up_stdout()
+            done = f"; {next_step}" if next_step else ""
+            raise CannotPrintError(
+                f"the report cannot be written to stdout: {error.strerror}{done}"
+            ) from None
+    else:
+        whole = StringIO()
+        write(answer, form, whole)
+        output.write(file, whole.getvalue())
+    return answer.exit_code()
+
+
+def write(answer: Answer, form: str, file: TextIO) -> None:
+    """Write an answer in one of its forms, with its secrets masked. Forms of its own mask theirs before they are rendered."""
+    if form in _WRITERS:
+        _WRITERS[form](answer, unmasked(file))
+    else:
+        unmasked(file).write(answer.other_forms()[form]())
+
+
+def _write_text(answer: Answer, file: TextIO) -> None:
+    console = console_for(file)
+    width = width_of(console)
+    mask = mask_of(os.environ)
+    if width is not None:  # a line break may part a secret from its name
+        mask = mask.and_those_in(map(str, answer.text_lines(None)))
+    written = 0
+    for line in answer.text_lines(width):
+        written += 1
+        _write_line(line, console, file, mask)
+    if console.is_terminal and written > console.height - _PROMPT and not answer.ends_with_verdict():
+        _write_line("", console, file, mask)
+        _write_line(Text(clipped(mask.text(str(_verdict_of(answer))), console.width)), console, file, mask)
+
+
+def _write_line(line: Text | str, console: Console, file: TextIO, mask: Mask) -> None:
+    shown = mask.text(str(line))
+    if isinstance(line, str):
+        file.write(f"{shown}\n")
+    else:
+        console.print(line if shown == line.plain else Text(shown, line.style), soft_wrap=True)
+
+
+def _write_headline(answer: Answer, file: TextIO) -> None:
+    """Write the first line of the text, which holds the verdict. It is never wrapped."""
+    _write_line(_verdict_of(answer), console_for(file), file, mask_of(os.environ))
+
+
+def _verdict_of(answer: Answer) -> Text | str:
+    return next((line for line in answer.text_lines(None) if str(line).strip()), "")
+
+
+def _write_json(answer: Answer, file: TextIO) -> None:
+    file.write(json.dumps(masked(answer.document()), indent=2) + "\n")
+
+
+def _write_markdown(answer: Answer, file: TextIO) -> None:
+    mask = mask_of(os.environ)
+    file.writelines(f"{mask.text(line)}\n" for line in answer.markdown_lines())
+
+
+_WRITERS: Mapping[str, Callable[[Answer, TextIO], None]] = {
+    "text": _write_text,
+    HEADLINE: _write_headline,
+    "json": _write_json,
+    "markdown": _write_markdown,
+}
+
+
+def width_of(console: Console) -> int | None:
+    """The columns of a terminal; None for a pipe, in which nothing is wrapped."""
+    return console.width if console.is_terminal else None
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command end as it does when it writes without rich, which would end it with 1."""
+        raise BrokenPipeError
+
+
+def console_for(file: TextIO) -> Console:
+    """A console that adds no markup of its own, and colours only on a terminal."""
+    environ = {name: value for name, value in os.environ.items() if name not in _SIZES or _is_a_size(value)}
+    return _Console(file=file, highlight=False, markup=False, emoji=False, _environ=environ)
+
+
+_SIZES = frozenset({"COLUMNS", "LINES"})
+
+
+def _is_a_size(value: str) -> bool:
+    """Whether a terminal may be of this size: in 0 columns rich prints nothing at all."""
+    return value.isdecimal() and int(value) > 0

@@ -1,0 +1,103 @@
+"""Editing launch files line by line: shell scripts, `runtime_env` YAML, Dockerfiles. Every other byte stays what it was.
+
+The replaced line is kept as a comment that ends in a marker, above the new one. A comment cannot stand inside a command
+that goes on after a backslash: there it stands above the command's first line. What was edited is read again, and must say
+what it said, but for the edit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+
+Syntax = Literal["shell script", "runtime_env", "Dockerfile"]
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+# What may follow the only line of a block, which the shell does not allow to be empty.
+_CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|else|done|esac)$")
+
+
+@dataclass(frozen=True)
+class LineEdit:
+    """In this line (from 1) write `new` for `old`, which stands there once; or comment the line out when `new` is None.
+
+    `extends` says that the line names it again, to go on with its old value.
+    """
+
+    line: int
+    old: str
+    new: str | None = None
+    extends: bool = False
+
+
+def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], comment: str) -> bytes:
+    """Apply edits, keep what they replace, and end it in `comment`. Raises CannotEdit, with the line, for what is not safe."""
+    from verl_doctor.toolkit.edit.line_proof import proven  # noqa: PLC0415 - the readers of what is edited, and only then
+
+    try:
+        text = source.decode("utf-8")
+    except UnicodeDecodeError:
+        raise CannotEdit(f"{path} is not valid UTF-8") from None
+    lines = _LINE.findall(text)
+    todo = sorted(set(edits), key=lambda edit: edit.line)
+    after: list[str] = []
+    written = 0
+    for edit in todo:
+        named = len(_where(edit.old, lines[edit.line - 1])) if 0 < edit.line <= len(lines) else 0
+        if named != 1 and not (named and edit.extends):
+            raise CannotEdit(f"{path}:{edit.line}: this line does not name {edit.old} once")
+        first = _first_line(lines, edit.line)
+        if first < written:
+            raise CannotEdit(f"{path}:{edit.line}: two edits of one command")
+        after += lines[written : first - 1]
+        after += _replaced(lines, first, edit, syntax, comment, path)
+        written = edit.line
+    result = "".join([*after, *lines[written:]])
+    if not proven(text, result, syntax, {edit.line: (edit.old, edit.new) for edit in todo}):
+        raise CannotEdit(
+            f"{path}:{todo[0].line}: the line cannot be edited without changing what stands around it"
+        )
+    return result.encode()
+
+
+def _replaced(
+    lines: Sequence[str], first: int, edit: LineEdit, syntax: Syntax, comment: str, path: str
+) -> list[str]:
+    """The lines of a command from its first to the edited one, with the edit, and the old line above them."""
+    old = lines[edit.line - 1]
+    body, end = old.rstrip("\r\n"), old[len(old.rstrip("\r\n")) :]
+    indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
+    kept = f"{indent}# {body.strip()}  {comment}{end or chr(10)}"
+    if edit.new is None:
+        if first != edit.line or _CONTINUED.search(body):
+            raise CannotEdit(f"{path}:{edit.line}: this line is a part of a longer command; edit it by hand")
+        missed = syntax == "shell script" and _is_missed(lines[edit.line :])
+        return [kept, f"{indent}:  {comment}{end}"] if missed else [kept if end else kept.rstrip("\n")]
+    position = _where(edit.old, body)[0]
+    new = body[:position] + edit.new + body[position + len(edit.old) :]
+    # Behind a backslash, and in a Dockerfile, a comment would be a part of the command.
+    alone = first == edit.line and not _CONTINUED.search(body) and syntax != "Dockerfile"
+    return [kept, *lines[first - 1 : edit.line - 1], f"{new}  {comment}{end}" if alone else new + end]
+
+
+def _where(word: str, line: str) -> list[int]:
+    return [found.start() for found in re.finditer(rf"(?<![\w.]){re.escape(word)}(?![\w.])", line)]
+
+
+def _first_line(lines: Sequence[str], number: int) -> int:
+    """The first line (from 1) of a command that goes on after backslashes."""
+    while number > 1 and _CONTINUED.search(lines[number - 2].rstrip("\r\n")):
+        number -= 1
+    return number
+
+
+def _is_missed(following: Sequence[str]) -> bool:
+    """Whether a line that did nothing but succeed was needed: as the only one of a block, or for its exit status."""
+    said = (line.strip() for line in following)
+    after = next((line for line in said if line and not line.startswith("#")), "")
+    return not after or "$?" in after or _CLOSES.match(after) is not None

@@ -1,0 +1,112 @@
+"""The proof of an edited launch file: read before and after, it says the same but for the edit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import yaml
+
+from verl_doctor.toolkit.collectors.launch.dockerfile import variables_in
+from verl_doctor.toolkit.sources.shell.parse import parse
+from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Written, below
+
+Wanted = Mapping[int, tuple[str, str | None]]
+"""By line (from 1): the word that was to be replaced, and by what; None when the line was to go."""
+
+
+def proven(before: str, after: str, syntax: str, wanted: Wanted) -> bool:
+    """Whether nothing but what was wanted has changed."""
+    readers = {"shell script": _shell, "Dockerfile": _dockerfile, "runtime_env": _yaml}
+    return readers[syntax](before, after, wanted)
+
+
+def _shell(before: str, after: str, wanted: Wanted) -> bool:
+    """Compare the commands, and what they stand in. Comments are in no tree, and `:` does nothing."""
+    tree = parse(before)
+    commands = [node for node in below(tree) if isinstance(node, Simple)]
+    for line, (word, instead) in wanted.items():
+        if instead is None:
+            found = sum(node.line == line and _is_to_go(node, wanted) for node in commands)
+        else:  # a here-document is in no tree either
+            found = sum(_holds(node, line, word) for node in commands)
+        if found != 1:
+            return False
+    return bool(_form(tree, wanted) == _form(parse(after), {}))
+
+
+def _holds(node: Simple, line: int, word: str) -> bool:
+    return line in _lines(node) and _renamed(repr(node), [(word, "")]) != repr(node)
+
+
+def _lines(node: Simple) -> range:
+    """The lines on which the words of a command begin."""
+    return range(node.line, max(part.line for part in below(node) if hasattr(part, "line")) + 1)
+
+
+def _is_to_go(node: Simple, wanted: Wanted) -> bool:
+    """Whether a command does nothing but set the variable that is to go."""
+    name, instead = wanted.get(node.line, ("", ""))
+    set_here = [*node.assignments, *(word for word in node.words if isinstance(word, Assignment))]
+    spoken = [word.raw for word in node.words if isinstance(word, Written)]
+    return (
+        instead is None
+        and [one.name for one in set_here] == [name]
+        and spoken in ([], ["export"])
+        and not any(isinstance(part, Substitution) for part in below(set_here[0]))
+    )
+
+
+def _form(node: Any, wanted: Wanted) -> Any:
+    """A tree without line numbers, without what does nothing or is to go, and with the words that are to be there."""
+    if isinstance(node, tuple):
+        left = (part for part in node if not (isinstance(part, Simple) and _is_nothing(part, wanted)))
+        return tuple(_form(part, wanted) for part in left)
+    if isinstance(node, Simple):
+        here = [words for line, words in wanted.items() if line in _lines(node)]
+        return _renamed(re.sub(r"\bline=\d+", "", repr(node)), here)
+    if is_dataclass(node):
+        parts = [_form(getattr(node, part.name), wanted) for part in fields(node) if part.name != "line"]
+        return (type(node).__name__, *parts)
+    return node
+
+
+def _is_nothing(node: Simple, wanted: Wanted) -> bool:
+    says = [getattr(word, "raw", "") for word in node.words]
+    return (says == [":"] and not node.assignments) or _is_to_go(node, wanted)
+
+
+def _renamed(said: str, words: list[tuple[str, str | None]]) -> str:
+    for word, instead in words:
+        new = (instead or "").replace("\\", "\\\\")
+        said = re.sub(rf"(?<![\w.]){re.escape(word)}(?![\w.])", new, said)
+    return said
+
+
+def _dockerfile(before: str, after: str, wanted: Wanted) -> bool:
+    """Compare what `ENV` sets."""
+    old = list(variables_in(before))
+    if {(line, word) for line, (word, _) in wanted.items()} - {(env.line, env.name) for env in old}:
+        return False
+    expected = []
+    for env in old:
+        word, instead = wanted.get(env.line, ("", ""))
+        if word != env.name or instead:
+            expected.append((instead if word == env.name else env.name, env.value))
+    return expected == [(env.name, env.value) for env in variables_in(after)]
+
+
+def _yaml(before: str, after: str, wanted: Wanted) -> bool:
+    """Compare the documents. An `env_vars` that loses its last entry is a null, which Ray does not take."""
+    try:
+        old, new = yaml.safe_load(before), yaml.safe_load(after)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return False
+    variables = old.get("env_vars") if isinstance(old, dict) else None
+    if not isinstance(variables, dict):
+        return False
+    names = dict(wanted.values())
+    left = {names.get(name) or name: value for name, value in variables.items() if names.get(name, name)}
+    return bool(left) and bool(new == {**old, "env_vars": left})

@@ -1,0 +1,205 @@
+"""Editing single words of a shell script by their place in it. Every other byte stays what it was.
+
+A word is replaced in the quotes in which it stands, taken out with the blank in front of it, or followed by a new one. The lines that
+change are kept as comments above the command; the result is parsed again, and must be the same commands but for these words.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+from verl_doctor.toolkit.sources.shell.syntax import Node, Text, Written, below
+
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+_LEAD = re.compile(r"(?:[ \t\n]|\\\n)*$")
+_REST = re.compile(r"[ \t]*(\n?)")
+_KEY = re.compile(r"(?P<quote>[\"']?)(?P<key>(?:\+{0,2}|~)[\w./@-]+)=")
+_PLAIN = re.compile(r"[\w./:@%+,=-]*|\[[\w./:@%+,=-]*\]")
+_LITERAL_IN_DOUBLE = re.compile(r"[^\"$`\\!]*")
+
+
+@dataclass(frozen=True)
+class WordEdit:
+    """Write the words `new` for the one that stands on this line (from 1) as `written`; none takes it out.
+
+    With `follows` the word stays, and the new ones follow it.
+    """
+
+    line: int
+    written: str
+    new: tuple[str, ...] = ()
+    follows: bool = False
+
+
+def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: str) -> bytes:
+    """Apply the edits, all or none. Raises CannotEdit, with the line, for what is not safe."""
+    from verl_doctor.toolkit.sources.shell.parse import parse  # noqa: PLC0415 - only for a script that is edited
+
+    try:
+        text = source.decode("utf-8")
+    except UnicodeDecodeError:
+        raise CannotEdit(f"{path} is not valid UTF-8") from None
+    if "\r" in text:
+        raise CannotEdit(f"{path} has line ends of Windows; correct these first")
+    nodes = parse(text)
+    words = [node for node in below(nodes) if isinstance(node, Written) and node.at >= 0]
+    found = [(edit, _word(edit, words, text, path)) for edit in dict.fromkeys(edits)]
+    spans = [_span(text, word, edit) for edit, word in found]
+    spans += _comments(text, found, comment)
+    after = text
+    for start, end, new in sorted(spans, reverse=True):
+        after = after[:start] + new + after[end:]
+    wanted = {word.at: _expected(word, edit) for edit, word in found}
+    if _form(parse(after), {}) != _form(nodes, wanted):
+        raise CannotEdit(
+            f"{path}:{edits[0].line}: the word cannot be edited without changing what stands around it"
+        )
+    return after.encode()
+
+
+def with_value(written: str, key: str, value: str) -> str:
+    """A word `key=...` with another value, in the quotes in which it is written. Raises CannotEdit."""
+    match = _KEY.match(written)
+    if match is None or match["key"] != key:
+        raise CannotEdit(f"{written} does not begin with {key}=")
+    quote, rest = match["quote"], written[match.end() :]
+    if quote and _fits(value, quote) and rest.endswith(quote):
+        return f"{match[0]}{value}{quote}"
+    if quote:
+        return shlex.quote(f"{key}={value}")
+    if len(rest) > 1 and rest[0] in "\"'" and rest[-1] == rest[0] and _fits(value, rest[0]):
+        return f"{match[0]}{rest[0]}{value}{rest[0]}"
+    return as_word(f"{match[0]}{value}")
+
+
+def with_key(written: str, key: str, new: str) -> str:
+    """A word `key=...` with another key; the value stays as it is written. Raises CannotEdit."""
+    match = _KEY.match(written)
+    if match is None or match["key"] != key:
+        raise CannotEdit(f"{written} does not begin with {key}=")
+    return f"{match['quote']}{new}{written[match.end('key') :]}"
+
+
+def as_word(text: str) -> str:
+    """A text as one word of a shell: of `key=value` the value alone is quoted, and only where it has to be."""
+    match = _KEY.match(text)
+    if match is None or match["quote"]:
+        return shlex.quote(text)
+    value = text[match.end() :]
+    plain = _PLAIN.fullmatch(value) is not None
+    return f"{match[0]}{value if plain else shlex.quote(value)}"
+
+
+def _fits(value: str, quote: str) -> bool:
+    """Whether a text means itself between these quotes."""
+    return "'" not in value if quote == "'" else _LITERAL_IN_DOUBLE.fullmatch(value) is not None
+
+
+def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Written:
+    here = [word for word in words if word.line == edit.line and word.raw == edit.written]
+    if len(here) != 1 or text[here[0].at : here[0].end] != edit.written:
+        raise CannotEdit(f"{path}:{edit.line}: {edit.written} does not stand there once")
+    return here[0]
+
+
+def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
+    """What is replaced in the text: from where, to where, and by what."""
+    if edit.follows:
+        alone = not text[_line_start(text, word.at) : word.at].strip()
+        lead = f" \\\n{_indent(text, word.at)}" if alone else " "
+        return word.end, word.end, "".join(lead + new for new in edit.new)
+    if edit.new:
+        return word.at, word.end, " ".join(edit.new)
+    start = _line_start(text, word.at)
+    if not text[start : word.at].strip() and not _CONTINUED.search(
+        text[: max(start - 1, 0)].rpartition("\n")[2]
+    ):
+        # The first word of a line that goes on with none before it, as in an array: a comment will stand there.
+        rest = _REST.match(text, word.end)
+        return (
+            (start, rest.end(), "") if rest and rest[1] else (word.at, rest.end() if rest else word.end, "")
+        )
+    blank = _LEAD.search(text[: word.at])
+    return blank.start() if blank else word.at, word.end, ""
+
+
+def _comments(
+    text: str, found: Sequence[tuple[WordEdit, Written]], comment: str
+) -> list[tuple[int, int, str]]:
+    """Each line that is replaced, or each word that is added, as a comment above the first line of its command."""
+    lines = text.split("\n")
+    notes: dict[int, list[str]] = {}
+    for edit, word in sorted(found, key=lambda pair: pair[1].at):
+        said = f"added: {' '.join(edit.new)}" if edit.follows else lines[word.line - 1].strip()
+        notes.setdefault(_first_line(lines, word.line), []).append(said)
+    spans = []
+    for first, rows in notes.items():
+        start = sum(len(line) + 1 for line in lines[: first - 1])
+        indent = _indent(text, start)
+        spans.append((start, start, "".join(f"{indent}# {one}  {comment}\n" for one in dict.fromkeys(rows))))
+    return spans
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _indent(text: str, at: int) -> str:
+    line = text[_line_start(text, at) :]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _first_line(lines: Sequence[str], number: int) -> int:
+    while number > 1 and _CONTINUED.search(lines[number - 2]):
+        number -= 1
+    return number
+
+
+def _expected(word: Written, edit: WordEdit) -> tuple[Any, ...]:
+    """What the parser has to make of the place of a word."""
+    new = tuple(part for raw in edit.new for part in _parsed(raw))
+    return (word, *new) if edit.follows else new
+
+
+def _parsed(raw: str) -> Iterator[Written]:
+    """A word by itself, as the argument of a command."""
+    from verl_doctor.toolkit.sources.shell.parse import parse  # noqa: PLC0415 - only for a script that is edited
+
+    nodes: tuple[Node, ...] = parse(f": {raw}")
+    words = [part for part in below(nodes) if isinstance(part, Written)][1:]
+    if len(words) != 1 or words[0].raw != raw:
+        raise CannotEdit(f"{raw} is not one word of a shell")
+    yield words[0]
+
+
+def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
+    """A tree without lines, places and characters, and with the words that are to be there."""
+    if isinstance(node, tuple):
+        parts = [
+            new
+            for part in node
+            for new in (
+                wanted.get(part.at, (part,)) if isinstance(part, Written) and part.at >= 0 else (part,)
+            )
+        ]
+        return tuple(_form(part, wanted) for part in parts)
+    if isinstance(node, Written):
+        return ("Written", _joined(node))
+    if is_dataclass(node):
+        return (
+            type(node).__name__,
+            *(_form(getattr(node, one.name), wanted) for one in fields(node) if one.name != "line"),
+        )
+    return node
+
+
+def _joined(word: Written) -> Any:
+    """The parts of a word; texts are one whether or not they are quoted apart."""
+    if all(isinstance(part, Text) for part in word.parts):
+        return "".join(part.text for part in word.parts if isinstance(part, Text))
+    return tuple(repr(part) for part in word.parts)

@@ -1,0 +1,130 @@
+"""Files that start jobs, each judged as a job of its own.
+
+A finding counts when it is about the file: it stands in it, or it is an error that is not found on this machine without a job.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, VerlTrees, VllmTree
+from verl_doctor.toolkit.engine.checkout import path_in
+from verl_doctor.toolkit.engine.examination import Look, Source, Watch
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.result import CheckResult, Report, Status, status_of
+from verl_doctor.toolkit.rule import Finding, Location
+from verl_doctor.toolkit.target import Options, UsageError, discover
+from verl_doctor.toolkit.text import harmless
+
+# What all jobs have in common, and is observed once.
+_SHARED: tuple[type, ...] = (Interpreter, Packages, VerlTrees, VllmTree, LibraryTrees)
+# Of several answers of a rule the first of these counts.
+_ORDER: tuple[Status, ...] = ("fail", "error", "warn", "skipped", "pass", "not_applicable")
+
+
+@dataclass(frozen=True)
+class EachLaunchFile(Source):
+    """Launch files, each a job of its own with these `options` in common."""
+
+    options: Options
+    files: tuple[str, ...]
+
+    def judge(self, session: Session, _look: Look, watch: Watch) -> Report:
+        """Judge one after the other. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
+        return judged(session, self.options, self.files, watch)
+
+
+def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -> Report:
+    """One report on all files. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
+    known: dict[type, Any] = {}
+    usual: frozenset[_Key] = frozenset()
+    reports = []
+    for file in (None, *files):
+        watch(file or "this machine")
+        job = discover(replace(options, launch=(file,) if file else ()), run.machine)
+        target = replace(run.target, files=job.files, words=job.words)
+        session = replace(run, target=target, begun=run.begun if not known else [])
+        collection = session.look(known)
+        if isinstance(absent := collection.get(VerlTrees), Absent):
+            raise UsageError(
+                f"{absent.reason}; name a verl to judge against with --verl DIR or --python PATH"
+            )
+        known = {fact: collection.get(fact) for fact in _SHARED}
+        report = session.check(collection)
+        if file is None:
+            usual = frozenset(_key(result, finding) for result, finding in report.findings())
+            continue
+        about = (_about(target.files[0], result, usual) for result in report.results)
+        reports.append(replace(report, results=tuple(about)))
+    return _merged(reports)
+
+
+_Key = tuple[str, object, str]
+
+
+def _key(result: CheckResult, finding: Finding) -> _Key:
+    """What makes a finding the same one with another job."""
+    return result.code, finding.subject, finding.message
+
+
+def lines(report: Report, cwd: Path) -> Iterator[str]:
+    """A line for each finding, as compilers and linters write it, in the order of files and lines."""
+    found = [
+        (place.path, place.line or 0, result.code, finding)
+        for result, finding in report.findings()
+        if (place := finding.location) is not None and finding.severity != "info"
+    ]
+    for path, line, code, finding in sorted(found, key=lambda row: row[:3]):
+        place = Location(path_in(cwd, path) or path, line or None)
+        yield harmless(f"{place}: {code} {finding.severity}: {finding.message}")
+
+
+def _about(file: Path, result: CheckResult, usual: frozenset[_Key]) -> CheckResult:
+    """A rule's answer without what it finds on this machine whatever the job."""
+    findings = tuple(
+        _at(str(file), finding)
+        for finding in result.findings
+        if _stands_in(str(file), finding)
+        or (finding.severity == "error" and _key(result, finding) not in usual)
+    )
+    judged = result.status in {"pass", "warn", "fail"}
+    return replace(result, findings=findings, status=status_of(findings) if judged else result.status)
+
+
+def _places(finding: Finding) -> list[Location]:
+    return [place for place in (finding.location, *finding.also) if place is not None]
+
+
+def _stands_in(file: str, finding: Finding) -> bool:
+    return any(place.path == file for place in _places(finding))
+
+
+def _at(file: str, finding: Finding) -> Finding:
+    """The finding at its first place in the file, or at the file as a whole."""
+    places = _places(finding)
+    first = next((place for place in places if place.path == file), Location(file))
+    return replace(finding, location=first, also=tuple(place for place in places if place != first))
+
+
+def _merged(reports: Sequence[Report]) -> Report:
+    answers: Mapping[str, list[CheckResult]] = defaultdict(list)
+    for report in reports:
+        for result in report.results:
+            answers[result.code].append(result)
+    results = (
+        replace(
+            min(found, key=lambda result: _ORDER.index(result.status)),
+            findings=tuple(finding for result in found for finding in result.findings),
+            seconds=sum(result.seconds for result in found),
+        )
+        for found in answers.values()
+    )
+    seconds = sum(report.seconds for report in reports)
+    return replace(reports[0], results=tuple(results), seconds=seconds, not_asked={})

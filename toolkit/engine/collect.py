@@ -1,0 +1,162 @@
+"""Collecting facts: each once, only when somebody asks, in turns, and never for longer than its time limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Protocol, cast
+
+from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.text import in_bytes
+
+# A thread needs a place in the table of processes, and room for its stack among the addresses.
+_MORE_PROCESSES = "raise the limit on processes (pids limit of the container, ulimit -u), or end some"
+
+
+class Facts(Protocol):
+    """Where rules get their facts from."""
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """The fact, or why it could not be had."""
+
+
+class Collection:
+    """All facts of one subject: those that were given, and those that are collected on demand.
+
+    Each collector runs in a thread of its own, a daemon, so that one that hangs cannot keep the doctor alive.
+    """
+
+    def __init__(self, collectors: Iterable[Collector], given: Mapping[type, Any]) -> None:
+        self._collectors = {collector.fact: collector for collector in collectors}
+        self._futures: dict[type, Future[Any]] = {}
+        self._lock = threading.Lock()
+        circular = _circular(self._collectors)
+        for fact, value in {**circular, **given}.items():
+            self._futures[fact] = Future()
+            self._futures[fact].set_result(value)
+
+    def start(self, facts: Iterable[type]) -> None:
+        """Begin to collect these facts without waiting for them."""
+        for fact in facts:
+            self._future(fact)
+
+    def give(self, fact: type[F], value: F | Unknown) -> None:
+        """Add a fact that was observed in another way than by its collector, before anybody asks for it."""
+        future: Future[Any] = Future()
+        future.set_result(value)
+        with self._lock:
+            self._futures[fact] = future
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """Wait for a fact. A collector that raises or takes too long gives a `Broken` with the reason."""
+        return cast("F | Unknown", self._future(fact).result())
+
+    def has(self, fact: type) -> bool:
+        """Whether a fact was asked for before."""
+        with self._lock:
+            return fact in self._futures
+
+    def is_likely(self, fact: type) -> bool:
+        """Whether what a fact is read from is there, as far as that is known without reading it."""
+        collector = self._collectors.get(fact)
+        needs = collector.needs if collector else ()
+        return collector is not None and not any(
+            isinstance(self.get(need.fact), Unknown) for need in needs if not need.tolerant
+        )
+
+    def _future(self, fact: type) -> Future[Any]:
+        with self._lock:
+            future = self._futures.get(fact)
+            if future is not None:
+                return future
+            future = self._futures[fact] = Future()
+        collector = self._collectors.get(fact)
+        if collector is None:
+            future.set_result(Unknown(f"nothing here collects {fact.__name__}"))
+        else:
+            try:
+                threading.Thread(
+                    target=self._run, args=(collector, future), name=collector.name, daemon=True
+                ).start()
+            except (RuntimeError, MemoryError) as error:
+                future.set_result(_no_thread(collector, error))
+        return future
+
+    def _run(self, collector: Collector, future: Future[Any]) -> None:
+        """Answer in any case: whoever asked waits without a limit."""
+        try:
+            self.start(need.fact for need in collector.needs)
+            arguments = arguments_from(collector.needs, self.get)
+            answer = arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments)
+        except BaseException as error:  # noqa: BLE001 - see above
+            answer = _broke(collector, error)
+        future.set_result(answer)
+
+
+def _circular(collectors: Mapping[type, Collector]) -> dict[type, Broken]:
+    """Facts that need each other could only wait for ever: a plugin's mistake that must not hang the run."""
+    graph = {fact: [need.fact for need in collector.needs] for fact, collector in collectors.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = error.args[1]
+        reason = f"these facts need each other: {', '.join(fact.__name__ for fact in circle)}"
+        broken = dict.fromkeys(circle, Broken(reason))
+        return {**_circular({f: c for f, c in collectors.items() if f not in broken}), **broken}
+    return {}
+
+
+def _within_time(collector: Collector, arguments: Mapping[str, Any]) -> Any:
+    """Run a collector when its turn comes, and give up waiting for it after its time limit."""
+    answer: Future[Any] = Future()
+    begun = threading.Event()
+
+    def work() -> None:
+        try:
+            with TURNS.turn():
+                begun.set()
+                found = collector.collect(**arguments)
+            answer.set_result(found)
+        except BaseException as error:  # noqa: BLE001 - whatever a collector raises becomes a result
+            answer.set_result(_broke(collector, error))
+            begun.set()
+
+    try:
+        threading.Thread(target=work, name=f"{collector.name}-work", daemon=True).start()
+    except (RuntimeError, MemoryError) as error:
+        return _no_thread(collector, error)
+    begun.wait()
+    started = time.monotonic()
+    try:
+        return answer.result(timeout=collector.timeout)
+    except FutureTimeout:
+        waited = time.monotonic() - started
+        return Broken(f"reading {collector.name} took longer than {waited:.0f} s")
+
+
+def _broke(collector: Collector, error: BaseException) -> Broken:
+    trace = "".join(traceback.format_exception(error))
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - a plugin's exception may not even be able to say what it is
+        said = "it cannot be shown"
+    name = type(error).__name__
+    return Broken(f"reading {collector.name} broke: {name}: {said}", trace, name, said)
+
+
+def _no_thread(collector: Collector, error: BaseException) -> Broken:
+    """Running it here instead would be running it without a time limit. The reason is the same for all: one cause."""
+    import resource  # noqa: PLC0415 - Unix alone has it
+
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    few = f"ulimit -v leaves each process {in_bytes(addresses)} of addresses: raise it, or else "
+    ways_out = ("" if addresses == resource.RLIM_INFINITY else few) + _MORE_PROCESSES
+    return Broken(
+        f"this machine starts no more threads ({error}); {ways_out}", f"{collector.name} was not read"
+    )

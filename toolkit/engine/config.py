@@ -1,0 +1,236 @@
+"""The user's configuration: `[tool.verl-doctor]` in pyproject.toml, or a verl-doctor.toml.
+
+select = ["VLLM", "PKG"]
+marker = "verl-doctor"
+
+[tool.verl-doctor.ignore]
+RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
+
+[tool.verl-doctor.sites]
+model = "/models/qwen"
+results = { path = "/scratch/me", writes = true, free = "200 GiB" }
+
+[tool.verl-doctor.expected]
+packages = { vllm = ">=0.11,<0.12" }
+variables = { NCCL_SOCKET_IFNAME = "bond0" }
+driver = ">=570"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.system import toml
+from verl_doctor.toolkit.system.ownership import warn_once, why_foreign
+from verl_doctor.toolkit.system.sites import Site, amount, is_for_output
+from verl_doctor.toolkit.target import UsageError
+
+_KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
+_EXPECTED = ("packages", "variables", "driver")
+_MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
+# What `guard --agree` writes, told without the library that knows all others.
+_PLAIN_SPECIFIER = re.compile(r"(?:[=>]=\d{1,9}(?:\.\d{1,9})*)?")
+_LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """A rule that the user silenced: why, and the last day on which it stays silent."""
+
+    reason: str
+    until: date
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What `guard` demands besides what was agreed, and in place of it.
+
+    `packages` are version specifiers by name, `driver` is one for NVIDIA's driver, "" for none.
+    """
+
+    packages: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the user configured. `path` is empty when there is no configuration."""
+
+    path: str = ""
+    select: tuple[str, ...] = ()
+    ignore: Mapping[str, Ignore] = field(default_factory=dict)
+    marker: str = "verl-doctor"
+    sites: tuple[Site, ...] = ()
+    disable_plugins: tuple[str, ...] = ()
+    expected: Expected = field(default_factory=Expected)
+
+
+def load(folder: Path) -> Config:
+    """Read the nearest configuration from `folder` upwards.
+
+    Raises UsageError, naming file and key, when it cannot be understood. A pyproject.toml without our table is passed
+    over; one that is no TOML is somebody else's problem unless it is the nearest file that names us. Another user's file
+    is passed over too, and that is said on stderr.
+    """
+    for place in (folder, *folder.parents):
+        own = place / "verl-doctor.toml"
+        if os.path.lexists(own) and not _passed_over(own):
+            if not os.path.isfile(own):
+                raise UsageError(
+                    f"{own} is no file that can be read as a configuration; remove it, or make it one"
+                )
+            return _config(own, _table(own))
+        shared = place / "pyproject.toml"
+        if os.path.isfile(shared) and b"verl-doctor" in _bytes(shared) and not _passed_over(shared):
+            table = _table(shared).get("tool", {})
+            if isinstance(table, dict) and "verl-doctor" in table:
+                return _config(shared, table["verl-doctor"])
+    return Config()
+
+
+def _passed_over(path: Path) -> bool:
+    """Whether a file may be another user's work. It could silence rules and gates, so that it is said, once."""
+    why = why_foreign(path, group_counts=False)
+    if why:
+        warn_once(f"{path} is passed over: {why}, and a configuration counts that only you or root can write")
+    return bool(why)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = toml.loads(_bytes(path).decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, absurdly long numbers
+        raise UsageError(f"{path} is no valid TOML: {error}") from None
+    return table
+
+
+def _config(path: Path, table: Any) -> Config:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: [tool.verl-doctor] must be a table")
+    for key in table:
+        if key not in _KEYS:
+            raise UsageError(f"{path}: unknown key '{key}'; known keys are {', '.join(_KEYS)}")
+    marker = table.get("marker", "verl-doctor")
+    if not isinstance(marker, str) or not _MARKER.fullmatch(marker):
+        raise UsageError(f"{path}: marker must be one word of letters, digits, '.', '_' or '-'")
+    return Config(
+        path=str(path),
+        select=tuple(word.upper() for word in _words(path, "select", table)),
+        ignore=_ignores(path, table.get("ignore", {})),
+        marker=marker,
+        sites=_sites(path, table.get("sites", {})),
+        disable_plugins=_words(path, "disable_plugins", table),
+        expected=_expected(path, table.get("expected", {})),
+    )
+
+
+def _words(path: Path, key: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise UsageError(f'{path}: {key} must be a list of strings, for instance {key} = ["VLLM"]')
+    return tuple(value)
+
+
+def _sites(path: Path, value: Any) -> tuple[Site, ...]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: sites must be a table")
+    return tuple(_site(path, name, entry) for name, entry in value.items())
+
+
+def _site(path: Path, name: str, entry: Any) -> Site:
+    said = {"path": entry} if isinstance(entry, str) else entry
+    example = f'{name} = "/path", or {name} = {{ path = "/path", writes = true, free = "200 GiB" }}'
+    if not isinstance(said, dict) or set(said) - {"path", "writes", "free"}:
+        raise UsageError(f"{path}: sites.{name} must be a path: {example}")
+    place, writes, free = said.get("path"), said.get("writes", is_for_output(name)), said.get("free", "0 GiB")
+    needed = amount(free) if isinstance(free, str) else None
+    if not isinstance(place, str) or "\0" in place or not isinstance(writes, bool) or needed is None:
+        raise UsageError(f"{path}: sites.{name} must be a path: {example}")
+    return Site(name, place, writes, needed)
+
+
+def _strings(path: Path, key: str, table: Mapping[str, Any]) -> dict[str, str]:
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: expected.{key} must be a table")
+    for name, text in value.items():
+        if not isinstance(text, str):
+            raise UsageError(f"{path}: expected.{key}.{name} must be a string")
+    return value
+
+
+def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
+    example = '{ reason = "shared cluster, see OPS-12", until = 2026-12-01 }'
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: ignore must be a table of codes, for instance RAY104 = {example}")
+    ignores = {}
+    for code, entry in value.items():
+        if not isinstance(entry, dict) or set(entry) != {"reason", "until"}:
+            raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
+        reason, until = entry["reason"], _day(entry["until"])
+        if not isinstance(reason, str) or not reason.strip() or until is None:
+            raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
+        ignores[code.upper()] = Ignore(reason.strip(), until)
+    return ignores
+
+
+def _expected(path: Path, table: Any) -> Expected:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: expected must be a table")
+    for key in table:
+        if key not in _EXPECTED:
+            raise UsageError(f"{path}: unknown key 'expected.{key}'; known are {', '.join(_EXPECTED)}")
+    packages = _strings(path, "packages", table)
+    driver = table.get("driver", "")
+    for name, text in {
+        **{f"packages.{name}": text for name, text in packages.items()},
+        "driver": driver,
+    }.items():
+        if not isinstance(text, str) or not is_specifier(text):
+            raise UsageError(
+                f'{path}: expected.{name} must be a version specifier, for instance ">=0.11,<0.12"'
+            )
+    return Expected(
+        packages=packages,
+        variables=_strings(path, "variables", table),
+        driver=driver,
+    )
+
+
+def is_specifier(text: str) -> bool:
+    """Whether a text says which versions are meant."""
+    if _PLAIN_SPECIFIER.fullmatch(text):
+        return True
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - few need it
+
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def _day(value: Any) -> date | None:
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None

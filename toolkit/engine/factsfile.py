@@ -1,0 +1,171 @@
+"""Facts in a file: taken on one machine, judged on another, today or in a month."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from verl_doctor.toolkit.console.masked import masked
+from verl_doctor.toolkit.engine.saved_document import SavedFile
+from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, UnknownKind
+from verl_doctor.toolkit.system import user_file
+from verl_doctor.toolkit.system.restore import restored
+from verl_doctor.toolkit.target import UsageError
+
+SCHEMA_VERSION = 1
+_KINDS: Mapping[str, type[Unknown]] = {"absent": Absent, "unknown": Unknown, "broken": Broken}
+# What the sentences of 0.1.0 say, for _kind_of_old alone.
+_OLD_SENTENCES: Mapping[str, UnknownKind] = {
+    "it is tried with --deep alone": "not tried",
+    "isolated (-I -S) it answers": "sound when isolated",
+    "no folder for temporary files": "no temporary folder",
+    os.strerror(errno.EAGAIN): "no more processes",
+    os.strerror(errno.ENOMEM): "no more processes",
+    "no libnvidia-ml.so.1": "no library",
+}
+_FILE = SavedFile(
+    kind="facts file",
+    key="facts",
+    content=dict,
+    make="verl-doctor check --save-facts FILE",
+    again="take the facts anew",
+    version=SCHEMA_VERSION,
+    largest=256,
+)
+_HEAD = re.compile(rf'{{\n "schema_version": {SCHEMA_VERSION},\n "verl_doctor": "[^"\n]*",')
+_FACTS = '\n "facts": {'
+_NEXT = '\n  "'  # no string of JSON spans lines, so that what begins one at this depth is a fact's name
+_END = "\n }\n}\n"
+
+
+@dataclass(frozen=True)
+class NotHeld(Unknown):
+    """A fact that a file does not hold: nobody looked, or a verl-doctor did that did not know of it."""
+
+
+def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
+    """Write the portable ones among the collected facts as JSON."""
+    # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
+    return json.dumps(masked(document(answers, collectors, version)), indent=1) + "\n"
+
+
+def document(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> dict[str, Any]:
+    """The portable ones among the collected facts as JSON types."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verl_doctor": version,
+        "facts": entries(answers, collectors),
+    }
+
+
+def document_of(path: Path, kind: str = _FILE.kind, make: str = _FILE.make) -> dict[str, Any]:
+    """What a file that holds facts says, whatever its version. `kind` is what it should be. Raises UsageError when it is none."""
+    return replace(_FILE, kind=kind, make=make).document(path)
+
+
+def texts_in(path: Path) -> dict[str, str]:
+    """The entries of a facts file as a node would have answered them. Raises UsageError.
+
+    A file that lies as `dump` laid it out is cut at its entries, which costs a tenth of reading and writing all of them.
+    """
+    head, _, facts = _text(path).partition(_FACTS)
+    if not _HEAD.fullmatch(head) or not facts.endswith(_END):
+        return {name: json.dumps(entry) for name, entry in _FILE.read(path).items()}
+    cut = (entry.partition('": ') for entry in facts.removesuffix(_END).split(_NEXT)[1:])
+    return {name: entry.rstrip(",") for name, _, entry in cut}
+
+
+def _text(path: Path) -> str:
+    try:
+        return (user_file.read(path, _FILE.largest * 2**20) or b"").decode("ascii")
+    except UnicodeDecodeError:
+        return ""
+
+
+def entries(answers: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[str, Any]:
+    """The portable ones among the answers, by name."""
+    facts = {
+        collector.name: entry(answers[collector.fact])
+        for collector in collectors
+        if not collector.local and collector.fact in answers
+    }
+    return dict(sorted(facts.items()))
+
+
+def entry(answer: Any) -> dict[str, Any]:
+    """One answer as a file has it: under "is" what the fact holds, or under the kind of its absence why there is none."""
+    if isinstance(answer, Unknown):
+        names = {unknown: name for name, unknown in _KINDS.items()}
+        # The nearest one: a plugin may have a kind of its own.
+        kind = next(names[parent] for parent in type(answer).__mro__ if parent in names)
+        return {kind: answer.reason, **({"kind": answer.kind} if answer.kind else {})}
+    return {"is": asdict(answer) if is_dataclass(answer) and not isinstance(answer, type) else answer}
+
+
+def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
+    """Read a facts file. A fact of this doctor that the file does not hold is Unknown.
+
+    Raises UsageError when the file is none, or of another version.
+    """
+    return facts_of(_FILE.read(path), collectors, str(path))
+
+
+def facts_of(entries: Mapping[str, Any], collectors: Iterable[Collector], path: str) -> dict[type, Any]:
+    """The facts of these collectors from their entries; one that has none is Unknown. `path` says where they are from.
+
+    Raises UsageError when an entry is damaged.
+    """
+    return {collector.fact: _read(path, collector, entries.get(collector.name)) for collector in collectors}
+
+
+def _read(path: str, collector: Collector, entry: Any) -> Any:
+    if collector.local:
+        return Unknown("it needs the machine itself, and this is a facts file")
+    if entry is None:
+        return NotHeld(f"{path} holds no {collector.name}")
+    return restore(f"{path}: ", collector, entry)
+
+
+def restore(where: str, collector: Collector, entry: Any) -> Any:
+    """One entry as the fact, or the `Unknown`, that it was. Raises UsageError, begun with `where`, when it is damaged."""
+    if isinstance(entry, dict):
+        if len(entry) == 1 and "is" in entry:
+            return _restored(where, collector, entry["is"])
+        if (unknown := _unknown(entry)) is not None:
+            return unknown
+    raise UsageError(f"{where}the fact {collector.name} is damaged; take the facts anew")
+
+
+def _unknown(entry: Mapping[str, Any]) -> Unknown | None:
+    """Why there is no fact, from an entry under the kind of its absence; None when it is no such entry."""
+    reasons = {name: value for name, value in entry.items() if name != "kind"}
+    if len(reasons) != 1:
+        return None
+    ((name, reason),) = reasons.items()
+    if name not in _KINDS or not isinstance(reason, str):
+        return None
+    if "kind" not in entry:
+        return _KINDS[name](reason, kind=_kind_of_old(reason))
+    known = entry["kind"] in get_args(UnknownKind)  # a later doctor may have more of them
+    return _KINDS[name](reason, kind=entry["kind"] if known else "")
+
+
+def _kind_of_old(reason: str) -> UnknownKind:
+    """COMPATIBILITY: files of verl-doctor 0.1.0 hold the sentence alone. The only place where a kind is read out of one."""
+    return next((kind for words, kind in _OLD_SENTENCES.items() if words in reason), "")
+
+
+def _restored(where: str, collector: Collector, value: Any) -> Any:
+    try:
+        return restored(collector.fact, value)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise UsageError(
+            f"{where}the fact {collector.name} is damaged ({reason}); take the facts anew"
+        ) from None

@@ -1,0 +1,32 @@
+"""The Ray clusters to report on: the one at --ray-address, or all that are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.engine.collect import Facts
+from verl_doctor.toolkit.facts import Unknown
+
+_OTHERWISE = "name the address that its ray start --head printed, or leave --ray-address out"
+_ASKS = "--python names the environment whose Ray asks"
+
+
+def clusters_asked(address: str, facts: Facts) -> RayClusters | Unknown:
+    """The clusters. When one is named by its address and tells nothing, why, with the next step."""
+    clusters = facts.get(RayClusters)
+    if not address:
+        return clusters
+    addresses = facts.get(RayAddresses)
+    place = None if isinstance(addresses, Unknown) else addresses.of("--ray-address")
+    if place is not None and place.trouble:
+        return Unknown(f"no Ray answers at --ray-address: {place.trouble}; {_OTHERWISE}")
+    if isinstance(clusters, Unknown):
+        return Unknown(f"the Ray at {address} cannot be asked: {clusters.reason}; {_ASKS}")
+    named = clusters.at(place.address if place is not None else address)
+    if named is None or named.refused:
+        why = "it was not read" if named is None else named.refused
+        judges = f"verl-doctor check --ray-address {address} judges that"
+        return Unknown(f"the Ray at {address} does not tell: {why}; {judges}")
+    return replace(clusters, clusters=(named,))

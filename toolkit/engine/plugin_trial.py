@@ -1,0 +1,90 @@
+"""Whether a plugin can be imported without harm: a child imports it first, under a time limit.
+
+An import runs whatever its author wrote: it may never end, end the process, or leave a thread that keeps the process for ever.
+A plugin that was imported well is not tried again until one of its files changes.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import json
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.probes import plugin_import
+from verl_doctor.toolkit.system.child import ending
+from verl_doctor.toolkit.text import listed
+
+LIMIT = 20.0
+"""Seconds that the import of a plugin may take; one that imports torch takes several."""
+
+
+@dataclass(frozen=True)
+class ImportedWell:
+    """An entry point whose import ended, and left nothing behind that would keep the process."""
+
+    value: str
+
+
+def why_unusable(entry_point: EntryPoint) -> str:
+    """Why the doctor must not import it, in words; "" where a child imported it well, or where it raised as any import may."""
+    well = remembered(
+        ImportedWell,
+        (entry_point.value, sys.path, sys.version),
+        _files(entry_point),
+        lambda: _tried(entry_point),
+    )
+    return well.reason if isinstance(well, Unknown) else ""
+
+
+def _files(entry_point: EntryPoint) -> list[Path]:
+    """The file or the folder of its module, as far as a search finds it; nothing is imported for that."""
+    top = entry_point.module.partition(".")[0]
+    try:
+        spec = importlib.machinery.PathFinder.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return []
+    if spec.submodule_search_locations:
+        return [Path(place) for place in spec.submodule_search_locations]
+    return [Path(spec.origin)] if spec.origin else []
+
+
+def _tried(entry_point: EntryPoint) -> ImportedWell | Unknown:
+    token = secrets.token_hex(16)
+    command = [
+        sys.executable,
+        str(Path(plugin_import.__file__)),
+        token,
+        json.dumps(sys.path),
+        entry_point.value,
+    ]
+    try:
+        answer = Machine().run(command, timeout=LIMIT, env={"PYTHONDONTWRITEBYTECODE": "1", "HOME": _home()})
+    except OSError as error:
+        return Unknown(f"its import could not be tried: {error.strerror or error}")
+    _, imported, rest = answer.stdout.partition(token)
+    if not imported:
+        if answer.code is None:
+            return Unknown(f"its import did not end within {LIMIT:.0f} s")
+        how = ending(answer, LIMIT) if answer.code < 0 else f"with status {answer.code}"
+        return Unknown(f"its import ends the process {how}" if answer.code >= 0 else f"at its import {how}")
+    threads = json.loads(rest.partition("\n")[0])
+    if threads:
+        return Unknown(
+            f"its import leaves a thread behind that keeps the process from ending: {listed(threads, 3)}"
+        )
+    return ImportedWell(entry_point.value)
+
+
+def _home() -> str:
+    """A plugin reads its configuration from the user's home."""
+    return os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none

@@ -1,0 +1,182 @@
+"""Finding the rules, fixes and collectors: built-in ones by walking the folders, others through entry points.
+
+Nobody edits a list. Both kinds go through the same door, and a plugin that cannot be loaded is a finding.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from verl_doctor.toolkit.change import Fix
+from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
+from verl_doctor.toolkit.engine.plugin_trial import why_unusable
+from verl_doctor.toolkit.facts import Collector
+from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.system.own_files import TOOLKIT
+from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
+
+_GROUPS = ("verl_doctor.checks", "verl_doctor.fixes", "verl_doctor.facts")
+_RULES_AND_FIXES = ("verl_doctor.checks", "verl_doctor.patches")
+_COLLECTORS = "verl_doctor.toolkit.collectors"
+_DECLARATION = b"\n@collector"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One entry point of another distribution, and the names of what it adds."""
+
+    entry_point: str
+    group: str
+    distribution: str
+    version: str
+    adds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Everything that the doctor knows how to observe, judge and repair."""
+
+    checks: tuple[Check, ...]
+    fixes: tuple[Fix, ...]
+    collectors: tuple[Collector, ...]
+    plugins: tuple[Plugin, ...]
+    problems: PluginProblems
+
+    def check(self, code: str) -> Check | None:
+        """The rule with this code."""
+        return next((check for check in self.checks if check.code == code), None)
+
+    def fix(self, identifier: str | None) -> Fix | None:
+        """The fix with this name."""
+        return next((fix for fix in self.fixes if fix.id == identifier), None)
+
+
+@collection_put_off()
+def load(disabled: Iterable[str] = ()) -> Registry:
+    """Load the built-in parts, then the plugins that are not `disabled` by the name of their distribution.
+
+    A plugin may not take a code, a fix name or a fact that is already there: it is refused, and both are named.
+    """
+    shelf = _Shelf()
+    for name in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
+        for part in _parts(vars(importlib.import_module(name)).values()):
+            shelf.put(part, "verl-doctor")
+    plugins, problems = [], []
+    entry_points = (
+        importlib.metadata.entry_points()
+    )  # it reads a file of every distribution beside the doctor
+    for group in _GROUPS:
+        for entry_point in entry_points.select(group=group):
+            distribution = entry_point.dist.name if entry_point.dist else "unknown"
+            if distribution in disabled:
+                continue
+            if why := _why_foreign(entry_point):
+                problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
+                continue
+            if reason := why_unusable(entry_point):
+                problems.append(PluginProblem(entry_point.name, distribution, reason))
+                continue
+            try:
+                parts = list(_parts(_offered(entry_point.load())))
+                if not parts:
+                    raise TypeError("it offers no check, fix or collector")  # noqa: TRY301
+                for part in parts:
+                    shelf.put(part, distribution)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                problems.append(
+                    PluginProblem(entry_point.name, distribution, f"{type(error).__name__}: {error}")
+                )
+                continue
+            version = entry_point.dist.version if entry_point.dist else ""
+            names = tuple(_name(part) for part in parts)
+            plugins.append(Plugin(entry_point.name, group, distribution, version, names))
+    return Registry(
+        checks=tuple(sorted((p for p in shelf.parts if isinstance(p, Check)), key=lambda check: check.code)),
+        fixes=tuple(sorted((p for p in shelf.parts if isinstance(p, Fix)), key=lambda fix: fix.id)),
+        collectors=tuple(p for p in shelf.parts if isinstance(p, Collector)),
+        plugins=tuple(plugins),
+        problems=PluginProblems(tuple(problems)),
+    )
+
+
+class _Shelf:
+    """What has been loaded so far, and from where, so that two parts with one name are noticed."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], tuple[Any, str]] = {}
+
+    @property
+    def parts(self) -> list[Any]:
+        return [part for part, _ in self._owners.values()]
+
+    def put(self, part: Check | Fix | Collector, owner: str) -> None:
+        key = (type(part).__name__, _name(part))
+        there, other = self._owners.setdefault(key, (part, owner))
+        if there is not part:
+            raise ValueError(f"{key[1]} is already taken by {other}")
+
+
+def collector_modules() -> list[str]:
+    """Full names of the built-in modules that declare a collector. Readers beside them are left for whoever calls them."""
+    return [name for name, file in _modules([_COLLECTORS]) if _DECLARATION in Path(file).read_bytes()]
+
+
+def _modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Full names and files of the modules below these packages. One whose name begins with `_` only serves its neighbours.
+
+    Each folder is listed once; `pkgutil` would list it three times, and its bytecode too.
+    """
+    for package in packages:
+        for folder in importlib.import_module(package).__path__:
+            for entry in sorted(entry.name for entry in os.scandir(folder)):
+                name, dot, suffix = entry.partition(".")
+                if name.startswith("_"):
+                    continue
+                if suffix == "py":
+                    yield f"{package}.{name}", f"{folder}/{entry}"
+                elif not dot and os.path.isfile(f"{folder}/{entry}/__init__.py"):
+                    yield from _modules([f"{package}.{name}"])
+
+
+def _why_foreign(entry_point: importlib.metadata.EntryPoint) -> str:
+    """Why a list of plug-ins may be another user's work, "" when it is not: a folder on the path may belong to anybody.
+
+    Who owns the doctor's own code is obeyed anyway.
+    """
+    folder = getattr(entry_point.dist, "_path", None)  # there is no public name for it
+    if not isinstance(folder, Path):
+        return ""
+    owner = TOOLKIT.stat().st_uid
+    places = (folder / "entry_points.txt", folder)
+    why = why_any_foreign(places, group_counts=True, trusted=owner)
+    return f"another user could have written its list of plug-ins: {why}; {next_step(folder)}" if why else ""
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Check | Fix | Collector]:
+    return (value for value in values if isinstance(value, (Check, Fix, Collector)))
+
+
+def _offered(loaded: Any) -> Iterable[Any]:
+    """An entry point may name one part, a module full of them, or a list of them."""
+    if isinstance(loaded, ModuleType):
+        return vars(loaded).values()
+    return loaded if isinstance(loaded, (list, tuple)) else (loaded,)
+
+
+def _name(part: Check | Fix | Collector) -> str:
+    match part:
+        case Check():
+            return part.code
+        case Fix():
+            return part.id
+    return part.name

@@ -1,0 +1,52 @@
+"""A JSON file that a verl-doctor wrote somewhere: read, or refused in one sentence with the next step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.system import user_file
+from verl_doctor.toolkit.target import UsageError
+
+
+@dataclass(frozen=True)
+class SavedFile:
+    """A kind of file: what it is called, the key under which its content lies, and how a person makes one.
+
+    `again` says what is done with a file of another version. `largest` is in MiB.
+    """
+
+    kind: str
+    key: str
+    content: type
+    make: str
+    again: str
+    version: int
+    largest: int
+
+    def read(self, path: Path) -> Any:
+        """Return the content. Raises UsageError when the file is none of this kind, or of another version."""
+        document = self.document(path)
+        version = document.get("schema_version")
+        if isinstance(version, bool) or version != self.version:
+            said = str(version)[:20]
+            raise UsageError(
+                f"{path} has schema version {said}, this verl-doctor reads {self.version}; {self.again} with it"
+            )
+        return document[self.key]
+
+    def document(self, path: Path) -> dict[str, Any]:
+        """Return all that the file holds, whatever its version. Raises UsageError when it is none of this kind."""
+        none_of_these = f"no {self.kind}; make one with: {self.make}"
+        content = user_file.read(path, self.largest * 2**20)
+        if content is None:
+            raise UsageError(f"{path} is larger than {self.largest} MiB: this is {none_of_these}")
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            raise UsageError(f"{path} is {none_of_these}") from None
+        if not isinstance(document, dict) or not isinstance(document.get(self.key), self.content):
+            raise UsageError(f"{path} is {none_of_these}")
+        return document

@@ -1,0 +1,193 @@
+"""One run of the doctor: a target, the registry, the configuration, and as many fresh looks as are needed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
+from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.engine import factsfile, registry
+from verl_doctor.toolkit.engine.collect import Collection, Facts
+from verl_doctor.toolkit.engine.config import Config, load
+from verl_doctor.toolkit.engine.discovery import discover
+from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
+from verl_doctor.toolkit.engine.registry import Registry
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.system.sites import Sites
+from verl_doctor.toolkit.target import Options, Target, UsageError
+
+
+@dataclass(frozen=True)
+class Session:
+    """What stays the same during a run. Every look at the target collects its facts anew."""
+
+    machine: Machine
+    target: Target
+    config: Config
+    registry: Registry
+    selection: Selection
+    facts_file: Path | None = None
+    begun: list[Collection] = field(default_factory=list)
+    """What was begun while the rules were loaded, for the first look."""
+
+    def look(self, known: Mapping[type, Any] | None = None) -> Collection:
+        """A fresh collection: nothing that an earlier look saw is remembered, except for facts that are `known`."""
+        given: dict[type, Any] = {
+            Machine: self.machine,
+            Target: self.target,
+            Config: self.config,
+            Marker: Marker(self.config.marker),
+            Sites: Sites(self.config.sites, self.config.path),
+            PluginProblems: self.registry.problems,
+            **(known or {}),
+        }
+        if self.begun:
+            given[Interpreter] = self.begun.pop().get(Interpreter)
+        if self.facts_file is not None:
+            given = {**factsfile.load(self.facts_file, self.registry.collectors), **given}
+        return Collection(self.registry.collectors, given)
+
+    def check(self, collection: Collection, watch: Callable[[str], None] = lambda _: None) -> Report:
+        """Judge one look."""
+        started = time.perf_counter()
+        with collection_put_off():
+            results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
+        return Report(
+            target=describe(self.target, collection, self.facts_file),
+            results=results,
+            not_asked=not_asked(self.registry.checks, collection, results),
+            unexamined=self._unexamined(collection, results),
+            seconds=time.perf_counter() - started,
+            fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
+        )
+
+    def _unexamined(self, collection: Facts, results: Iterable[CheckResult]) -> str:
+        """Why there is no verl to judge; "" where there is one, or where all rules that were selected do without."""
+        why = without_verl(collection)
+        if why and self.selection.select and all(result.reason != why for result in results):
+            return ""
+        return why
+
+    def started_anew(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Session:
+        """The same session, seen as if the shell and Ray had been started anew with changed environments."""
+        machine = replace(self.machine, environ=change(self.machine.environ), as_started=change)
+        return replace(self, machine=machine, begun=[])
+
+    def at_cost(self, *more: str) -> Session:
+        """The same session, in which rules of these costs may be judged too."""
+        return replace(self, selection=replace(self.selection, costs=self.selection.costs | set(more)))
+
+    def narrowed(self, codes: tuple[str, ...]) -> Session:
+        """The same session, asking only for these rules."""
+        return replace(self, selection=replace(self.selection, select=codes, ignore=()))
+
+
+def open_session(
+    options: Options,
+    *,
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+    deep: bool = False,
+    facts_file: Path | None = None,
+    announce: Callable[[Target], None] = lambda _: None,
+) -> Session:
+    """Find the target, read the configuration, load the rules. Raises UsageError.
+
+    `announce` is told the target at once: the first line on the screen must not wait for the rules.
+    """
+    if facts_file is not None and options != Options():
+        raise UsageError(
+            "--facts judges what was seen elsewhere: no interpreter, tree, script, model, data or cluster can be named with it"
+        )
+    machine = Machine()
+    target = discover(options, machine)
+    announce(target)
+    begun = Collection((interpreter,), {Machine: machine, Target: target})
+    if facts_file is None:
+        begun.start((Interpreter,))
+    config = load(machine.cwd)
+    known = registry.load(config.disable_plugins)
+    named = (
+        ("--select", select),
+        ("--ignore", ignore),
+        (f"{config.path}: select", config.select),
+        (f"{config.path}: ignore", tuple(config.ignore)),
+    )
+    for option, words in named:
+        if strangers := unknown_words(words, known.checks):
+            families = ", ".join(dict.fromkeys(check.family for check in known.checks))
+            lost = ", ".join(problem.distribution for problem in known.problems.problems)
+            raise UsageError(
+                f"{option}: no rule is called {', '.join(strangers)}; families are {families}; "
+                + (f"plugins that could not be used: {lost}; " if lost else "")
+                + "verl-doctor explain --list lists all"
+            )
+    costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
+    selection = Selection(select or config.select, ignore, costs, config.ignore)
+    if not any(selection.wants(check) for check in known.checks):
+        raise UsageError("no rule is left to run: what is selected is ignored again")
+    return Session(machine, target, config, known, selection, facts_file, [] if facts_file else [begun])
+
+
+def version() -> str:
+    """The version of the installed doctor, or "not installed" when it runs from a bare checkout."""
+    try:
+        return importlib.metadata.version("verl-doctor")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def describe(target: Target, collection: Facts, facts_file: Path | None) -> Mapping[str, Any]:
+    """What was examined, for the head of every report."""
+    interpreter, verl, vllm = collection.get(Interpreter), collection.get(VerlTrees), collection.get(VllmTree)
+    said: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_why}
+    if facts_file is not None:
+        said = {"python": "", "chosen_by": f"facts file {facts_file}"}
+    said["passed_over"] = "" if facts_file else target.passed_over
+    said["arguments"] = ["--facts", str(facts_file)] if facts_file else list(target.arguments)
+    said["python_version"] = "" if isinstance(interpreter, Unknown) else interpreter.version
+    said["verl"] = None if isinstance(verl, Unknown) else _tree(verl.imported)
+    said["vllm"] = None if isinstance(vllm, Unknown) else _tree(vllm.tree)
+    libraries = collection.get(LibraryTrees)
+    trees = () if isinstance(libraries, Unknown) else libraries.trees
+    said["libraries"] = {tree.module: _tree(tree) for tree in trees}
+    return said
+
+
+def without_verl(collection: Facts) -> str:
+    """Why there is no verl tree to judge; "" where there is one."""
+    trees = collection.get(VerlTrees)
+    return trees.reason if isinstance(trees, Absent) else ""
+
+
+def _tree(tree: Tree) -> dict[str, str]:
+    return {"folder": tree.folder, "version": tree.version, "found_in": tree.found_in, "place": tree.place}
+
+
+def all_facts(run: Session, collection: Collection) -> str:
+    """Collect every portable fact: the content of a facts file."""
+    return factsfile.dump(all_answers(run, collection), run.registry.collectors, version())
+
+
+def all_answers(run: Session, collection: Collection) -> dict[type, Any]:
+    """Collect every portable fact. What takes seconds or a GPU is tried with --deep alone."""
+    collectors = run.registry.collectors
+    left_out = beyond(run.registry.checks, collectors, run.selection.costs)
+    return {
+        part.fact: Unknown("it is tried with --deep alone", kind="not tried")
+        if part.fact in left_out
+        else collection.get(part.fact)
+        for part in collectors
+        if not part.local
+    }

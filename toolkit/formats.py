@@ -1,5 +1,0 @@
-"""The forms in which `check` and `fix` say what they found."""
-
-from __future__ import annotations
-
-FORMATS = ("text", "json", "markdown", "junit", "sarif", "github")

@@ -1,0 +1,205 @@
+"""Whose fault an exception is that no signature knows: the job's code, its configuration, its launch script, or a program's own refusal.
+
+The exception itself is the cause. It is the job's code that raised it when the deepest place outside of the standard library and of
+installed packages lies in a file of the job. It is the configuration when the message, or the source line that raised it, names a
+setting of the job, the value of one, or a key of verl's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Frame, Raised
+from verl_doctor.toolkit.rule import Phase
+
+Fault = Literal["configuration", "code", "launch", "program"]
+
+CODES: dict[Fault, str] = {
+    "configuration": "LOG160",
+    "code": "LOG161",
+    "launch": "LOG162",
+    "program": "LOG163",
+}
+"""The codes under which `explain` has a page. Their signatures have no texts."""
+
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop"
+_INSTALLED = re.compile(
+    rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|(?:^|/)(?:{_NAMES})/|/bin/\w+$"
+)
+# What lies in the package itself, in a checkout that has the same name.
+_OF_VERL = re.compile(
+    r"(?:trainer|workers|utils|single_controller|experimental|models|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py"
+)
+_STANDARD = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$")
+_PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
+_KEY = re.compile(
+    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
+)
+_FULL_KEY = re.compile(
+    r"^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: argument (--?[\w-]+)|full_key: ([\w.]+)"
+)
+_PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
+_WORD = re.compile(r"[A-Za-z_]\w{4,}")
+# An item as Python prints it in a list, and a command as the shell prints it.
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_COMMAND = re.compile(r"\++ .*\bpython[\d.]* .*=")
+_PLAIN = frozenset({"true", "false", "none", "null", "auto", "default", "model", "data"})
+_SUFFIXES = frozenset({"py", "json", "jsonl", "yaml", "yml", "parquet", "csv", "txt", "log", "sh", "arrow"})
+_ITEMS = re.compile(r"[]['\", ]+")  # between the items of a list
+_MOST = 3  # settings that are named
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Whose fault it is.
+
+    `settings` are dotted keys that the exception names, `file` is a path that it names, `place` where it was raised ("reward.py:12,
+    in f"), `raised_by` the package of that place.
+    """
+
+    fault: Fault
+    settings: tuple[str, ...] = ()
+    file: str = ""
+    place: str = ""
+    raised_by: str = ""
+
+    @property
+    def code(self) -> str:
+        """The code of its page."""
+        return CODES[self.fault]
+
+    @property
+    def title(self) -> str:
+        """What is wrong, without the words of the exception."""
+        if self.fault == "code":
+            return f"the job's own code raised it: {self.place}"
+        if self.fault == "launch":
+            return "the launch script fails in the shell"
+        if self.fault == "configuration":
+            named = ", ".join(self.settings)
+            return (
+                f"the job cannot run with {named} as set"
+                if named
+                else "the job cannot be configured like this"
+            )
+        if self.file:
+            return f"{self.raised_by or 'a program'} fails on this file: {self.file}"
+        return f"{self.raised_by or 'a program'} raised it: {self.place}"
+
+    @property
+    def remedy(self) -> str:
+        """What to look at next."""
+        if self.fault == "code":
+            return f"correct {self.place.partition(', in ')[0]}"
+        if self.fault == "launch":
+            return "correct this line of the script"
+        if self.settings:
+            return f"correct {' or '.join(self.settings)} as the exception says"
+        if self.file:
+            return f"look at {self.file}"
+        return (
+            f"the exception says what is wrong; it was raised at {self.place}"
+            if self.place
+            else "the message says what is wrong"
+        )
+
+
+def blamed(one: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | None:
+    """Whose fault an exception with a traceback is. None where there is no traceback."""
+    if not one.frames:
+        return None
+    deepest = next(
+        (frame for frame in reversed(one.frames) if not _STANDARD.search(frame.path)), one.frames[-1]
+    )
+    package = _PACKAGE.search(deepest.path)
+    by = next(filter(None, package.groups()), "") if package else ""
+    if _is_of_the_job(deepest):
+        return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
+    _, found, inside = deepest.path.rpartition(f"/{by}/")
+    place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
+    file = next((match[1] for match in _PATH.finditer(one.message) if not _INSTALLED.search(match[1])), "")
+    settings = settings_in(one.message, deepest.code, lines)
+    if settings or phase in {"composition", "validation"}:
+        return Blame("configuration", settings, file, place, by)
+    return Blame("program", (), file, place, by)
+
+
+def _place(frame: Frame, path: str) -> str:
+    """Where an exception was raised, as in "reward.py:12, in f"."""
+    return f"{path}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
+
+
+def settings_in(said: str, code: str, lines: Sequence[Line]) -> tuple[str, ...]:
+    """The settings of the job that the words of a refusal name, or the source line that raised it."""
+    overrides = tuple(_overrides(lines))
+    file = next((match[1] for match in _PATH.finditer(said) if not _INSTALLED.search(match[1])), "")
+    return _settings(said, file, overrides) or _settings(code, "", overrides)
+
+
+def blamed_complaint(words: str, phase: Phase | None) -> Blame:
+    """Whose fault it is when a shell, a parser of arguments or Hydra complains without a traceback."""
+    if phase == "shell":
+        return Blame("launch")
+    return Blame("configuration", _settings(words, "", ()))
+
+
+def _is_of_the_job(frame: Frame) -> bool:
+    """Whether a file is none of an installed package or of a known project's source tree."""
+    before, found, inside = frame.path.rpartition("/verl/")
+    if found and not _INSTALLED.search(f"{before}/"):
+        return not _OF_VERL.match(inside)
+    return not _INSTALLED.search(frame.path)
+
+
+def _settings(said: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The settings of which the key, its last part, or the value stands in a message: those of the first kind that are there."""
+    for line in said.split("\n"):
+        if found := _FULL_KEY.search(line.strip()):
+            return (next(filter(None, found.groups())),)
+    if keys := [one[0] for one in _KEY.finditer(said) if one[0].rpartition(".")[2] not in _SUFFIXES]:
+        return tuple(dict.fromkeys(keys))[:_MOST]
+    if file and (keys := [key for key, value in overrides if _names(value, file)]):
+        return tuple(dict.fromkeys(keys))[:_MOST]
+    words = {word: -at for at, word in enumerate(reversed(_WORD.findall(said)))}
+    last = [
+        (words[part], key)
+        for key, _ in overrides
+        if "_" in (part := key.rpartition(".")[2]) and part in words
+    ]
+    if last:
+        return tuple(key for _, key in sorted(last))[:_MOST]
+    telling = ((key, part) for key, value in overrides for part in _ITEMS.split(value) if _is_telling(part))
+    return tuple(dict.fromkeys(key for key, part in telling if _stands_in(part, said)))[:_MOST]
+
+
+def _names(value: str, file: str) -> bool:
+    """Whether a file is the value of a setting, one of its items, or a folder above it."""
+    return any(f"{part.rstrip('/')}/".startswith(f"{file.rstrip('/')}/") for part in _ITEMS.split(value))
+
+
+def _is_telling(value: str) -> bool:
+    """Whether a value is neither a number nor a word that many settings have."""
+    return len(value) > 2 and value.lower() not in _PLAIN and not value.replace(".", "").isdecimal()
+
+
+def _stands_in(value: str, said: str) -> bool:
+    """Whether a value stands in a message as a word of its own."""
+    return re.search(rf"(?<![\w./-]){re.escape(value)}(?![\w/-])", said) is not None
+
+
+def _overrides(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
+    """The settings of the job as Hydra repeats them, or as `set -x` shows the command. Of a line that is cut, those that are there."""
+    said = next((line.text for line in lines if line.text.startswith(OVERRIDES)), None)
+    if said is not None:
+        words = [first or second for first, second in _QUOTED.findall(said.removeprefix(OVERRIDES))]
+    else:
+        shown = next((line.text for line in lines if _COMMAND.match(line.text)), "")
+        words = [word.strip("'\"") for word in shown.split()]
+    for word in words:
+        key, found, value = word.lstrip("+~").partition("=")
+        if found and not key.startswith("-"):
+            yield key, value

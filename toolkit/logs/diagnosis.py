@@ -1,0 +1,561 @@
+"""From logs to the first cause: the first error (`first_cause`) joined with what texts are known to prove (`signature`).
+
+An error that nobody knows stays without a cause: a fault of the environment is named when the error that ended the run is one, or
+when the run's end tells only of a consequence and such a fault was told before. What else was seen is kept apart from it.
+A complaint that the run survived is no cause: training went on behind it, or it says itself that nothing follows from it. Nor is
+the same complaint once more, except as the program's own last word.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verl_doctor.toolkit.logs.blame import Blame, blamed, blamed_complaint, settings_in
+from verl_doctor.toolkit.logs.conditions import traits_of
+from verl_doctor.toolkit.logs.excerpt import GOES_ON, may_tell
+from verl_doctor.toolkit.logs.failed import failure_in
+from verl_doctor.toolkit.logs.finish import finished_at, parted
+from verl_doctor.toolkit.logs.first_cause import (
+    cause_of,
+    complaint_in,
+    death_in,
+    first_error,
+    follows,
+    is_loud,
+    last_word,
+    loud_errors,
+    refused_argument,
+)
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.phase import FIRST_STEP, phase_of, phase_of_line, phase_of_process
+from verl_doctor.toolkit.logs.prefix import unprefixed
+from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Raised, bare_errors
+from verl_doctor.toolkit.logs.quoted import without_quotations
+from verl_doctor.toolkit.logs.signature import Kind, Signature, which
+from verl_doctor.toolkit.logs.survived import SURE, Steps
+from verl_doctor.toolkit.logs.timeline.clock import Clock
+from verl_doctor.toolkit.rule import Phase
+from verl_doctor.toolkit.text import clipped
+
+_FRAME = '  File "'
+_NEAR = 200  # lines before an unknown error in which its own process may have told why
+_END = 100  # lines at the end of a log, which count whatever is in them
+_LONGEST = 400
+_AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
+_LATE = 10  # lines by which what a child process says comes behind the exception of its parent
+_ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
+# Words of programs for a loss that they can bear.
+_BORNE = re.compile(
+    r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """One thing that a log says: where, by whom, in which words, and what they are known to prove."""
+
+    source: str
+    number: int
+    process: str
+    words: str
+    lines: tuple[str, ...]
+    signature: Signature | None = None
+    times: int = 1
+    when: float = math.inf
+    """On the scale of `timeline.clock`, as far as lines before it tell."""
+    phase: Phase | None = None
+    """When it struck, as far as the log shows."""
+    blame: Blame | None = None
+    """Whose fault it is, of an exception that no signature knows as one of the environment."""
+    settings: tuple[str, ...] = ()
+    """The settings that a refusal names, where a signature knows it."""
+    traits: frozenset[str] = frozenset()
+    """What the log shows of the machine: a remedy must not contradict it."""
+
+    @property
+    def kind(self) -> Kind | Literal["unknown"]:
+        """What it is known to prove."""
+        return "unknown" if self.signature is None else self.signature.kind
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether it needs no other cause."""
+        return self.kind == "cause"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one log tells. `causes` are named faults, first cause first, `error` the first error where that is none of them."""
+
+    causes: tuple[Told, ...] = ()
+    error: Told | None = None
+    also: tuple[Told, ...] = ()
+    consequences: tuple[Told, ...] = ()
+    hints: tuple[Told, ...] = ()
+    total: int = 0
+    finished: bool = False
+    """Whether a training came to its end in it."""
+
+    @property
+    def first(self) -> Told | None:
+        """The first cause: a named fault, or an exception that tells by itself whose fault it is. None where neither is there."""
+        if self.causes:
+            return self.causes[0]
+        return self.error if self.error is not None and self.error.blame is not None else None
+
+    @property
+    def rank(self) -> int:
+        """Which of several logs of a run is to be believed: a fault that needs no other cause is 0, a consequence 3."""
+        if self.causes:
+            return 0 if any(one.is_strong for one in self.causes) else 2
+        return 1 if self.error is not None and not _only_follows(self.error) else 3
+
+    @property
+    def began(self) -> float:
+        """When it was said for the first time, infinite when nothing tells."""
+        first = self.causes[0] if self.causes else self.error
+        return math.inf if first is None else first.when
+
+
+def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -> Reading:
+    """Judge one log. What the processes of a run say behind its end is kept beside.
+
+    `trains_from` is the line in which the first step begins, infinite for none; left out, it is looked for in the lines.
+    """
+    total = len(lines)
+    lines, behind = parted(without_quotations(unprefixed(lines)))
+    steps = Steps(lines)
+    every = loud_errors(lines)
+    said = list(_in_lines(lines, every, source))
+    loud, survived = _unsurvived(every, said, steps)
+    errors = [_of_chain(one, lines, source) for one in loud]
+    told = sorted((*errors, *said), key=lambda one: one.number)
+    fatal = _fatal(loud, errors, lines, source, survived)
+    finished = finished_at(lines) is not None
+    if not finished:
+        fatal = _ending(fatal, said, steps)
+    elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
+        fatal = None
+    failed = (fatal is not None and fatal.kind != "ended") or any(one.kind == "consequence" for one in told)
+    borne = {id(one) for one in _borne(said, steps, SURE if failed else 1)}
+    last = fatal.number if fatal in said and fatal is not None else math.inf
+    candidates = [one for one in told if id(one) not in borne and one.number <= last]
+    first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
+    beside = [_of_chain(one, lines, source) for one in survived]
+    beside += [_of_chain(one, behind, source) for one in loud_errors(behind)]
+    quiet = [one for one in told if one.kind in {"hint", "note"} or id(one) in borne]
+    hints = _distinct((*quiet, *beside))
+    before = [] if first is None else [one for one in hints if _leads_to(one, first)]
+    named = _distinct((*before[:1], *([_with_address(first, told)] if first else [])))
+    rest = _distinct(
+        sorted(
+            (one for one in candidates if one.kind in {"cause", "weak"}), key=lambda one: not one.is_strong
+        )
+    )
+    also = tuple(one for one in rest if not any(_code(one) == _code(other) for other in named))
+    if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
+        error = _complained(lines, source, ended=error) or error
+    if not named and error is None and not any(one.kind == "consequence" for one in told):
+        known = [*quiet, *beside, *(one for one in told if one.kind == "ended")]
+        error = _failed(lines, source, steps, known, finished=finished)
+    traits = traits_of(lines) if named else frozenset()
+    where = _Where(every, loud, lines, steps, trains_from)
+    return Reading(
+        tuple(replace(where.named(_dated(one, lines)), traits=traits) for one in named),
+        None if error is None else where.judged(_dated(error, lines), finished=finished),
+        also,
+        _distinct(one for one in told if one.kind == "consequence"),
+        tuple(one for one in hints if one not in named),
+        total,
+        finished,
+    )
+
+
+def _complained(lines: Sequence[Line], source: str, ended: Told | None) -> Told | None:
+    """The last words of a program that raised nothing; of one whose end another process noticed, the argument that it was refused."""
+    cause, phase = complaint_in(lines) or (None, None) if ended is None else (refused_argument(lines), None)
+    if cause is None or (ended is not None and cause.number > ended.number):
+        return None
+    if cause.process:
+        phase = phase_of_process(cause.process)
+    blame = blamed_complaint(cause.words, phase)
+    return Told(source, cause.number, cause.process, cause.words, cause.lines, phase=phase, blame=blame)
+
+
+def _failed(
+    lines: Sequence[Line], source: str, steps: Steps, known: Sequence[Told], *, finished: bool
+) -> Told | None:
+    """What shows that the run failed, where nothing in it is a cause or a consequence."""
+    numbers = {one.number for one in known}
+    rest = [line for line in lines if line.number not in numbers]
+    cause = failure_in(rest, steps.last, finished=finished)
+    return None if cause is None else Told(source, cause.number, cause.process, cause.words, cause.lines)
+
+
+class _Where:
+    """Where in the job what a log tells was raised."""
+
+    def __init__(
+        self,
+        every: Sequence[Raised],
+        loud: Sequence[Raised],
+        lines: Sequence[Line],
+        steps: Steps,
+        trains_from: float | None,
+    ) -> None:
+        self._raised = {
+            (each.line.number, each.line.process): (each, one) for one in every for each in one.chain
+        }
+        self._end = last_word(loud) if loud else None
+        self._lines = lines
+        self._steps = steps
+        if trains_from is None:
+            trains_from = next((line.number for line in lines if FIRST_STEP in line.text), math.inf)
+        self._trains_from = trains_from
+        self._complaint = None if loud else complaint_in(lines)
+
+    def placed(self, one: Told) -> Told:
+        """The same with its phase. What ended the driver shows how far the job had come."""
+        at = bisect_right(self._lines, one.number, key=lambda line: line.number)
+        if one.phase is not None:
+            return one
+        if (found := self._raised.get((one.number, one.process))) is not None:
+            return replace(one, phase=phase_of(found[1], self._end, trains=self._trains_from < one.number))
+        if self._complaint is not None and one.number == self._complaint[0].number:
+            return replace(one, phase=self._complaint[1])
+        return replace(one, phase=phase_of_line(self._lines[at - 1]) if at else None)
+
+    def named(self, one: Told) -> Told:
+        """A known fault with its phase, and with the settings that its words name where settings are refused."""
+        placed = self.placed(one)
+        if one.signature is None or not one.signature.is_of_settings:
+            return placed
+        found = self._raised.get((one.number, one.process))
+        code = found[0].frames[-1].code if found is not None and found[0].frames else ""
+        said = found[0].message if found is not None else one.words
+        return replace(placed, settings=settings_in(said, code, self._lines))
+
+    def judged(self, one: Told, *, finished: bool) -> Told:
+        """An error that is none of the environment, with its phase, and with whose fault it is."""
+        found = self._raised.get((one.number, one.process))
+        if (
+            finished
+            or self._goes_on()
+            or one.blame is not None
+            or found is None
+            or one.kind not in {"unknown", "job"}
+        ):
+            return one if one.kind == "ended" else self.placed(one)
+        placed = self.placed(one)
+        return replace(_with_code(placed, found[0]), blame=blamed(found[0], self._lines, placed.phase))
+
+    def _goes_on(self) -> bool:
+        """Whether steps were logged behind the last exception: whoever raised it, the job bore it."""
+        if self._end is None:
+            return False
+        return self._steps.behind(self._end.line.number) >= (1 if self._end.line.process else SURE)
+
+
+def _with_code(one: Told, raised: Raised) -> Told:
+    """The same with the source line of an exception that says nothing."""
+    code = raised.frames[-1].code if raised.frames else ""
+    if raised.message or not code:
+        return one
+    return replace(
+        one,
+        words=clipped(f"{one.words}: {code}", _LONGEST),
+        lines=(*one.lines[:-1], f"    {code}", *one.lines[-1:]),
+    )
+
+
+def _unsurvived(
+    every: Sequence[Raised], said: Sequence[Told], steps: Steps
+) -> tuple[list[Raised], list[Raised]]:
+    """The exceptions that may have ended the run, and those that it survived.
+
+    The program's own last word counts, unless training went on behind it. What was raised once counts unless somebody ended the run.
+    """
+    if not every:
+        return [], []
+    end = last_word(every)
+    was_ended = _is_end(end) or any(one.kind == "ended" for one in said)
+    known = [f"{one.type}: {one.message}" for one in every]
+    over = steps.survived(
+        zip((one.line.number for one in every), known, strict=True), 1 if was_ended else SURE
+    )
+    often = Counter(known)
+    rest: list[Raised] = []
+    borne: list[Raised] = []
+    for one, words, is_over in zip(every, known, over, strict=True):
+        is_last_word = one is end and not one.line.process and not steps.behind(one.line.number)
+        counts = is_over and not is_last_word and (was_ended or often[words] > 1)
+        (borne if counts else rest).append(one)
+    return rest, borne
+
+
+def _is_end(one: Raised) -> bool:
+    """Whether an exception says that somebody ended the program."""
+    signature = which(f"{one.type}: {one.message}")
+    return signature is not None and signature.kind == "ended"
+
+
+def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | None:
+    """The error that ended the run, or the line that says that somebody did it before anything failed."""
+    first = next((one for one in said if one.kind == "ended" and steps.behind(one.number) < SURE), None)
+    if fatal is not None and fatal.kind == "ended" and steps.behind(fatal.number) >= SURE:
+        fatal = None
+    if first is None:
+        return fatal
+    if fatal is not None:
+        is_near = 0 < fatal.number - first.number <= _NEAR
+        return first if fatal.kind == "consequence" and is_near and not first.process else fatal
+    failed_before = any(
+        one.kind == "consequence" and one.number < first.number and not steps.behind(one.number)
+        for one in said
+    )
+    return None if failed_before else first
+
+
+def _borne(said: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
+    """What is said outside of tracebacks and was survived. A hint may come true although it was said before."""
+    over = steps.survived(((one.number, one.words) for one in said), enough)
+    return [
+        one
+        for one, is_over in zip(said, over, strict=True)
+        if is_over and (one.kind in {"cause", "weak"} or steps.behind(one.number) >= enough)
+    ]
+
+
+def _choose(
+    fatal: Told | None, began: Told | None, told: Sequence[Told], *, late: int
+) -> tuple[Told | None, Told | None]:
+    """The named first cause, or the error for which there is none.
+
+    `fatal` is the error that ended the run, `began` the first of the exceptions with which processes ended, what follows left out.
+    So many lines behind an error that nobody knows may still explain it.
+    """
+    strong = [one for one in told if one.is_strong]
+    weak = [one for one in told if one.kind == "weak"]
+    if fatal is None or _only_follows(fatal):
+        if began is not None and began.kind == "job":
+            return None, began
+        hints = [one for one in told if one.kind == "hint" and (fatal is None or _leads_to(one, fatal))]
+        if began is not None and began.signature is None:
+            weak, hints = [one for one in weak if one.number < began.number], []
+        causes = [*strong[:1], *weak[:1], *hints[:1]]
+        return (causes[0], None) if causes else (None, began or fatal)
+    if fatal.is_strong:
+        return fatal, None
+    if fatal.kind == "weak":
+        before = [one for one in strong if one.number <= fatal.number + _LATE]
+        return (before[0] if before else fatal), None
+    if fatal.signature is not None:  # a fault of the job's own
+        return None, fatal
+    near = [one for one in strong if _explains(one, fatal)]
+    near += [one for one in strong if 0 < one.number - fatal.number <= late and one.process == fatal.process]
+    return (near[0], None) if near else (None, fatal)
+
+
+def _began(errors: Sequence[Told]) -> Told | None:
+    """Of the last exceptions of each process the first, those left out that only follow."""
+    last = {one.process: one for one in errors if not _only_follows(one)}
+    return min(last.values(), key=lambda one: one.number, default=None)
+
+
+def _leads_to(hint: Told, fault: Told) -> bool:
+    """Whether a hint was told before a fault that is known to come of it."""
+    if hint.signature is None or fault.signature is None or hint.number > fault.number:
+        return False
+    return (fault.signature.code or fault.kind) in hint.signature.leads_to
+
+
+def _explains(one: Told, fatal: Told) -> bool:
+    """Whether a known fault was told before an error that nobody knows, by its process shortly before or as an error of another."""
+    if one.number > fatal.number:
+        return False
+    return one.process != fatal.process or fatal.number - one.number <= _NEAR
+
+
+def _only_follows(one: Told) -> bool:
+    return one.kind in {"consequence", "ended"}
+
+
+def _fatal(
+    loud: Sequence[Raised],
+    errors: Sequence[Told],
+    lines: Sequence[Line],
+    source: str,
+    survived: Sequence[Raised],
+) -> Told | None:
+    """The error with which it began, or the death of a process."""
+    first = first_error(loud)
+    if first is None:
+        death = death_in(lines)
+        if death is not None:
+            return _known(Told(source, death.number, death.process, death.words, death.lines))
+        over = {each.line for one in survived for each in one.chain}
+        bare = [one for one in bare_errors(lines) if is_loud(one.line) and one.line not in over]
+        return _last_known(bare, lines, source)
+    if not follows(first):
+        # The whole chain of the program's last word: what was raised on the way may say more.
+        last = last_word(loud)
+        end = next(told for told, one in zip(errors, loud, strict=True) if one is last)
+        own = _told(first, lines, source)
+        if own.signature is None and end.signature is not None and not follows(last.first):
+            return end
+        return own
+    death = death_in(lines)
+    if death is not None:
+        return _known(Told(source, death.number, death.process, death.words, death.lines))
+    told = _told(first, lines, source)
+    return told if told.signature is not None else replace(told, signature=_FOLLOWS)
+
+
+_FOLLOWS = Signature("", "consequence", "Another process ended, and this one noticed it", ())
+
+
+def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> Told | None:
+    """The last of them that is known, else the last of all. None when there is none."""
+    last: Told | None = None
+    for one in reversed(errors):
+        told = _told(one, lines, source)
+        if told.signature is not None:
+            return told
+        last = last or told
+    return last
+
+
+def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
+    """An exception with those behind it: the one with which it began, where that is known.
+
+    Else of the others, from the innermost, the first that is known as more than a consequence, or else that first one, unknown.
+    """
+    first = one.first
+    began = _told(first, lines, source)
+    if began.signature is not None:
+        return began
+    others = (_told(each, lines, source) for each in reversed(list(one.chain)) if each is not first)
+    known = (each for each in others if each.signature is not None and each.kind != "consequence")
+    return next(known, began)
+
+
+def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:
+    cause = cause_of(one, lines)
+    signature = which(f"{one.type}: {one.message}", cause.frame)
+    return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
+
+
+def _known(told: Told) -> Told:
+    return replace(told, signature=which(told.words))
+
+
+def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[Told]:
+    """What is said outside of tracebacks."""
+    raised = {each.line for one in loud for each in one.chain}
+    framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
+    warned: dict[str, bool] = {}  # whether a warning of it goes on
+    complained = -GOES_ON  # the last line with one of the words
+    for at, line in enumerate(lines):
+        complained = line.number if may_tell(line.text) else complained
+        is_frame = line.text.startswith(_FRAME)
+        is_code = framed.get(line.process, False) and line.text.startswith("    ")
+        framed[line.process] = is_frame or is_code
+        is_warning = warned.get(line.process, False)
+        warned[line.process] = line.level == "WARNING" and line.text.endswith(":")
+        if (
+            is_frame
+            or is_code
+            or is_warning
+            or line in raised
+            or not (at >= len(lines) - _END or line.number - complained <= GOES_ON)
+            or line.text.startswith(OVERRIDES)
+        ):
+            continue
+        signature = which(line.text)
+        if signature is None or not (is_loud(line) or _is_heard(signature, line)):
+            continue
+        if (_BORNE.search(line.text) and not signature.warning) or (
+            signature.raised and "Error: " not in line.text
+        ):
+            continue
+        words = line.text.strip()
+        yield Told(
+            source,
+            line.number,
+            line.process,
+            clipped(words, _LONGEST),
+            (line.written[:_LONGEST],),
+            signature,
+        )
+
+
+def _is_heard(signature: Signature, line: Line) -> bool:
+    """Whether what a logger does not call an error counts for this."""
+    return signature.kind in {"hint", "note"} or (signature.warning and line.level == "WARNING")
+
+
+def _code(one: Told) -> tuple[str, str]:
+    return (one.signature.code, one.signature.title) if one.signature is not None else ("", one.words)
+
+
+def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
+    """Each thing once, where it was told first, with how often."""
+    found: dict[tuple[str, str], Told] = {}
+    for one in told:
+        known = found.setdefault(_code(one), one)
+        if known is not one:
+            found[_code(one)] = replace(known, times=known.times + 1)
+    return tuple(found.values())
+
+
+def _with_address(one: Told, told: Sequence[Told]) -> Told:
+    """The same with the line of the same fault that says where, when none of its own does."""
+    if any(_ADDRESS.search(line) for line in one.lines):
+        return one
+    same = (other.lines for other in told if _code(other) == _code(one))
+    telling = next((line for lines in same for line in lines if _ADDRESS.search(line)), None)
+    return one if telling is None else replace(one, lines=(*one.lines, telling))
+
+
+def _dated(one: Told, lines: Sequence[Line]) -> Told:
+    """The same with the time that its line says, or the nearest before it."""
+    at = bisect_right(lines, one.number, key=lambda line: line.number)
+    near = (Clock().read(line.written) for line in reversed(lines[max(at - _NEAR, 0) : at]))
+    return replace(one, when=next((time for time in near if time is not None), math.inf))
+
+
+def together(readings: Mapping[str, Reading]) -> Reading:
+    """Judge several logs of one run: named causes before errors that nobody knows, and those before consequences, each by their time.
+
+    A fault of the job's own that one log tells is not explained by what another one tells of a later time.
+    """
+    ordered = sorted(readings.values(), key=lambda one: (one.rank, one.began))
+    if not ordered:
+        return Reading()
+    own = [one for one in ordered if one.error is not None and one.error.kind == "job"]
+    if own and ordered[0].causes and min(one.began for one in own) + _AT_ONCE < ordered[0].began < math.inf:
+        ordered = [*own, *(one for one in ordered if one not in own)]
+    first = ordered[0].causes
+    causes = _distinct(one for reading in ordered for one in reading.causes) if first else ()
+    are_strong = any(one.is_strong for one in first)
+    named = tuple(one for one in causes if not are_strong or one.is_strong or one in first)
+    also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
+    finished = any(one.finished for one in ordered)
+    errors = [
+        one.error for one in ordered if one.error is not None and not (finished and one.error.kind == "ended")
+    ]
+    return Reading(
+        named,
+        None if named else next(iter(errors), None),
+        tuple(one for one in also if _code(one) not in {_code(other) for other in named}),
+        _distinct(one for reading in ordered for one in reading.consequences),
+        _distinct(one for reading in ordered for one in reading.hints),
+        sum(one.total for one in ordered),
+        finished,
+    )

@@ -1,0 +1,277 @@
+"""What `verl-doctor logs` found as a JSON document. `data/logs.schema.json` describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.logs.blame import Fault
+from verl_doctor.toolkit.logs.conditions import fitting
+from verl_doctor.toolkit.logs.diagnosis import Reading, Told
+from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.signature import Signature
+from verl_doctor.toolkit.logs.timeline.timeline import Span, Timeline
+from verl_doctor.toolkit.result import STATUSES
+from verl_doctor.toolkit.rule import WHEN
+
+SCHEMA_VERSION = 1
+OK, FIRST_CAUSE, NOT_DETERMINED = "OK", "FIRST CAUSE", "NOT DETERMINED"
+YOUR_CODE, YOUR_CONFIGURATION = "YOUR CODE", "YOUR CONFIGURATION"
+_WORDS: dict[Fault | Literal["environment"], str] = {
+    "environment": FIRST_CAUSE,
+    "configuration": YOUR_CONFIGURATION,
+    "code": YOUR_CODE,
+    "launch": YOUR_CONFIGURATION,
+    "program": FIRST_CAUSE,
+}
+_SUBJECTS = {"CFG": "LAUNCH_SCRIPT ", "DATA": "LAUNCH_SCRIPT ", "LOAD": "--model DIR "}
+"""What a rule of this family must be shown."""
+_NAMED = 3  # logs in one sentence
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was read and found, and where the time of the start went.
+
+    `notes` say what was passed over, `unread` names the logs of which something may not have been read; `confirmed` what the rules say
+    here, by code, when they were asked; `fixes` which fix of ours repairs a fault, and how safe it is, by the fault's code.
+    """
+
+    reading: Reading
+    files: tuple[str, ...]
+    size: int
+    notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    confirmed: Mapping[str, str] | None = None
+    seconds: float = 0.0
+    timeline: Timeline = field(default_factory=Timeline)
+    fixes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """One word: nothing failed, a cause was named, or none could be."""
+        if self.reading.first is not None:
+            return "failures"
+        return "ok" if self.exit_code is ExitCode.OK else "not_determined"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to read."""
+        return not self.reading.total
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read or nothing was written, 0 nothing."""
+        if self.reading.first is not None:
+            return ExitCode.FAILED
+        told = self.reading.error is not None or self.reading.consequences
+        return ExitCode.COULD_NOT_CHECK if told or self.unread or self.is_empty else ExitCode.OK
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """Everything, in JSON types. The first cause stands first."""
+    reading = answer.reading
+    results = [_result(one, answer) for one in reading.causes or filter(None, [reading.first])]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": answer.verdict,
+        "target": {"files": list(answer.files), "bytes": answer.size, "lines": reading.total},
+        "results": results,
+        "summary": {status: len(results) if status == "fail" else 0 for status in STATUSES},
+        "first_error": None if reading.error is None else _told(reading.error),
+        "also": [_told(one) for one in reading.also],
+        "consequences": [_told(one) for one in reading.consequences],
+        "hints": [_told(one) for one in reading.hints],
+        "notes": list(answer.notes),
+        "timeline": _timeline(answer.timeline),
+        "seconds": round(answer.seconds, 3),
+    }
+
+
+def confirming(signature: Signature) -> str:
+    """The command that says whether it is so on this machine, "" when none does."""
+    if not signature.rules:
+        return ""
+    family = signature.rules[0].rstrip("0123456789")
+    deep = " --deep" if signature.deep else ""
+    return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
+
+
+def _result(one: Told, answer: Answer) -> dict[str, Any]:
+    code, title = name_of(one)
+    fix = answer.fixes.get(code)
+    return {
+        "code": code,
+        "title": title,
+        "fault": fault_of(one),
+        "status": "fail",
+        "reason": (answer.confirmed or {}).get(code, ""),
+        "seconds": 0.0,
+        "findings": [
+            {
+                "message": f"{title}: {shown(one.words)}",
+                "severity": "error",
+                "phase": one.phase,
+                "evidence": {
+                    "found": shown(one.words),
+                    "wanted": "",
+                    "read_from": f"{one.source}:{one.number}",
+                    "lines": [shown(line) for line in one.lines],
+                    "process": shown(one.process),
+                },
+                "location": {"path": one.source, "line": one.number},
+                "subject": subject_of(one),
+                "remedy": remedy_of(one),
+                "confirm": confirming(one.signature) if one.blame is None and one.signature else "",
+                "node": None,
+                "fix": None if fix is None else {"id": fix[0], "safety": fix[1]},
+            }
+        ],
+    }
+
+
+def fault_of(one: Told) -> Fault | Literal["environment"]:
+    """Whose fault a first cause is."""
+    if one.blame is not None:
+        return one.blame.fault
+    return "configuration" if one.signature is not None and one.signature.is_of_settings else "environment"
+
+
+def name_of(one: Told) -> tuple[str, str]:
+    """The code and the title of a first cause. Raises ValueError for what is none."""
+    if one.blame is not None:
+        return one.blame.code, shown(one.blame.title)
+    if one.signature is None:
+        raise ValueError(one.words)
+    return one.signature.code, one.signature.title
+
+
+def remedy_of(one: Told) -> str:
+    """What helps."""
+    if one.blame is not None:
+        return shown(one.blame.remedy)
+    return fitting(one.signature.remedy, one.traits) if one.signature is not None else ""
+
+
+def subject_of(one: Told) -> dict[str, str] | None:
+    """The setting, or the file, that an exception names; the place in the job's code."""
+    blame = one.blame
+    if blame is None and one.settings:
+        return {"kind": "setting", "name": shown(", ".join(one.settings)), "place": ""}
+    if blame is None or not (blame.settings or blame.file):
+        return None
+    kind, name = ("setting", ", ".join(blame.settings)) if blame.settings else ("file", blame.file)
+    return {"kind": kind, "name": shown(name), "place": shown(blame.place)}
+
+
+def _told(one: Told) -> dict[str, Any]:
+    signature = one.signature
+    return {
+        "words": shown(one.words),
+        "code": signature.code if signature is not None and signature.code else None,
+        "title": signature.title if signature is not None else "",
+        "kind": signature.kind if signature is not None else "unknown",
+        "path": one.source,
+        "line": one.number,
+        "process": shown(one.process),
+        "lines": [shown(line) for line in one.lines],
+        "times": one.times,
+    }
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "seconds": _rounded(timeline.seconds),
+        "has_step": timeline.has_step,
+        "workers": [
+            {"name": shown(one.name), "node": shown(one.node), "spans": [_span(span) for span in one.spans]}
+            for one in timeline.workers
+        ],
+        "moments": [
+            {"what": one.what, "at": _rounded(one.at), "path": one.proof.source, "line": one.proof.number}
+            for one in timeline.moments
+        ],
+        "notes": list(timeline.notes),
+    }
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "phase": span.phase,
+        "seconds": _rounded(span.seconds),
+        "start": _rounded(span.start),
+        "how": span.how,
+        "is_open": span.is_open,
+        "parts": {shown(name): _rounded(length) for name, length in span.parts},
+        "proof": [{"path": one.source, "line": one.number, "words": shown(one.words)} for one in span.proof],
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def headline(answer: Answer) -> tuple[str, str]:
+    """One or two words, and the sentence behind them."""
+    reading = answer.reading
+    if reading.first is not None:
+        code, title = name_of(reading.first)
+        when = f" ({WHEN[reading.first.phase][0]})" if reading.first.phase else ""
+        named = f": {', '.join(reading.first.settings)}" if reading.first.settings else ""
+        return _WORDS[fault_of(reading.first)], f"{code}: {title}{shown(named)}{when}"
+    error = reading.error
+    if error is None:
+        if reading.consequences:
+            said = "a process ended, and nothing says why"
+        elif answer.is_empty:
+            named = ", ".join(answer.files[:_NAMED])
+            said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
+        elif answer.unread:
+            said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
+        else:
+            return OK, "nothing in these logs shows that something failed"
+    elif error.signature is not None and error.signature.kind == "ended":
+        said = f"{_lower(error.signature.title)}; nothing before says why"
+    elif error.signature is not None and error.signature.kind == "job":
+        said = f"no fault of the environment: {_lower(error.signature.title)}"
+    elif error.signature is not None:
+        said = f"only consequences are told: {_lower(error.signature.title)}"
+    else:
+        said = f"something failed, and {'this log does' if len(answer.files) == 1 else 'these logs do'} not show why"
+    return NOT_DETERMINED, said
+
+
+def _lower(title: str) -> str:
+    return title[:1].lower() + title[1:]
+
+
+def only_consequences(answer: Answer) -> bool:
+    """Whether the logs tell that something died, and not why: those of another process may."""
+    error = answer.reading.error
+    known = error.signature if error is not None else None
+    if answer.reading.first is not None or (error is not None and known is None):
+        return False
+    return bool(answer.reading.consequences) and (known is None or known.kind == "consequence")
+
+
+def next_steps(answer: Answer) -> Sequence[str]:
+    """Commands, the most useful first."""
+    steps = []
+    for one in answer.reading.causes[:2]:
+        signature = one.signature
+        if signature is None:
+            continue
+        if confirm := confirming(signature):
+            steps.append(f"{confirm}  # is it so on this machine?")
+        if signature.code in answer.fixes:
+            steps.append(f"verl-doctor fix --select {signature.code}  # the repair, as a diff")
+        steps.append(f"verl-doctor explain {signature.code}")
+    if not steps and answer.reading.first is not None:
+        steps.append(f"verl-doctor explain {name_of(answer.reading.first)[0]}")
+    if only_consequences(answer):
+        steps.append(
+            "verl-doctor logs /tmp/ray/session_latest/logs  # what Ray's processes said, on the node that died"
+        )
+    return steps

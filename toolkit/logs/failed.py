@@ -1,0 +1,76 @@
+"""What shows that a run failed without showing why: the last words of launchers and job managers, exit codes, errors of loggers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verl_doctor.toolkit.logs.first_cause import Cause, complaint
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.python_errors import OVERRIDES
+
+_ERRORS = frozenset({"ERROR", "CRITICAL", "FATAL"})
+_LAST = 15  # lines in which a program has its last words
+# Words of a launcher, a shell, a job manager, a CI system or Kubernetes for the end of a run that failed. A code of 0 is no failure.
+_FAILED = re.compile(
+    r"""
+    \bjob\b .{0,80}? \b(?:failed|crashed|aborted)\b
+  | \b(?:exit(?:ed|ing)?|return(?:ed)?|terminated|completed|failed|died) (?:\s with)? (?:\s a)? (?:\s non-?zero)? \s (?:exit[ -]?)? (?:code|status|rc)
+        \s? [:=]? \s? \(? -? (?!0+\b)\d+
+  | \bexit[ _-]?(?:code|status) \s* [:=]? \s* \(? -? (?!0+\b)\d+
+  | \breturned\ non-zero | \bnon-zero\ exit\b
+  | ^\++\ exit\ (?!0\b)\d+
+  | \bmake(?:\[\d+\])?:\ \*\*\*
+  | ^(?:\#\#)?\[error\] | ^::error
+  | \b(?:phase|state|status|conclusion|result)"? \s? [:=] \s? "?(?:failed|failure|error)\b
+  | ^\S{1,60}:\ (?:fatal\ )?error:\ | ^(?:fatal|panic):\ | ^FATAL\b
+  | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
+  | \bCrashLoopBackOff\b|\bBack-off\ restarting\ failed\ container
+  | \bWarning\s+(?:Failed|BackOff|Evicted|Unhealthy)\w*\s
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# How a line begins that complains, without the level of a logger.
+_COMPLAINS = re.compile(
+    r"\W*(?:error|fatal|failure|exception|panic|abort(?:ed|ing)?|failed|unable to|cannot|could not|can't)\b|"
+    r"\S+: (?:can't|cannot|could not|unable to|no such|command not found|permission denied)|"
+    r".*: (?:No such file or directory|[Pp]ermission denied|command not found)$",
+    re.IGNORECASE,
+)
+# Errors of loggers with which healthy runs start, too.
+_HARMLESS = re.compile(
+    r"Unable to register cu\w+ factory|computation placer already registered|metrics exporter agent|Cannot use FA version|"
+    r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors"
+)
+_NO_ERROR = re.compile(
+    r"\b(?:no|0|without) (?:errors?|failures?)\b|\bnot an error\b|\b(?:errors?|failures?|failed)[=: ]+0\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"\b(?:code|status|rc)\b.{0,12}?-?\d")
+_WORD = re.compile(r"[^\W\d_]{2}")
+_HEAD = "Traceback (most recent call last):"
+
+
+def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause | None:
+    """The line that shows that a run failed. None for one that may have gone well.
+
+    Up to the line `survived` the run went on behind whatever was said. Of one that `finished` only those count who report its end.
+    """
+    rest = [line for line in lines if line.number > survived and _WORD.search(line.text) and _may_show(line)]
+    ended = sorted(
+        (line for line in rest if _FAILED.search(line.text)), key=lambda line: not _CODE.search(line.text)
+    )
+    if finished:
+        return complaint(ended[:1]) if ended else None
+    logged = [line for line in rest if line.level in _ERRORS and line not in ended]
+    last = [line for line in rest[-_LAST:] if line.level == "" and _COMPLAINS.match(line.text)]
+    cut_off = [line for line in rest[-_LAST:] if line.text.endswith(_HEAD)]
+    found = next((found for found in (logged, last, ended, cut_off) if found), None)
+    return complaint(found[:1]) if found else None
+
+
+def _may_show(line: Line) -> bool:
+    """Whether a line is no warning, no harmless error and no repetition of the command."""
+    if line.level not in _ERRORS | {""} or line.text.startswith(("+ ", OVERRIDES)):
+        return line.text.startswith("+ exit")
+    return not (_HARMLESS.search(line.text) or _NO_ERROR.search(line.text))

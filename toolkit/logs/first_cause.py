@@ -1,0 +1,228 @@
+"""The first cause of a failed run, from the text of a log of Python, Ray and vLLM processes; or none when it tells none.
+
+What ended the run is usually what follows from something else: a worker's error comes to the driver in another exception, the
+others of a group complain that one has gone. The exception that ended the program is followed down to the one with which it
+began, in whichever process that was. Where it says only that somebody died, the first error before it counts.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+
+from verl_doctor.toolkit.logs.lines import Line, log_lines
+from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Raised, raised_in
+from verl_doctor.toolkit.rule import Phase
+from verl_doctor.toolkit.text import clipped
+
+# Exceptions that tell of another process's end, or of their own end from outside.
+_FOLLOWS = re.compile(
+    r"RayActorError|Actor\w*Error|WorkerCrashedError|NodeDiedError|LocalRayletDiedError|OwnerDiedError|Object\w*(?:Lost|Died)\w*|"
+    r"\w*DeadError|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|Connection(?:Reset|Aborted|Refused)Error|EOFError|"
+    r"ChildFailedError|CalledProcessError|ProcessExitedException"
+)
+_ELSEWHERE = re.compile(
+    r"(?:see|check|for)\b.{0,40}\b(?:root cause|stack trace|traceback|logs?)\b|(?:died|exited) unexpectedly|"
+    r"[Cc]onnection (?:closed|reset) by peer|no materializable trajectories",
+    re.IGNORECASE,
+)
+# How a process dies that cannot raise: Python's faulthandler, glog in Ray's and torch's C++, the C++ library, the shell, the kernel.
+_DEATH = re.compile(
+    r"Fatal Python error: .+|\*\*\* SIG[A-Z]+ received at .*|terminate called after throwing an instance of .+|.*\bCheck failed: .+|"
+    r".*(?:Segmentation fault|Bus error|Illegal instruction|Aborted|Killed)(?: +\(core dumped\).*)?|"
+    r".*[Oo]ut of memory: Killed process.*|.*exceeds the memory usage threshold.*"
+)
+_WHAT = re.compile(r"\s*what\(\): +(.+)")
+_COMPLAINT = re.compile(
+    r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected|not in struct|refused",
+    re.IGNORECASE,
+)
+# What bash, dash and zsh say of a line of a script, what they print of it with `set -x`, and what argparse says.
+_SHELL = re.compile(
+    r"\S+: line \d+: .+|\S+: \d+: (?:\S+: )?.*(?:not found|[Pp]ermission denied|[Bb]ad substitution|No such file.*|parameter not set|[Ss]yntax error.*|can't \w+.*)"
+)
+_TRACED = re.compile(r"\++ ")
+_ARGUMENT = re.compile(
+    r"(?!srun|slurmstepd)\S+(?: \S+)?: error: (?:argument |unrecognized arguments|the following arguments|ambiguous option).+"
+)
+_SEARCH_PATH = "Config search path:"
+_ENDING = 15  # lines in which a program has its last words
+_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
+_LOUD = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
+_LONGEST = 500  # characters of a cause
+_MOST = 6  # lines that show it
+_NEAR = 200  # lines between which one process goes on speaking
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The first cause in words, as far as the log has words: `words` is one line.
+
+    `lines` are the few lines that show it, `number` that of the first of them, `process` who said it ("WorkerDict pid=12"), "" for one
+    that does not say its name. `frame` is the place in a file where it was raised, "" when that is not told.
+    """
+
+    words: str
+    lines: tuple[str, ...]
+    number: int
+    process: str = ""
+    frame: str = ""
+
+
+def first_cause(text: str) -> Cause | None:
+    """Find it. None when nothing in the log tells: it may have been ended from outside."""
+    lines = list(log_lines(text))
+    loud = loud_errors(lines)
+    if (first := first_error(loud)) is None:
+        return death_in(lines) or _of_complaints(lines)
+    return (death_in(lines) if follows(first) else None) or cause_of(first, lines)
+
+
+def loud_errors(lines: Sequence[Line]) -> list[Raised]:
+    """The exceptions that somebody complains of, in their order; of a chain the last, with the others behind it."""
+    return [one for one in raised_in(lines) if is_loud(one.line) and not _is_ignored(one, lines)]
+
+
+def is_loud(line: Line) -> bool:
+    """Whether what a line says is an error, or said by none that knows levels."""
+    return line.level in _LOUD
+
+
+def last_word(loud: Sequence[Raised]) -> Raised:
+    """The exception that ended the program: its own last one, if it told one; workers may go on complaining after it."""
+    return ([one for one in loud if not one.line.process] or loud)[-1]
+
+
+def first_error(loud: Sequence[Raised]) -> Raised | None:
+    """The exception with which it began; one that `follows` when there is no other."""
+    if not loud:
+        return None
+    first = last_word(loud).first
+    if not follows(first):
+        return _as_first_told(first, loud)
+    return next((one.first for one in loud if not follows(one.first)), first)
+
+
+def follows(one: Raised) -> bool:
+    """Whether an exception tells of another process's end, or of its own end from outside."""
+    return bool(_FOLLOWS.fullmatch(one.name) or _ELSEWHERE.search(one.message))
+
+
+def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
+    """The same error as the process told it that met it, which comes before the one that ended because of it."""
+    same = (
+        other
+        for one in all_of_them
+        for other in one.chain
+        if other.message == first.message and first.message
+    )
+    return next(
+        (one for one in same if one.line.number <= first.line.number and one.name == first.name), first
+    )
+
+
+def _is_ignored(one: Raised, lines: Sequence[Line]) -> bool:
+    """Whether Python says of it that nobody could catch it, at the end of an object's life."""
+    at = _place(lines, one.began)
+    near = reversed(lines[max(at - _NEAR, 0) : at])
+    before = next((line for line in near if line.process == one.line.process), None)
+    return before is not None and before.text.startswith("Exception ignored in")
+
+
+def _place(lines: Sequence[Line], number: int) -> int:
+    """Where the first line with this number stands among those that are there; a progress bar makes several of one."""
+    return bisect_left(lines, number, key=lambda line: line.number)
+
+
+def death_in(lines: Sequence[Line]) -> Cause | None:
+    """The first process that died without an exception, as far as somebody says so."""
+    for at, line in enumerate(lines):
+        if line.level in _LOUD and _DEATH.fullmatch(line.text):
+            what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
+            words = line.text.strip() + (f": {what[1]}" if what else "")
+            return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)
+    return None
+
+
+def _of_complaints(lines: Sequence[Line]) -> Cause | None:
+    """What stands at the end and complains, as Hydra, argparse and shells do without a traceback."""
+    said = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
+    loud = [line for line in said if line.level in _LOUD]
+    begin = next((at for at, line in enumerate(loud) if _COMPLAINT.search(line.text)), None)
+    if begin is None:
+        return None
+    words = " ".join(line.text.strip() for line in loud[begin : begin + 3])
+    return Cause(clipped(words, _LONGEST), _shown(loud[begin:]), loud[begin].number, loud[begin].process)
+
+
+def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
+    """What ended a program that raised nothing, and when: the shell's last words, those of a parser of arguments, or Hydra's short ones."""
+    said = [line for line in lines if line.text.strip()]
+    if (short := _short_message(lines)) is not None:
+        return short, "composition"
+    if (argument := refused_argument(said)) is not None:
+        return argument, "import"
+    last = takewhile(lambda line: _TRACED.match(line.text) or _SHELL.match(line.text), reversed(said))
+    shell = [line for line in last if _SHELL.match(line.text)]
+    return (complaint([shell[-1]]), "shell") if shell else None
+
+
+def refused_argument(lines: Sequence[Line]) -> Cause | None:
+    """The argument that a parser refused before it ended its process; a server that verl starts has one of its own."""
+    found = next((line for line in lines if line.level in _LOUD and _ARGUMENT.match(line.text)), None)
+    return None if found is None else complaint([found])
+
+
+def _short_message(lines: Sequence[Line]) -> Cause | None:
+    """What Hydra says of a configuration that it cannot compose, without a traceback, before it names the variable that shows one."""
+    said = [at for at, line in enumerate(lines) if line.text.startswith(_HYDRA)]
+    if not said or any(line.text.startswith(OVERRIDES) for line in lines[: said[0]]):
+        return None
+    before = lines[: said[0]]
+    search = next((at for at in reversed(range(len(before))) if before[at].text == _SEARCH_PATH), None)
+    if search is not None and len(before) - search <= _ENDING:
+        before = before[:search]
+    end = len(before)
+    while end and not before[end - 1].text.strip():
+        end -= 1
+    begin = end
+    while begin and end - begin < _MOST and _is_of_message(before[begin - 1]):
+        begin -= 1
+    return complaint(before[begin:end]) if begin < end else None
+
+
+def _is_of_message(line: Line) -> bool:
+    """Whether a line without a logger's header may belong to a message of Hydra."""
+    return bool(line.text.strip()) and line.level == "" and not _TRACED.match(line.text)
+
+
+def complaint(lines: Sequence[Line]) -> Cause:
+    """These lines as what somebody complains of."""
+    words = " ".join(line.text.strip() for line in lines)
+    return Cause(clipped(words, _LONGEST), _shown(lines), lines[0].number, lines[0].process)
+
+
+def cause_of(one: Raised, lines: Sequence[Line]) -> Cause:
+    """An exception in words, with the lines that show it."""
+    more = len(one.message.split("\n"))
+    at = lines.index(one.line, _place(lines, one.line.number))
+    near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, one.line))
+    said = list(islice(near, min(more, _MOST - 1)))
+    return Cause(
+        clipped(one.words, _LONGEST),
+        _shown([*([one.frame] if one.frame else []), *said]),
+        one.line.number,
+        one.line.process,
+        one.frame.text.strip() if one.frame else "",
+    )
+
+
+def _same_speaker(line: Line, other: Line) -> bool:
+    return (line.process, line.level, line.place) == (other.process, other.level, other.place)
+
+
+def _shown(lines: Sequence[Line]) -> tuple[str, ...]:
+    return tuple(line.written[:_LONGEST] for line in lines[:_MOST])

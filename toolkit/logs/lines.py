@@ -1,0 +1,237 @@
+"""The lines of a log in which several processes speak: of each who said it, and what is left without colours, names and clocks.
+
+Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before what its workers say, vLLM "(EngineCore pid=34) ", and then "ERROR 11-20 12:00:00
+[core.py:700] " before each line of a message, also of a traceback. torchrun, srun, mpirun and containers put a number or a name, and
+whoever collects logs a date, or the line in JSON. A prefix that is none of these is learnt from the log itself: `prefix`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.system.secret import without_secrets
+from verl_doctor.toolkit.text import harmless
+
+# Escape sequences, also as programs write them that show what cannot be seen, and colours that have lost their first character.
+_COLOUR = re.compile(
+    r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\[\d{1,2}(?:;\d{1,3}){0,4}m"
+)
+_SPEAKER = re.compile(
+    r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
+)
+# torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container, of a pod (`kubectl logs --prefix`), the node (pdsh).
+_RANK = re.compile(
+    r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
+    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |"
+    r"\[pod/(?P<pod>[\w./-]{1,150})\] |(?P<node>\d{1,3}(?:\.\d{1,3}){3}): |\[(?P<worker>[A-Za-z][\w.]{0,40}-\d{1,5})\]:? "
+)
+# A date, that of the journal with the name of a program, what Kubernetes puts behind it, or GitLab, a time of day, the sign of a
+# quotation, the number of a line.
+_CLOCK = re.compile(
+    r"\[?\d{4}([-/])\d\d\1\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:\| (?=[A-Z])|std(?:out|err) [FP] |\d\d[OE][+ ]?)?|\d{1,9}\.\d{3} (?=\()|"
+    r"\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:? |"
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
+)
+_LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
+# The level alone, as it stands in brackets, or behind a clock.
+_BRACKETED = re.compile(r"\[(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\][: ]+")
+_BARE = re.compile(
+    r"(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
+)
+_NAMES = {"WARN": "WARNING", "ERR": "ERROR", "TRACE": "DEBUG", "NOTICE": "INFO", "SUCC": "INFO"}
+# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's.
+_HEADER = re.compile(
+    rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
+    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL}|ERR|SUCC|WARN)\b(?:[ :\w./-]*? -- | - [\w.]+ - )"
+    rf"|(?P<first>{_LEVEL}):(?:\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+|[\w.]+):"
+    rf"|\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\]\[[\w.]+\]\[(?P<hydra>{_LEVEL})\] - "
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ (?P<letter>[DIWECF]) \d+ \d+\] "
+    r"|\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>[\w./<>-]+:\d+)\] ?"
+    r"|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) "
+    rf"|(?P<loguru>{_LEVEL}|SUCCESS|TRACE) +\| (?P<module>[\w.]+:[\w<>]+:\d+) - "
+)
+# As the module `warnings` prints one, and what says so of itself.
+_WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
+_REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
+_LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
+_KNOWN = frozenset({*_LEVELS.values()})
+_ANY_LEVEL = re.compile(r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b", re.IGNORECASE)
+_LONGEST = 4000  # characters of a line that are read
+_WRAPPED = (
+    "message",
+    "msg",
+    "log",
+    "textPayload",
+    "text",
+    "event",
+    "short_message",
+)  # where collectors keep what a line said
+_TRACED = (
+    "exc_info",
+    "exception",
+    "traceback",
+    "stack_trace",
+    "stacktrace",
+    "stack",
+    "error",
+)  # and what was raised
+_LEVELLED = ("level", "levelname", "severity", "lvl", "log_level", "loglevel")
+_NESTED = ("jsonPayload", "record", "fields", "data")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line. `number` counts from 1, `process` is "WorkerDict pid=12" or "rank3", "" for one that does not say its name.
+
+    `level` is that of a logger, "" where none wrote it, `place` the line of its program that spoke ("core.py:700"). `text` is what it
+    says, `written` the whole line without colours.
+    """
+
+    number: int
+    process: str
+    level: str
+    place: str
+    text: str
+    written: str
+
+
+def decoded(raw: bytes) -> str:
+    """A line as text: UTF-8, else GBK where that gives Chinese, as systems that are set to it write."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        text = raw.decode("gb18030")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace")
+    foreign = [letter for letter in text if letter > "\x7f"]
+    chinese = sum(
+        "\u4e00" <= letter <= "\u9fff" or "\u3000" <= letter <= "\u303f" or letter > "\uff00"
+        for letter in foreign
+    )
+    return text if 10 * chinese >= 9 * len(foreign) else raw.decode("utf-8", "replace")
+
+
+def log_lines(text: str) -> Iterator[Line]:
+    """All lines in their order."""
+    for number, raw in enumerate(text.split("\n"), 1):
+        yield from read_line(number, raw)
+
+
+def read_line(number: int, raw: str) -> Iterator[Line]:
+    """One line of a file, or what a progress bar wrote over itself as one line each, all of whoever spoke in it before."""
+    speaker = ""
+    for part in raw.rstrip("\r").split("\r"):
+        written = _REPEATED.sub(
+            "", _COLOUR.sub("", part if part.startswith("{") else part[:_LONGEST])
+        ).rstrip()
+        rest, process, level, place = _without_labels(written)
+        speaker = process or speaker
+        if rest.startswith('{"') and (wrapped := _unwrapped(rest)) is not None:
+            yield from _of_json(number, speaker, *wrapped)
+        else:
+            yield Line(number, speaker, level, place, rest[:_LONGEST], written[:_LONGEST])
+
+
+def _of_json(number: int, speaker: str, text: str, level: str) -> Iterator[Line]:
+    """The lines of a message that was wrapped in JSON; a traceback has several. Those say of themselves what they are."""
+    for part in text.split("\n"):
+        written = _COLOUR.sub("", part[:_LONGEST]).rstrip("\r ")
+        rest, process, own, place = _without_labels(written)
+        yield Line(number, process or speaker, own or level, place, rest, written)
+
+
+def _unwrapped(raw: str) -> tuple[str, str] | None:
+    """What a line said before a collector wrapped it in JSON, and its level. None for JSON that is no message."""
+    try:
+        wrapped = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(wrapped, dict):
+        return None
+    inside = [wrapped, *(wrapped[key] for key in _NESTED if isinstance(wrapped.get(key), dict))]
+    said = _field(inside, _WRAPPED)
+    if not said:
+        return None
+    raised = _field(inside, _TRACED)
+    level = _field(inside, _LEVELLED).upper()
+    text = said if not raised or raised in said else f"{said}\n{raised}"
+    return text.rstrip(), _NAMES.get(level, level if level in _KNOWN else "")
+
+
+def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
+    """The first of these fields that holds text, or an object that has a text or a name; "" when none does."""
+    for one in objects:
+        for name in names:
+            value = one.get(name)
+            if isinstance(value, dict):
+                value = next(
+                    (value[key] for key in ("name", "text", "message") if isinstance(value.get(key), str)),
+                    None,
+                )
+            if isinstance(value, str):
+                return value
+    return ""
+
+
+def _without_labels(written: str) -> tuple[str, str, str, str]:
+    """What a line says, and who, at which level, from where."""
+    rest, process, has_clock = written, "", False
+    while True:
+        if label := _SPEAKER.match(rest):
+            process = label["who"] or label["ray"]
+        elif label := _HEADER.match(rest):
+            level, place = _of_header(label)
+            rest, again = rest[label.end() :], process
+            if label := _SPEAKER.match(rest):
+                rest, again = rest[label.end() :], label["who"] or label["ray"]
+            return rest, again, level, place
+        elif label := _BRACKETED.match(rest) or (_BARE.match(rest) if has_clock else None):
+            return rest[label.end() :], process, _NAMES.get(label["level"], label["level"]), ""
+        elif label := _RANK.match(rest):
+            process = _of_rank(label)
+        elif label := _CLOCK.match(rest):
+            has_clock = True
+        else:
+            return rest, process, "WARNING" if _WARNING.match(rest) else "", ""
+        rest = rest[label.end() :]
+
+
+def _of_header(header: re.Match[str]) -> tuple[str, str]:
+    """The level and the place that the header of a logger names."""
+    named = ("level", "named", "hydra", "first", "nccl", "loguru")
+    level = next((header[name] for name in named if header[name]), None)
+    level = level or _LEVELS[header["letter"] or header["glog"]]
+    return _NAMES.get(level, level), header["place"] or header["source"] or header["module"] or ""
+
+
+def _of_rank(label: re.Match[str]) -> str:
+    """The process that a label of a launcher, a container or a node names."""
+    named = ("rank", "parallel", "container", "pod", "node", "worker")
+    name = next((label[one] for one in named if label[one]), None)
+    return name or f"rank {label['mpi'] or label['tag'] or label['task']}"
+
+
+def level_named(text: str) -> str:
+    """The level of a logger that stands in a prefix, "" for none."""
+    found = _ANY_LEVEL.search(text)
+    return "" if found is None else _NAMES.get(name := found[1].upper(), name)
+
+
+def relabelled(line: Line, begin: int, process: str) -> Line:
+    """A line without the first characters of its text, which are a prefix; `process` is whom the prefix names."""
+    before, rest = line.text[:begin], line.text[begin:]
+    rest, inner, level, place = _without_labels(rest)
+    level = level or level_named(before) or line.level
+    return replace(
+        line, text=rest, process=inner or line.process or process, level=level, place=place or line.place
+    )
+
+
+def shown(text: str) -> str:
+    """A line of a log for others to see: nothing in it acts on a terminal, and no secret is in it."""
+    return harmless(without_secrets(text), keep="\t")

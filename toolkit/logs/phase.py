@@ -1,0 +1,119 @@
+"""The phase of the job in which an exception was raised: from the functions that were running, in the driver and in the process that raised it.
+
+The names are those of verl 0.2 to 0.9.1 (trainer/main_ppo.py, trainer/sft_trainer.py, trainer/ppo, workers/rollout), of Hydra 1.3, Ray
+and vLLM. What the frames leave open, the name of the process decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.python_errors import Frame, Raised
+from verl_doctor.toolkit.rule import Phase
+
+_VERL = re.compile(r"(?:^|/)verl/")
+_MAIN = re.compile(r"/(?:main_\w+|\w*sft_trainer)\.py$")
+_HYDRA = re.compile(r"(?:^|/)(?:hydra|omegaconf)/")
+_STANDARD = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<frozen ")
+_RAY_INIT = re.compile(r"(?:^|/)ray/(?:_private/worker|util/client/\w+|client_builder)\.py$")
+_ENGINE = re.compile(
+    r"(?:^|/)(?:vllm|sglang)/|(?:^|/)verl/workers/rollout/(?:llm_server|replica|\w+/\w*server\w*)\.py$"
+)
+_ENGINE_STARTS = frozenset({"launch_server", "launch_servers", "_initialize_llm_servers", "_initialize_rollout_servers", "init_hybrid", "init_standalone"})  # fmt: skip
+_ENGINE_NAME = re.compile(
+    r"(?:vLLM|SGLang)\w*(?:Server|Replica)|^(?:EngineCore|APIServer|Worker(?:_[TPD]P\d+\w*)?)[ _]"
+)
+_WORKER_NAME = re.compile(r"TaskRunner|main_task|WorkerDict|FusedWorker|RewardLoopWorker|RewardManager|^rank")
+_UPDATES = frozenset({"update_actor", "update_critic", "_update_actor", "_update_critic", "update_policy", "train_mini_batch", "train_batch"})  # fmt: skip
+_VALIDATES = frozenset({"_validate", "validate"})
+_SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})
+_TRAINS = frozenset({"fit", "training_step"})
+_IMPORTING = frozenset({"<module>", "_run_module_as_main", "_find_and_load"})
+FIRST_STEP = "Training Progress:   0%"
+"""How the bar of verl's trainers shows that the first step begins."""
+
+_JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
+_NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")
+
+
+def phase_of(told: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
+    """The phase in which an exception struck, with all those that were raised from it. None where nothing shows it.
+
+    `end` is the exception that ended the driver, `trains` says that the first step had begun before.
+    """
+    chain = [*told.chain, *([] if end is None or end is told else end.chain)]
+    frames = [frame for one in chain for frame in one.frames]
+    names = [told.line.process, *(_remote_name(one.message) for one in chain)]
+    found = _of_training(frames, trains=trains) or _of_start(frames, names)
+    return found or _of_driver(told)
+
+
+def phase_of_line(line: Line) -> Phase | None:
+    """The phase of what a process says that raises nothing, or of which the traceback is not there."""
+    if _NO_MODULE.search(line.text):
+        return "import"
+    if not line.process and _JOINS.search(line.text):
+        return "ray"
+    return "engine" if _ENGINE_NAME.search(line.process) else None
+
+
+def phase_of_process(name: str) -> Phase | None:
+    """The phase in which a process that has a name starts."""
+    return _of_start((), (name,))
+
+
+def _remote_name(message: str) -> str:
+    """The actor or task whose error Ray passes on."""
+    _, found, name = message.partition("ray::")
+    return name.partition("(")[0] if found else ""
+
+
+def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
+    """What the job did once everything had started. verl 0.8 and older validate in the task runner, before it starts anything."""
+    verl = {one.function for one in frames if _VERL.search(one.path)}
+    if "validate_config" in verl:
+        return "validation"
+    if not verl & _TRAINS and not trains:
+        return None
+    if verl & _SAVES:
+        return "checkpoint"
+    if verl & _UPDATES:
+        return "first update"
+    tests = any(one.function in _VALIDATES and "trainer" in one.path for one in frames)
+    return "first validation" if tests else "first batch"
+
+
+def _of_start(frames: Sequence[Frame], names: Sequence[str]) -> Phase | None:
+    """What starts in processes of their own: the engine, or the workers."""
+    starts = any(one.function in _ENGINE_STARTS and _VERL.search(one.path) for one in frames)
+    # verl 0.9 resumes behind the engine's start, before it trains.
+    starts |= any(one.function == "_load_checkpoint" and "/verl/trainer/ppo/" in one.path for one in frames)
+    if starts or any(_ENGINE.search(one.path) for one in frames if one.function != "<module>"):
+        return "engine"
+    if any(_ENGINE_NAME.search(name) for name in names):
+        return "engine"
+    if any(one.function in {"run_sft", "main_task"} for one in frames):
+        return "workers"
+    return "workers" if any(name and not name.startswith("rank") for name in names) else None
+
+
+def _of_driver(told: Raised) -> Phase | None:
+    """What the program itself does, before it has others."""
+    frames = [frame for one in told.chain for frame in one.frames]
+    if any(one.function == "init" and _RAY_INIT.search(one.path) for one in frames):
+        return "ray"
+    own = [one for one in frames if not _STANDARD.search(one.path)]
+    inside = [
+        at
+        for at, one in enumerate(own)
+        if one.function in {"run_job", "_run_hydra"} and _HYDRA.search(one.path)
+    ]
+    app = own[inside[-1] + 1 :] if inside else own
+    if any(_MAIN.search(one.path) and one.function in {"main", "run_ppo"} for one in app):
+        return "validation"
+    is_hydra = any(one.type.startswith(("hydra.", "omegaconf.")) for one in told.chain)
+    if inside or is_hydra:
+        return "composition" if is_hydra or all(_HYDRA.search(one.path) for one in app) else None
+    return "import" if any(one.function in _IMPORTING for one in frames) else None

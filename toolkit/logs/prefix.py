@@ -1,0 +1,147 @@
+"""Prefixes that no list knows, learnt from the log: hosts, pods, loggers and clocks of whoever passed its lines on.
+
+A traceback shows them best: whatever stands before `Traceback (most recent call last):` and before the places below it was put there
+by somebody else. Without one, a prefix is what most lines begin with while what follows differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from verl_doctor.toolkit.logs.lines import Line, relabelled
+
+_HEAD = "Traceback (most recent call last):"
+_FRAME = re.compile(r'File "[^"]+", line \d+(?:, in \S|$)')
+_PARTS = re.compile(
+    r"(?P<level>\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b)|"
+    r"(?P<date>\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b)|"
+    r"(?P<id>\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{6,}\b)|(?P<digits>\d+)|(?P<space>\s+)|(?P<word>[^\W\d_]+)|(?P<sign>.)",
+    re.IGNORECASE,
+)
+_CLASSES = {"level": r"[A-Za-z]+", "date": r"[A-Za-z]{3}", "id": r"[\w-]+", "digits": r"\d+", "space": r"\s+"}
+# Where a prefix may end that no traceback shows.
+_CUT = re.compile(r"\s+|(?<=[\]|>:\uff1a\u3011])(?=\S)")
+_LABEL = re.compile(r"[\d\[|>]|:\s|[^\x00-\x7f]|^\W+$")
+# What a program says itself before most of its lines.
+_OWN = re.compile(r"\bstep:|Progress|shards|Epoch|^\s|\bFile\b", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z][\w.@/-]*(?:[ :=#]\d{1,5}\b)?")
+_LEVELS = re.compile(
+    r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b|\b[A-Z][a-z]{2}\b", re.IGNORECASE
+)
+_NUMBER = re.compile(r"(?:rank )?\d+")
+_LONGEST = 200  # characters of a prefix
+_SAMPLE = 2000  # lines from which one is learnt that no traceback shows
+_CUTS = 16  # places of a line where its prefix may end
+_FEW = 8  # lines that are too few to learn from
+_MOST = 30  # prefixes of tracebacks that are tried
+_DIFFERENT = 3  # beginnings of what follows a prefix
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The form of a prefix: numbers, identifiers and levels in it may differ from line to line."""
+
+    form: re.Pattern[str]
+
+    def end(self, text: str) -> int:
+        """Where it ends in a line; 0 when the line does not begin with it."""
+        found = self.form.match(text)
+        return found.end() if found is not None else 0
+
+
+def unprefixed(lines: Sequence[Line]) -> list[Line]:
+    """The lines without the prefixes that the log itself shows, each with the level and the process that its prefix names."""
+    lines = _without_counters(lines)
+    learnt = [*_of_tracebacks(lines), *_of_most_lines(lines)]
+    if not learnt:
+        return list(lines)
+    ends = [next((end for one in learnt if (end := one.end(line.text))), 0) for line in lines]
+    names = _names(lines, ends)
+    return [
+        relabelled(line, end, name) if end else line
+        for line, end, name in zip(lines, ends, names, strict=True)
+    ]
+
+
+def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:
+    """The same where a number in front of each line counts the lines, and names no process."""
+    times = Counter(line.process for line in lines if _NUMBER.fullmatch(line.process))
+    if len(times) < _FEW or 2 * sum(times.values()) >= 3 * len(times):
+        return lines
+    return [replace(line, process="") if line.process in times else line for line in lines]
+
+
+def _of_tracebacks(lines: Sequence[Line]) -> Iterator[Prefix]:
+    """What stands before the lines of tracebacks, the longest first, where other lines have it too."""
+    forms = Counter(_form(before) for line in lines if (before := _before_anchor(line.text)))
+    known = (Prefix(re.compile(form)) for form, _ in forms.most_common(_MOST))
+    shared = [one for one in known if _is_shared(one, lines)]
+    yield from sorted(shared, key=lambda one: len(one.form.pattern), reverse=True)
+
+
+def _before_anchor(text: str) -> str:
+    """What stands before the head of a traceback, or before one of its places; "" where that is nothing."""
+    at = text.find(_HEAD)
+    if at < 0 and (frame := _FRAME.search(text)):
+        at = frame.start()
+        at -= 2 if text[max(at - 2, 0) : at] == "  " else 0
+    return text[:at] if 0 < at <= _LONGEST and text[:at].strip() else ""
+
+
+def _is_shared(prefix: Prefix, lines: Sequence[Line]) -> bool:
+    """Whether a line has it that is not the head of a traceback."""
+    return any((end := prefix.end(line.text)) and not line.text.startswith(_HEAD, end) for line in lines)
+
+
+def _of_most_lines(lines: Sequence[Line]) -> Iterator[Prefix]:
+    """What stands before most of the lines of which nobody says who wrote them, the longest that does."""
+    texts = [
+        line.text for line in lines if line.text.strip() and not line.level and not _before_anchor(line.text)
+    ]
+    texts = texts[:: len(texts) // _SAMPLE + 1]
+    if len(texts) < _FEW:
+        return
+    times: Counter[str] = Counter()
+    followed: defaultdict[str, set[str]] = defaultdict(set)
+    for text in texts:
+        for form, rest in _openings(text):
+            times[form] += 1
+            followed[form].add(_form(rest[:12]))
+    shared = [
+        form for form, count in times.items() if 2 * count > len(texts) and len(followed[form]) >= _DIFFERENT
+    ]
+    if shared:
+        yield Prefix(re.compile(max(shared, key=len)))
+
+
+def _openings(text: str) -> Iterator[tuple[str, str]]:
+    """What may be the prefix of a line, with what follows it."""
+    for cut in islice(_CUT.finditer(text, 0, _LONGEST), _CUTS):
+        before = text[: cut.end()]
+        if _LABEL.search(before) and not _OWN.search(before):
+            yield _form(before), text[cut.end() :]
+
+
+def _form(prefix: str) -> str:
+    """A pattern for all prefixes of this form. The blank at its end is missing where the line is empty."""
+    parts = [
+        _CLASSES.get(part.lastgroup or "", re.escape(part[0])) for part in _PARTS.finditer(prefix.rstrip(" "))
+    ]
+    blanks = len(prefix) - len(prefix.rstrip(" "))
+    return "".join(parts) + (f"(?:{' ' * blanks}|$)" if blanks else "")
+
+
+def _names(lines: Iterable[Line], ends: Iterable[int]) -> list[str]:
+    """Whom the prefix of each line names, "" for all where it is the same throughout or tells lines apart, not processes."""
+    named = [_LEVELS.sub("", line.text[:end]) for line, end in zip(lines, ends, strict=True)]
+    full = [" ".join(_NAME.findall(text)) for text in named]
+    short = [re.sub(r"\d+", "", name).strip() for name in full]
+    for candidates in (full, short):
+        times = Counter(name for name in candidates if name)
+        if len(times) > 1 and sum(times.values()) >= 3 * len(times):
+            return candidates
+    return [""] * len(full)

@@ -1,0 +1,220 @@
+"""The errors that Python programs print: the exception at the end of a traceback, those behind it, and those of other processes in it.
+
+Ray prints the error of another process in the message of its own (python/ray/exceptions.py): behind a line
+"ray::Actor.method() (pid=12, ip=...)" stand that one's frames and exceptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from verl_doctor.toolkit.logs.lines import Line
+
+OVERRIDES = "Error executing job with overrides: "
+"""How Hydra begins the line that repeats the whole command before it prints what a program raised."""
+
+_REMOTE = re.compile(r"(?<![\w.<>:])ray::[\w.<>:]+(?:\(\))? \(pid=\d+")
+_BEGINS = re.compile(rf"\bTraceback \(most recent call last\):$|{_REMOTE.pattern}")
+_JOINS = {
+    "The above exception was the direct cause of the following exception:": True,
+    "During handling of the above exception, another exception occurred:": False,
+}
+_FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
+# A class with its module or with a message, or a bare word that can be nothing else.
+_RAISED = re.compile(
+    r"(?P<type>(?:\w+\.)+[A-Za-z_]\w*(?:\([\w.]+\))?|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
+    r"(?:: ?(?P<said>.*))?"
+)
+_PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
+_LONGEST = 20  # lines of one message
+_DEEPEST = 50  # processes whose errors are told in each other's messages; what lies deeper is read by itself
+_LOOKUPS = frozenset(
+    {"Empty", "KeyError", "IndexError", "StopIteration", "ConfigAttributeError", "ConfigKeyError"}
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One place of a traceback: a file, the line in it, the function ("" for a syntax error), and the source line where it is printed."""
+
+    path: str
+    line: int
+    function: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """One exception as it was printed, with the one behind it.
+
+    `type` is its class with its module ("ray.exceptions.RayActorError"), `message` all that it said, `frame` the last place in a file.
+    `line` is where it stands. `before` is what it was raised from (`direct`), or while that was being handled. `began` is the number of
+    the first line of its traceback. `frames` are the places of the traceback, the outermost first.
+    """
+
+    type: str
+    message: str
+    line: Line
+    began: int
+    frame: Line | None = None
+    before: Raised | None = None
+    direct: bool = False
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The class without its module."""
+        return self.type.partition("(")[0].rpartition(".")[2]
+
+    @property
+    def words(self) -> str:
+        """Class and message in one line, without what pydantic adds for programmers, and Ray as a table of names."""
+        kept = (line for line in _PYDANTIC.sub("", self.message).split("\n") if not line.startswith("\t"))
+        said = " ".join(" ".join(kept).split())
+        return f"{self.name}: {said}" if said else self.name
+
+    @property
+    def first(self) -> Raised:
+        """The exception with which it all began. One that was raised for the failure of a mere look-up says more than that."""
+        others = [one for one in self.chain if not one.type.startswith("ray.exceptions.")]
+        telling = [one for one in others if one.name not in _LOOKUPS]
+        return (telling or others or list(self.chain))[-1]
+
+    @property
+    def chain(self) -> Iterator[Raised]:
+        """This one, and all that are behind it."""
+        one: Raised | None = self
+        while one is not None:
+            yield one
+            one = one.before
+
+
+def raised_in(lines: Iterable[Line]) -> list[Raised]:
+    """All exceptions that are printed with their traceback, in their order; of a chain the last, with the others behind it.
+
+    What processes without a name print at the same time may be mixed up. Each that has one is read by itself, and each message of a logger.
+    """
+    own: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
+    for line in lines:
+        own[line.process, line.level, line.place].append(line)
+    found = [one for group in own.values() for one in _read(group)]
+    return sorted(found, key=lambda one: one.began)
+
+
+def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
+    """The last lines of tracebacks of which nothing else is there, also those behind which one follows."""
+    for at, line in enumerate(lines):
+        match = _RAISED.fullmatch(line.text.strip())
+        if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
+            below = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
+            more = [other.text for other in takewhile(lambda one: not _is_over(one), below)]
+            yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
+
+
+def _read(lines: Sequence[Line]) -> Iterator[Raised]:
+    """The exceptions of one process."""
+    last: Raised | None = None
+    join: bool | None = None  # whether what follows belongs to the last one, and how
+    at = 0
+    while at < len(lines):
+        text = lines[at].text.strip()
+        if text in _JOINS and last is not None:
+            join = _JOINS[text]
+        elif (headless := bool(_FRAME.match(text))) or _BEGINS.search(text):
+            one, at = _exception(lines, at, 0 if headless else 1)
+            if one is not None:
+                if last is not None and join is None:
+                    yield last
+                behind = None if join is None else last
+                last, join = (_behind(one, behind, direct=bool(join)), None)
+            continue
+        at += 1
+    if last is not None:
+        yield last
+
+
+def _behind(one: Raised, before: Raised | None, *, direct: bool) -> Raised:
+    """Put another exception behind the first of this chain."""
+    if before is None:
+        return one
+    *others, first = one.chain
+    whole = replace(first, before=before, direct=direct, began=before.began)
+    for each in reversed(others):
+        whole = replace(each, before=whole)
+    return whole
+
+
+def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0) -> tuple[Raised | None, int]:
+    """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise.
+
+    `head` is 0 where the frames begin in this line: the head of the traceback was lost, or said by somebody else.
+    `depth` is in how many messages of other processes it stands.
+    """
+    at, frame = begin + head, None
+    while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
+        frame = lines[at] if _FRAME.match(lines[at].text) else frame
+        at += 1
+    if at == len(lines) or not (match := _RAISED.fullmatch(lines[at].text.strip())):
+        return None, max(at, begin + 1)
+    said = [match["said"] or ""]
+    if _REMOTE.search(said[0]):
+        end = at
+    else:
+        end = at + 1
+        while end < len(lines) and len(said) < _LONGEST and not _is_over(lines[end]):
+            said.append(lines[end].text)
+            end += 1
+    frames = tuple(_frames(lines[begin:at]))
+    one = Raised(match["type"], "\n".join(said).strip(), lines[at], lines[begin].number, frame, frames=frames)
+    if depth < _DEEPEST and end < len(lines) and _REMOTE.search(lines[end].text.strip()):
+        inner, after = _remote(lines, end, depth + 1)
+        if inner is not None:
+            return replace(one, before=inner, direct=True), after
+    return one, max(end, at + 1)
+
+
+def _frames(lines: Sequence[Line]) -> Iterator[Frame]:
+    """The places of a traceback in their order."""
+    for at, line in enumerate(lines):
+        if match := _FRAME.match(line.text):
+            code = lines[at + 1].text.strip() if at + 1 < len(lines) else ""
+            is_code = bool(code.strip("~^ ")) and not _FRAME.match(lines[at + 1].text)
+            function = (match["function"] or "").partition(" [repeated ")[0]
+            yield Frame(match["path"], int(match["line"]), function, code if is_code else "")
+
+
+def _remote(lines: Sequence[Line], begin: int, depth: int) -> tuple[Raised | None, int]:
+    """The chain of another process, in the message of an exception of this one."""
+    one, at = _exception(lines, begin, depth=depth)
+    while one is not None:
+        begin, join = at, None
+        while at < len(lines) and (not (text := lines[at].text.strip()) or text in _JOINS):
+            join = _JOINS.get(text, join)
+            at += 1
+        if join is None or at == len(lines) or not lines[at].text.strip().startswith("ray::"):
+            return one, begin
+        following, after = _exception(lines, at, depth=depth)
+        if following is None:
+            return one, begin
+        one, at = _behind(following, one, direct=join), after
+    return None, at
+
+
+def _is_below(text: str) -> bool:
+    """Whether a line stands under the head of a traceback, also where somebody has taken the blanks away."""
+    return not text.strip(" \t^~") or text.startswith((" ", "\t")) or bool(_FRAME.match(text))
+
+
+def _is_code(lines: Sequence[Line], at: int) -> bool:
+    """Whether a line that is not indented is the code of the place before it, and no exception."""
+    return bool(_FRAME.match(lines[at - 1].text)) and not _RAISED.fullmatch(lines[at].text.strip())
+
+
+def _is_over(line: Line) -> bool:
+    """Whether a message has ended before this line."""
+    text = line.text.strip()
+    return not text or text in _JOINS or text.startswith(OVERRIDES) or bool(_BEGINS.search(text))

@@ -1,0 +1,86 @@
+"""Lines of a log that quote a prompt, an answer of the model, what a tool returned or what a sandbox tried: none of them is evidence.
+
+The names are those that verl 0.2 to 0.9.1 print (workers/reward_manager, utils/reward_score, experimental/agent_loop, tools).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from verl_doctor.toolkit.logs.lines import Line
+
+MARKS = ("[prompt]", "[response]", "[ground_truth]", "[score]", "<tool_response>", "</tool_response>")
+"""Where a quotation begins and ends. `excerpt` keeps all of them."""
+
+_SCORE = re.compile(r"\[score\](?: |$)")
+_VALUE = re.compile(r"\[[a-z]\w*\](?: |$)")  # what a reward function returns beside its score
+_MOST = 2000  # lines of one quotation
+_FEW = 100  # lines of one that need not be closed
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Text over several lines: how its first line begins, and what stands in its last. `most` lines belong to one.
+
+    A logger's line interrupts what is `loose`; where it has no end, it goes on for `most` lines.
+    """
+
+    begins: re.Pattern[str]
+    ends: re.Pattern[str]
+    most: int = _MOST
+    loose: bool = False
+
+
+_KINDS = (
+    _Kind(re.compile(r"\[(?:prompt|response|ground_truth)\](?: |$)"), _SCORE),
+    _Kind(re.compile(r".*<tool_response>(?!.*</tool_response>)"), re.compile("</tool_response>")),
+    _Kind(re.compile(r"Solution string: "), re.compile(r"^-{10,}$"), _FEW, loose=True),
+    _Kind(re.compile(r".*<\|im_start\|>(?!.*<\|im_end\|>)"), re.compile(r"<\|im_end\|>"), _FEW),
+)
+_ALONE = re.compile(
+    r"Golden answers: |Extracted answer|sol = |(?:type [01] compilation|unable to get function) error = |tmp_result=|"
+    r"(?:Standard input|Call-based) runtime error or time limit exceeded error = |Failed check\d exception = |"
+    r"(?:not passed |@1 |==> )?outputs? = .*test outputs = |Error: ?.* from are_equal_under_sympy|Error in math_verify compute_score|"
+    r"(?:Parsing|Simplification|Numerical evaluation) timed out for |\[id=\w*,turn=\d+|Failed to (?:decode|parse) (?:\S+ )?tool call: |"
+    r"Error executing tool |Case \d+: |.*<tool_response>.*</tool_response>|.*<\|im_start\|>|"
+    r"\W{0,3}[\"'](?:input|inputs|prompt|prompts|raw_prompt|messages|question|output|outputs|response|responses|gts|ground_truth|role|"
+    r"tool_calls|stdout|stderr|run_result|compile_result|completion)[\"']: "
+)
+
+
+def without_quotations(lines: Sequence[Line]) -> list[Line]:
+    """The lines that say something about the run."""
+    open_in: dict[str, tuple[_Kind, int]] = {}  # of each process, what it quotes, and from which line
+    scored: dict[str, int] = {}  # the line in which it printed a score last
+    kept = []
+    for at, line in enumerate(lines):
+        begun = open_in.get(line.process)
+        if begun is not None and (line.number - begun[1] > begun[0].most or (begun[0].loose and line.level)):
+            del open_in[line.process]
+            begun = None
+        kind = next((one for one in _KINDS if one.begins.match(line.text)), None)
+        if (
+            kind is not None
+            and (begun is None or kind is begun[0])
+            and (kind.loose or _is_closed(kind, lines, at))
+        ):
+            begun = open_in.setdefault(line.process, (kind, line.number))
+        is_value = line.number - scored.get(line.process, -_FEW) == 1 and _VALUE.match(line.text)
+        if _SCORE.match(line.text) or is_value:
+            scored[line.process] = line.number
+        if begun is None and not is_value and not _ALONE.match(line.text):
+            kept.append(line)
+        if begun is not None and begun[0].ends.search(line.text):
+            del open_in[line.process]
+    return kept
+
+
+def _is_closed(kind: _Kind, lines: Sequence[Line], at: int) -> bool:
+    """Whether the end of a quotation that begins here is among the lines, said by the same process."""
+    begun = lines[at]
+    behind = (lines[other] for other in range(at + 1, len(lines)))
+    near = takewhile(lambda one: one.number <= begun.number + kind.most, behind)
+    return any(one.process == begun.process and kind.ends.search(one.text) for one in near)

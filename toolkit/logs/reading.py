@@ -1,0 +1,97 @@
+"""Reading logs and judging them together: what `verl-doctor logs` does before it says anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from verl_doctor.toolkit.logs.diagnosis import Reading, read, together
+from verl_doctor.toolkit.logs.document import Answer
+from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.sources import Read, Source, UnreadableError, opened
+from verl_doctor.toolkit.logs.timeline.join import timeline
+from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
+from verl_doctor.toolkit.text import counted, in_bytes
+
+_RECURRING = frozenset({"first validation", "checkpoint"})
+"""What a job may come to for the first time behind its first step."""
+
+
+def diagnose(
+    sources: Sequence[Source], noted: Sequence[str] = (), watch: Callable[[str], None] = lambda _: None
+) -> Answer:
+    """Read all of them, one after the other. What cannot be read is noted behind what was `noted` before, and passed over.
+
+    `watch` is told which log is read, and how much of it was.
+    """
+    started = time.perf_counter()
+    readings: dict[str, Reading] = {}
+    notes = list(noted)
+    unread: list[str] = []
+    size = 0
+    readers: list[TimelineReader] = []
+    for source in sources:
+        reader = TimelineReader(source.name)
+        try:
+            with opened(source) as content:
+                found = excerpt(_watched(content, source.name, watch), beside=reader.take)
+        except UnreadableError as error:
+            notes.append(f"{source.name} was passed over: {error}")
+            continue
+        if found.cut_off:
+            notes.append(f"{source.name} could not be read to its end: {found.cut_off}")
+        if found.shortened:
+            notes.append(
+                f"of {counted(found.shortened, 'very long line')} of {source.name} what stands around the first complaint and the end were read"
+            )
+        if found.cut_off or found.shortened:
+            unread.append(source.name)
+        if found.left_out:
+            notes.append(
+                f"{source.name} complains so much that {counted(found.left_out, 'line')} of it were not looked at"
+            )
+        size += found.size
+        readers.append(reader)
+        readings[source.name] = replace(read(found.lines, source.name, reader.trains_from), total=found.total)
+    return Answer(
+        _with_phase(together(readings), has_trained=any(one.has_trained for one in readers)),
+        tuple(readings),
+        size,
+        tuple(notes),
+        unread=tuple(unread),
+        seconds=time.perf_counter() - started,
+        timeline=timeline(readers),
+    )
+
+
+def _watched(content: Read, name: str, watch: Callable[[str], None]) -> Read:
+    """A reader that reports how far it has come."""
+    so_far = 0
+
+    def read(size: int) -> bytes:
+        nonlocal so_far
+        chunk = content(size)
+        so_far += len(chunk)
+        watch(f"reading {name}: {in_bytes(so_far)}")
+        return chunk
+
+    return read
+
+
+def _with_phase(reading: Reading, *, has_trained: bool) -> Reading:
+    """The same without phases that were over: once a step was logged, nothing strikes at the start or in the first batch any more."""
+    if not has_trained:
+        return reading
+    causes = tuple(
+        replace(one, phase=one.phase if one.phase in _RECURRING else None) for one in reading.causes
+    )
+    error = reading.error
+    if error is not None and error.phase not in _RECURRING:
+        error = replace(error, phase=None)
+    return replace(reading, causes=causes, error=error)
+
+
+def codes_of(reading: Reading) -> tuple[str, ...]:
+    """The codes that were named, the first cause's first."""
+    return tuple(dict.fromkeys(one.signature.code for one in reading.causes if one.signature is not None))

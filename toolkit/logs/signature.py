@@ -1,0 +1,262 @@
+"""What a fault looks like in a log: texts that name it, as data.
+
+`checks/data/signatures/*.toml` holds them, each with logs in which it speaks and such in which it is silent. A pattern is plain text
+in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit: to match is to find its parts one
+behind the other, in linear time whatever the log holds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from verl_doctor.toolkit.system import toml
+
+Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
+"""What a text proves when it is the first that was said.
+
+cause: this fault. weak: this fault, unless another cause is told that also leads to it. hint: something that is not right, and
+counts where nothing else is told. note: something that is worth a look and stops no run. job: a fault of the job's own code, model,
+data or settings, not of the environment. raised: what an exception proves whatever it says, by where it was raised (`blame`); it has no
+texts. ended: somebody ended the run. consequence: that another process or step failed.
+"""
+
+_OF_SETTINGS = ("CFG", "DATA", "LOAD101", "LOG200")  # codes, and beginnings of codes
+OF_LOGS = "LOG"
+"""The family of what only logs tell."""
+
+_KINDS = get_args(Kind)
+_NAMED: tuple[Kind, ...] = ("cause", "weak", "hint", "note")
+_LIMIT = re.compile(r"\{([<>])(\d+(?:\.\d+)?)\}")
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,12})?")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Words with a number between them that is above or below a bound."""
+
+    before: str
+    is_above: bool
+    bound: float
+    after: str
+
+    def end(self, text: str, at: int) -> int:
+        """Where they end in a text, looked for from here on; -1 when they are not there."""
+        while (at := text.find(self.before, at)) >= 0:
+            at += len(self.before)
+            found = _NUMBER.match(text, at)
+            if found is not None and text.startswith(self.after, found.end()):
+                number = float(found[0])
+                if number > self.bound if self.is_above else number < self.bound:
+                    return found.end() + len(self.after)
+        return -1
+
+
+@dataclass(frozen=True)
+class LogExample:
+    """A log of a few lines, and whether the signature `speaks` in it."""
+
+    log: str
+    speaks: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One fault as logs tell it.
+
+    `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
+    proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
+    these texts must stand in the last place of the traceback, and none of `unless_frames` may. Where that place is told, one of the
+    texts of `within` must stand in it. A hint or a note `leads_to` the faults with these codes: told before one of them, it is the
+    first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
+    programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
+    that a pattern is all that a line says. `confirm` are the rules that would confirm it, where they are not the one with its code,
+    `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1").
+    """
+
+    code: str
+    kind: Kind
+    title: str
+    patterns: tuple[tuple[str | Limit, ...], ...]
+    unless: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
+    unless_frames: tuple[str, ...] = ()
+    leads_to: tuple[str, ...] = ()
+    confirm: tuple[str, ...] = ()
+    remedy: str = ""
+    warning: bool = False
+    raised: bool = False
+    deep: bool = False
+    whole: bool = False
+    within: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    examples: tuple[LogExample, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The codes of the rules that look for it in the environment."""
+        return self.confirm or (() if self.is_of_logs_alone else (self.code,))
+
+    @property
+    def is_of_logs_alone(self) -> bool:
+        """Whether no rule has its code: only a log can tell."""
+        return not self.code or self.code.startswith(OF_LOGS)
+
+    @property
+    def is_of_settings(self) -> bool:
+        """Whether a setting, a path or a value of the job is refused: the user changes that, not the environment."""
+        return self.code.startswith(_OF_SETTINGS)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is a fault of the environment or of the settings, for which there is a code."""
+        return self.kind in _NAMED
+
+    def matches(self, lines: Iterable[str], frame: str = "") -> bool:
+        """Whether one of the lines of a message says it; `frame` is where an exception was raised."""
+        if self.frames and not any(word in frame for word in self.frames):
+            return False
+        if any(word in frame for word in self.unless_frames):
+            return False
+        if frame and self.within and not any(word in frame for word in self.within):
+            return False
+        return any(
+            any(_in_order(parts, line) for parts in self.patterns)
+            and not (self.whole and (line.strip(),) not in self.patterns)
+            and not any(word in line for word in self.unless)
+            for line in lines
+        )
+
+
+def _in_order(parts: Sequence[str | Limit], text: str) -> bool:
+    at = 0
+    for part in parts:
+        if isinstance(part, Limit):
+            at = part.end(text, at)
+        else:
+            at = text.find(part, at)
+            at += len(part) if at >= 0 else 0
+        if at < 0:
+            return False
+    return True
+
+
+def _parts(pattern: str) -> Iterator[str | Limit]:
+    """The words of a pattern. Raises TypeError for a number that stands behind no word, or for two in one part."""
+    for words in pattern.split("*"):
+        before, *limit = _LIMIT.split(words)
+        if not limit:
+            yield from [words] * bool(words)
+        elif before and len(limit) == 3:
+            yield Limit(before, limit[0] == ">", float(limit[1]), limit[2])
+        else:
+            raise TypeError(f"{pattern}: one number in each part, behind words")
+
+
+@cache
+def signatures() -> tuple[Signature, ...]:
+    """All of them: files in the order of their names, and those of a file in theirs. The first that matches a text counts.
+
+    Raises ValueError for a file that holds something else.
+    """
+    folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data" / "signatures"
+    return tuple(
+        one for path in sorted(folder.glob("*.toml")) for one in read(path.read_text("utf-8"), path.name)
+    )
+
+
+def read(text: str, name: str) -> Iterator[Signature]:
+    """The signatures of one file. Raises ValueError."""
+    return (_entry(entry, name) for entry in toml.loads(text).get("signature", []))
+
+
+def _entry(entry: dict[str, Any], name: str) -> Signature:
+    try:
+        return _signature(**entry)
+    except TypeError as error:
+        raise ValueError(f"{name}: {entry.get('title', entry)}: {error}") from None
+
+
+def _signature(
+    *,
+    title: str,
+    patterns: list[str],
+    code: str = "",
+    kind: str = "cause",
+    speaks: Sequence[str] = (),
+    silent: Sequence[str] = (),
+    unless: Sequence[str] = (),
+    frames: Sequence[str] = (),
+    unless_frames: Sequence[str] = (),
+    within: Sequence[str] = (),
+    leads_to: Sequence[str] = (),
+    confirm: Sequence[str] = (),
+    sources: Sequence[str] = (),
+    **more: Any,
+) -> Signature:
+    if kind not in _KINDS:
+        raise TypeError(f"kind is one of {', '.join(_KINDS)}")
+    if bool(code) != (kind in {*_NAMED, "raised"}):
+        raise TypeError("what is named has a code, and nothing else has")
+    if leads_to and kind not in {"hint", "note"}:
+        raise TypeError("only a hint or a note leads to something else")
+    return Signature(
+        code=code,
+        kind=kind,  # type: ignore[arg-type]
+        title=title,
+        patterns=tuple(tuple(_parts(one)) for one in patterns),
+        unless=tuple(unless),
+        frames=tuple(frames),
+        unless_frames=tuple(unless_frames),
+        within=tuple(within),
+        leads_to=tuple(leads_to),
+        confirm=tuple(confirm),
+        sources=tuple(sources),
+        examples=(
+            *(LogExample(log, speaks=True) for log in speaks),
+            *(LogExample(log, speaks=False) for log in silent),
+        ),
+        **more,
+    )
+
+
+def of_code(code: str) -> tuple[Signature, ...]:
+    """Those with this code, in their order."""
+    return tuple(one for one in signatures() if one.code == code)
+
+
+def of_logs_alone() -> tuple[Signature, ...]:
+    """The faults that no rule finds, one signature for each code, sorted by it."""
+    first = {one.code: one for one in reversed(signatures()) if one.code and one.is_of_logs_alone}
+    return tuple(first[code] for code in sorted(first))
+
+
+@cache
+def _screened() -> tuple[tuple[Signature, tuple[str, ...]], ...]:
+    """Each signature with one text of each of its patterns, the longest: where none of them stands, it says nothing."""
+    return tuple(
+        (one, tuple(max((_words(part) for part in parts), key=len) for parts in one.patterns))
+        for one in signatures()
+    )
+
+
+def _words(part: str | Limit) -> str:
+    return part.before if isinstance(part, Limit) else part
+
+
+@lru_cache(maxsize=2048)
+def which(message: str, frame: str = "") -> Signature | None:
+    """The first signature that matches a message of one or more lines. What is said again is not looked up again."""
+    lines = message.split("\n")
+    for one, words in _screened():
+        for word in words:
+            if word in message:
+                if one.matches(lines, frame):
+                    return one
+                break
+    return None

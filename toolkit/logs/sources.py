@@ -1,0 +1,323 @@
+"""Where logs are read from: files, folders of them, standard input; as they are, or packed with gzip or zstd.
+
+What cannot be read is passed over with a note, for one bad file must not hide what the others tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import select
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from verl_doctor.toolkit.logs.excerpt import CUT_OFF
+from verl_doctor.toolkit.system.errors import reason_of
+from verl_doctor.toolkit.system.silent_path import why_silent
+from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.text import in_bytes
+
+STDIN = "-"
+_LOGS = (".log", ".out", ".err", ".txt", ".gz", ".zst")
+_SAMPLE = 8192  # bytes from which it is told what a file is
+_BLOCK = 1 << 20
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+MOST_UNPACKED = 1 << 36
+"""Bytes to which one packed log may unpack."""
+_UNSUSPICIOUS = 1 << 28  # bytes to which anything may unpack, however small it is
+MOST_FOR_ONE = 100
+"""Bytes to which each packed byte of a larger one may unpack: logs shrink to a tenth or a fiftieth, a bomb to far less."""
+_STEP = 2048  # packed bytes of zstd at once: they may unpack to 64 MiB
+_PATIENCE = 10.0  # seconds for the first word out of a pipe
+_MOST_LETTERS = 0.4  # the part of the characters of a log in UTF-16 that are ASCII, at least
+_NULS = 1 << 28  # bytes of nothing before the first word of a log
+_MOST = 5000  # files of a folder that are read
+_SEEN = 100_000  # files of a folder from which those are chosen
+
+Read = Callable[[int], bytes]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One log: how the user would name it, and how it is opened."""
+
+    name: str
+    path: Path | None
+
+
+class UnreadableError(Exception):
+    """A log that cannot be read, and why in words."""
+
+
+def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: None) -> list[Source]:
+    """The logs that were named, of folders those in them at any depth. `note` is told what is left out. Raises UsageError."""
+    found: dict[str, Source] = {}
+    for name in named:
+        if name == STDIN:
+            found.setdefault(STDIN, Source("stdin", None))
+        elif why := why_silent(name):
+            note(f"{name} was not read: {why}")
+        elif os.path.isdir(name):
+            inside = _in_folder(Path(name))
+            if not inside:
+                raise UsageError(
+                    f"{name}: no log in this folder (files ending in {', '.join(_LOGS)}); name the files themselves"
+                )
+            if len(inside) > _MOST:
+                note(f"{name} holds {len(inside):,} logs; the {len(inside) - _MOST:,} smallest were not read")
+            for path in _telling(inside):
+                found.setdefault(os.path.realpath(path), Source(str(path), path))
+        elif not os.path.exists(name):
+            raise UsageError(
+                f"{name}: there is no such file; name the log of the run, or - for standard input"
+            )
+        else:
+            found.setdefault(os.path.realpath(name), Source(name, Path(name)))
+    return list(found.values())
+
+
+def _in_folder(folder: Path) -> dict[Path, int]:
+    """Its logs with their sizes. Folders behind links are not entered, pipes not waited for."""
+    found: dict[Path, int] = {}
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            if name.endswith(_LOGS) or ".log." in name:
+                path = Path(place, name)
+                with contextlib.suppress(OSError):
+                    known = path.stat()
+                    if stat.S_ISREG(known.st_mode):
+                        found[path] = known.st_size
+        if len(found) >= _SEEN:
+            break
+    return found
+
+
+def _telling(logs: Mapping[Path, int]) -> list[Path]:
+    """As many as are read, Ray's own before the largest of its workers': in the order in which they tell most."""
+    largest = sorted(logs, key=lambda path: (path.name.startswith("worker-"), -logs[path]))
+    return sorted(largest[:_MOST], key=lambda path: (_importance(path), path))
+
+
+def _importance(path: Path) -> int:
+    for rank, begin in enumerate(("job-driver", "worker-", "raylet", "gcs_server")):
+        if path.name.startswith(begin):
+            return rank if rank < 2 else rank + 2
+    return 3 if path.name.startswith(("python-core", "runtime_env", "dashboard", "monitor")) else 2
+
+
+@contextlib.contextmanager
+def opened(source: Source) -> Iterator[Read]:
+    """How to read its content, unpacked. Raises UnreadableError, also while it is read."""
+    with contextlib.ExitStack() as stack:
+        try:
+            raw: BinaryIO = (
+                sys.stdin.buffer if source.path is None else stack.enter_context(_opened(source.path))
+            )
+            begin = _after_nuls(raw)
+            packed = _Counted(_whole(begin, raw))
+            read: Read = packed.read
+            if begin.startswith(_GZIP):
+                unpacked = stack.enter_context(gzip.GzipFile(fileobj=_File(read))).read1
+                read = _limited(unpacked, packed)
+            elif begin.startswith(_ZSTD):
+                read = _limited(_unpacked_zstd(read, source, stack), packed)
+            elif (encoding := _utf16(begin)) is not None:
+                read = _as_utf8(read, encoding)
+            elif begin.count(b"\0") > len(begin) // 20:
+                raise UnreadableError("it is no text")
+            yield read
+        except CUT_OFF as error:
+            raise UnreadableError(reason_of(error)) from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file as it is; of a pipe the first word is waited for, but not for ever. Raises OSError and UnreadableError."""
+    if not stat.S_ISFIFO(path.stat().st_mode):
+        return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    if not waiting.poll(_PATIENCE * 1000):
+        os.close(descriptor)
+        raise UnreadableError(f"it is a pipe, and nobody wrote into it for {_PATIENCE:.0f} s")
+    os.set_blocking(descriptor, True)
+    return open(descriptor, "rb")  # noqa: PTH123 - it is open already
+
+
+class _Counted:
+    """A reader that counts what it gave."""
+
+    def __init__(self, read: Read) -> None:
+        self._from, self.given = read, 0
+
+    def read(self, size: int) -> bytes:
+        content = self._from(size)
+        self.given += len(content)
+        return content
+
+
+def _limited(unpacked: Read, packed: _Counted) -> Read:
+    """A reader that raises ValueError where it unpacks to more than a log does: a few megabytes could fill days."""
+    so_far = 0
+
+    def read(size: int) -> bytes:
+        nonlocal so_far
+        content = unpacked(min(size, _BLOCK))
+        so_far += len(content)
+        if so_far > MOST_UNPACKED or so_far > max(_UNSUSPICIOUS, MOST_FOR_ONE * packed.given):
+            raise ValueError(
+                f"{in_bytes(packed.given)} of it unpack to more than {in_bytes(so_far)}, which no log does; "
+                "unpack it yourself to have all of it read"
+            )
+        return content
+
+    return read
+
+
+def _after_nuls(raw: BinaryIO) -> bytes:
+    """The first bytes behind the NULs with which a log begins that was emptied (logrotate's `copytruncate`) while somebody wrote it."""
+    with contextlib.suppress(OSError):  # a pipe, or a file system that knows no holes
+        raw.seek(os.lseek(raw.fileno(), raw.tell(), os.SEEK_DATA))
+    begin, passed = raw.read(_SAMPLE), 0
+    while passed < _NULS and not begin.strip(b"\0") and (more := raw.read(_BLOCK)):
+        passed += len(begin)
+        begin = more
+    return begin.lstrip(b"\0") or begin
+
+
+def _whole(begin: bytes, raw: BinaryIO) -> Read:
+    """Read what was looked at already, then the rest."""
+    kept = begin
+
+    def read(size: int) -> bytes:
+        nonlocal kept
+        if kept:
+            content, kept = kept[:size], kept[size:]
+            return content
+        return raw.read(size) or b""
+
+    return read
+
+
+class _File(io.RawIOBase):
+    """A reader as the file that gzip wants."""
+
+    def __init__(self, read: Read) -> None:
+        self._from, self._rest = read, b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, at most so many."""
+        content = self._rest or self._from(1 << 16)
+        self._rest = content[size:] if size >= 0 else b""
+        return content[:size] if size >= 0 else content
+
+
+def _utf16(begin: bytes) -> str | None:
+    """The UTF-16 that this is: with its mark, or without it where every other byte of most letters is 0. None for another text."""
+    if begin.startswith(_UTF16):
+        return "utf-16"
+    half = len(begin) // 2
+    nuls = begin[: 2 * half : 2].count(0), begin[1 : 2 * half : 2].count(0)
+    encoding = "utf-16-le" if nuls[1] > nuls[0] else "utf-16-be"
+    if not half or max(nuls) < _MOST_LETTERS * half or min(nuls) > half / 20:
+        return None
+    text = begin[: 2 * half].decode(encoding, "replace")
+    return (
+        encoding if sum(letter.isprintable() or letter.isspace() for letter in text) > 0.95 * half else None
+    )
+
+
+def _as_utf8(read: Read, encoding: str) -> Read:
+    """PowerShell's redirections write UTF-16."""
+    stream = io.TextIOWrapper(io.BufferedReader(_Chunks(read)), encoding, "replace", newline="")
+    return lambda size: stream.read(size // 4).encode()
+
+
+class _Chunks(io.RawIOBase):
+    """A reader as the raw file that Python's decoders want."""
+
+    def __init__(self, read: Read) -> None:
+        self._file = _File(read)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Fill a part of the buffer."""
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
+class _Frames:
+    """A reader of frames of zstd, in steps: of a file that was cut off it gives all whole blocks before it raises EOFError."""
+
+    def __init__(self, decoder: Callable[[], Any], read: Read) -> None:
+        self._new, self._from = decoder, read
+        self._decoder: Any = None
+
+    def read(self, _size: int) -> bytes:
+        while content := self._from(_STEP):
+            if self._decoder is None or self._decoder.eof:
+                content = (self._decoder.unused_data if self._decoder else b"") + content
+                self._decoder = self._new()
+            if unpacked := self._decoder.decompress(content):
+                return bytes(unpacked)
+        if self._decoder is not None and not self._decoder.eof:
+            raise EOFError("it ends in the middle")
+        return b""
+
+
+def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> Read:
+    """By the standard library (Python 3.14), the package `zstandard` or the program `zstd`, whichever is there."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        return _Frames(zstd.ZstdDecompressor, read).read
+    except ImportError:
+        pass
+    try:
+        import zstandard  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        return _Frames(zstandard.ZstdDecompressor().decompressobj, read).read
+    except ImportError:
+        pass
+    if source.path is None or shutil.which("zstd") is None:
+        raise UnreadableError(
+            "it is packed with zstd, and nothing here unpacks that; install zstd, or pipe it in unpacked"
+        )
+    child = subprocess.Popen(
+        ["zstd", "-dcq", "--", str(source.path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    stack.callback(child.wait)
+    stack.callback(child.kill)
+    out = child.stdout
+    if out is None:  # it is a pipe, as was asked
+        raise UnreadableError("zstd gives no output")
+    stack.callback(out.close)
+
+    def unpacked(size: int) -> bytes:
+        chunk = out.read(size)
+        if not chunk and child.wait() != 0:
+            raise EOFError("zstd could not unpack it to its end")
+        return chunk
+
+    return unpacked

@@ -1,0 +1,45 @@
+"""Which complaints of a log a run survived: training went on behind them, or behind the same complaint before.
+
+A sandbox in which answers are tried raises around every step, and a worker may catch what it says. Neither ended the run.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from verl_doctor.toolkit.logs.finish import FINISHED
+from verl_doctor.toolkit.logs.lines import Line
+
+SURE = 2
+"""Steps behind a complaint of a run that failed: lines of several processes come late."""
+
+# verl's metrics of a step, and servers that are up.
+_STEP = re.compile(rf"\bstep:\d+ - .*:|{FINISHED}|Application startup complete|Uvicorn running on")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+class Steps:
+    """The lines that show that the run goes on."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._numbers = [line.number for line in lines if _STEP.search(line.text)]
+
+    def behind(self, number: int) -> int:
+        """How many there are behind this line."""
+        return len(self._numbers) - bisect_right(self._numbers, number)
+
+    @property
+    def last(self) -> int:
+        """The last of these lines, 0 for none."""
+        return self._numbers[-1] if self._numbers else 0
+
+    def survived(self, said: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
+        """Of complaints in their order, each its line and its words: whether so many steps are behind it or the same one before it."""
+        known: set[str] = set()
+        for number, words in said:
+            key = words.translate(_NO_DIGITS)
+            if self.behind(number) >= enough:
+                known.add(key)
+            yield key in known

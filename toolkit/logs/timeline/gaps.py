@@ -1,0 +1,113 @@
+"""What lies between two lines with times: processes that started and imported meanwhile, or silence."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.logs.timeline.phases import tellings
+from verl_doctor.toolkit.logs.timeline.process import Process
+from verl_doctor.toolkit.logs.timeline.speakers import DRIVER, NOBODY, Key
+from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
+
+_SILENCES = 100  # that are kept
+_SILENT = 1.0  # seconds without a line that are worth a word
+_BACKWARDS = 60  # seconds by which a clock goes back for it to be another one; Ray holds lines back for five
+_UNNAMED = 3  # seconds for which a new process may speak without its name
+_SHELL = re.compile(r"\+{1,4} .*\b(?:python\d?(?:\.\d+)?|torchrun|accelerate|ray|srun|mpirun)\b")
+_VLLM = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[")
+
+
+@dataclass(frozen=True)
+class At:
+    """A line with a time: when, who, which, and what it says behind its labels."""
+
+    time: float
+    key: Key
+    proof: Proof
+    labels: str
+    text: str
+
+
+class Gaps:
+    """The lines with times of one log, in their order; `processes` are those that were heard so far."""
+
+    def __init__(self, processes: Mapping[Key, Process]) -> None:
+        self._processes = processes
+        self.first: float | None = None
+        self.end: float | None = None
+        self.disagree = False
+        self.last: At | None = None
+        self._by_kind: dict[str, At] = {}
+        self._paused: tuple[At, float] | None = None  # the last silence: the line before it, when it was over
+        self._silences: list[tuple[float, int, Key, Span]] = []
+
+    def passed(self, now: At, new: Sequence[Key]) -> Iterator[tuple[Key, Span]]:
+        """Take in the next line, before which processes spoke for the `new` time; yield how long their start took."""
+        last, new = self.last, [key for key in new if key != NOBODY]
+        self.first = now.time if self.first is None else self.first
+        if last is not None and now.time < last.time - _BACKWARDS:
+            self.disagree = True
+        if last is not None and now.time > last.time:
+            yield from self._started(new, now)
+            if now.time - last.time >= _SILENT and not new:
+                self._silent(last, now)
+            if now.time - last.time > _UNNAMED:
+                self._paused = (last, now.time)
+        process = self._processes[now.key]
+        process.has_vllm = process.has_vllm or bool(_VLLM.search(now.labels))
+        if last is None or now.time >= last.time or self.disagree:
+            self.last = self._by_kind[process.kind] = now
+        self.end = now.time if self.end is None else max(self.end, now.time)
+
+    def last_of(self, kind: str) -> Proof | None:
+        """The last line with a time of processes of this kind."""
+        return self._by_kind[kind].proof if kind in self._by_kind else None
+
+    def silences(self) -> Iterator[tuple[Key, Span]]:
+        """Yield the longest of them, and who ended each."""
+        return ((key, span) for _, _, key, span in self._silences)
+
+    def drop_silences_after(self, number: int) -> None:
+        """Forget those that ended after this line, for which another reason is known."""
+        self._silences = [one for one in self._silences if one[1] <= number or one[3].phase != "silence"]
+
+    def _started(self, new: Sequence[Key], now: At) -> Iterator[tuple[Key, Span]]:
+        kinds = {self._processes[key].kind for key in new}
+        for key in new:
+            process = self._processes[key]
+            before = self._before(process, now)
+            if before is None or process.first is None:
+                continue
+            if len(kinds) > 1:
+                # Several in a stretch without times: how it is divided is not told.
+                yield key, Span("start", None, None, "silence", (process.first,))
+            elif now.time > before.time:
+                proof = (before.proof, process.first)
+                yield key, Span("start", now.time - before.time, before.time, "silence", proof)
+
+    def _before(self, process: Process, now: At) -> At | None:
+        """The last word of whoever may have started a process: its parent, or anybody who is not of its kind."""
+        parent = self._processes.get(process.parent) if process.parent is not None else None
+        said = None if parent is None else self._by_kind.get(parent.kind)
+        if said is not None:
+            # What a process says before it knows its name is taken for its parent's.
+            if self._paused is not None and said.time >= self._paused[1] >= now.time - _UNNAMED:
+                return self._paused[0]
+            return said
+        # Lines without a name are the driver's where it spoke first; else they may be anybody's.
+        nobody = "" if next(iter(self._processes)) == NOBODY else DRIVER
+        others = [one for kind, one in self._by_kind.items() if kind not in {process.kind, nobody}]
+        return max(others, key=lambda one: one.time, default=None)
+
+    def _silent(self, last: At, now: At) -> None:
+        phase = next((one.phase for one in tellings(now.text) if one.kind == "break"), "silence")
+        is_first_of_vllm = _VLLM.search(now.labels) and not self._processes[now.key].has_vllm
+        if is_first_of_vllm or _SHELL.match(last.proof.words):
+            phase = "start"
+        span = Span(phase, now.time - last.time, last.time, "silence", (last.proof, now.proof))
+        heapq.heappush(self._silences, (now.time - last.time, now.proof.number, now.key, span))
+        if len(self._silences) > _SILENCES:
+            heapq.heappop(self._silences)

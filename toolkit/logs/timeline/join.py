@@ -1,0 +1,139 @@
+"""The time lines of all logs of a job as one, on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.process import Process
+from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
+from verl_doctor.toolkit.logs.timeline.speakers import Key, is_nameless
+from verl_doctor.toolkit.logs.timeline.timeline import (
+    Moment,
+    Span,
+    Timeline,
+    Worker,
+    without_covered,
+)
+from verl_doctor.toolkit.text import counted
+
+_SMALL = 0.04  # of the whole: a shorter silence is not worth a word
+_OF_VLLM = frozenset({"weights", "engine", "compile", "capture", "shards"})
+
+
+def timeline(readers: Iterable[TimelineReader]) -> Timeline:
+    """The time line of one job from all its logs."""
+    every = list(readers)
+    for one in every:
+        one.close()
+    heard = [one for one in every if one.spans or any(one.gaps.silences())]
+    if not heard:
+        return Timeline()
+    # Logs that count from their own beginning have no time in common with others.
+    placed = [one for one in heard if not one.is_elapsed] or heard[:1]
+    zero = min((one.gaps.first for one in placed if one.gaps.first is not None), default=None)
+    who = _known(every)
+    spans: dict[Key, list[Span]] = {key: [] for key in who}
+    silences: list[tuple[Key, Span]] = []
+    for one in heard:
+        at = zero if one in placed else None
+        for key, span in one.spans:
+            if not (one.gaps.disagree and span.how == "silence"):
+                spans[key].append(_moved(span, at))
+        if not one.gaps.disagree:
+            silences += [(key, _moved(span, at)) for key, span in one.gaps.silences()]
+    end, has_step = _end(heard, placed, zero)
+    for is_named in (True, False):  # a silence that is known to be something covers others too
+        told = [span for several in spans.values() for span in several]
+        for key, span in silences:
+            if (span.phase != "silence") == is_named and not _is_small(span, end):
+                spans[key].extend(without_covered([span], told))
+    return Timeline(
+        _workers(who, spans),
+        tuple(_placed(one, moment, placed, zero) for one in heard for moment in one.moments),
+        end,
+        has_step,
+        _notes(heard),
+    )
+
+
+def _known(heard: Sequence[TimelineReader]) -> dict[Key, Process]:
+    """All processes, each by the best name that any log has for it."""
+    who: dict[Key, Process] = {}
+    for one in heard:
+        for key, worker in one.processes.items():
+            if is_nameless(who.setdefault(key, worker).name):
+                who[key] = worker
+    return who
+
+
+def _end(
+    heard: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
+) -> tuple[float | None, bool]:
+    """When the start was over: with its first step, else with the log or, of an engine alone, as soon as that was ready."""
+    has_step = any(one.has_step for one in heard)
+    if zero is None:
+        return None, has_step
+    ends = [one.gaps.end for one in placed if one.gaps.end is not None and one.has_step == has_step]
+    ready = [
+        span.end for one in placed for _, span in one.spans if span.phase == "engine" and span.end is not None
+    ]
+    is_engine = bool(ready) and not has_step and not any(one.moments for one in heard)
+    return max(ready if is_engine else ends, default=zero) - zero, has_step
+
+
+def _is_small(span: Span, end: float | None) -> bool:
+    """Whether a silence is not worth a word, or came when the start was over."""
+    if end is None or span.start is None or span.seconds is None:
+        return False
+    return span.start >= end or (span.phase == "silence" and span.seconds < _SMALL * end)
+
+
+def _workers(who: dict[Key, Process], spans: dict[Key, list[Span]]) -> tuple[Worker, ...]:
+    order = {phase: at for at, phase in enumerate(PHASES)}
+    every = [
+        Worker(
+            who[key].name,
+            who[key].node,
+            tuple(sorted(several, key=lambda one: (_start(one), order[one.phase]))),
+        )
+        for key, several in spans.items()
+        if several
+    ]
+    return tuple(sorted(every, key=lambda one: min(map(_start, one.spans))))
+
+
+def _start(span: Span) -> float:
+    return float("inf") if span.start is None else span.start
+
+
+def _placed(
+    one: TimelineReader, moment: Moment, placed: Sequence[TimelineReader], zero: float | None
+) -> Moment:
+    at = moment.at if one in placed else None
+    return replace(moment, at=None if at is None or zero is None else at - zero)
+
+
+def _moved(span: Span, zero: float | None) -> Span:
+    return replace(span, start=None if span.start is None or zero is None else span.start - zero)
+
+
+def _notes(heard: Sequence[TimelineReader]) -> tuple[str, ...]:
+    notes = []
+    if any(one.gaps.disagree for one in heard):
+        notes.append(
+            "the clocks in these logs do not agree, or one was set back: only what single lines tell is counted"
+        )
+    quiet = next((one.quiet for one in heard if one.quiet is not None), None)
+    if quiet is not None and not any(span.phase in _OF_VLLM for one in heard for _, span in one.spans):
+        notes.append(
+            f"vLLM was told to say warnings only ({quiet.source}:{quiet.number}), so how long it loads and compiles is not told; "
+            "+ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO lets it speak"
+        )
+    if any(one.is_cut for one in heard):
+        notes.append("a log is so long that it was not read to its first step")
+    again = sum(one.starts for one in heard)
+    if again:
+        notes.append(f"{counted(again + 1, 'start')} are in these logs; this is the last one")
+    return tuple(notes)

@@ -1,0 +1,87 @@
+"""What one process of a job tells of its start: phases with their seconds, and those that it began and has not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from verl_doctor.toolkit.logs.timeline.phases import Telling
+from verl_doctor.toolkit.logs.timeline.speakers import Key, kind_of
+from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """The last that a progress bar showed."""
+
+    seconds: float
+    time: float | None
+    is_whole: bool
+    proof: Proof
+
+
+@dataclass
+class Process:
+    """One process: its name, its node, in whose output it speaks, its first line, and what of its story is open."""
+
+    name: str
+    node: str = ""
+    parent: Key | None = None
+    first: Proof | None = None
+    has_vllm: bool = False
+    begun: dict[str, tuple[float | None, Proof]] = field(default_factory=dict)
+    _bars: dict[str, _Bar] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+        return kind_of(self.name)
+
+    def told(self, said: Sequence[Telling], time: float | None, proof: Proof) -> Iterator[Span]:
+        """Take in what a line says, and yield the phases that end with it."""
+        told = {one.phase for one in said if one.kind == "told"}
+        for phase in [one for one in self.begun if one != "step" and told - {one}]:
+            del self.begun[phase]  # it went on to something else, and did not say when
+        for one in said:
+            if one.kind == "told" and one.seconds is not None:
+                self.begun.pop(one.phase, None)
+                yield until(one.phase, one.seconds, time, proof)
+            elif one.kind == "begin":
+                self.begun.setdefault(one.phase, (time, proof))
+            elif one.kind == "end":
+                yield from self.ended(one.phase, time, proof)
+            elif one.kind == "bar" and one.seconds is not None:
+                yield from self._moved_on(one.phase, _Bar(one.seconds, time, one.is_whole, proof))
+
+    def ended(self, phase: str, time: float | None, proof: Proof) -> Iterator[Span]:
+        """Yield a phase that ends here, if it was seen to begin."""
+        if phase not in self.begun:
+            return
+        began, first = self.begun.pop(phase)
+        seconds = None if time is None or began is None or time < began else time - began
+        yield Span(phase, seconds, None if seconds is None else began, "between", (first, proof))
+
+    def _moved_on(self, phase: str, bar: _Bar) -> Iterator[Span]:
+        before = self._bars.get(phase)
+        if before is not None and bar.seconds < before.seconds:  # another one of the kind
+            yield from self._bar_ended(phase)
+        self._bars[phase] = bar
+
+    def _bar_ended(self, phase: str) -> Iterator[Span]:
+        bar = self._bars.pop(phase)
+        if bar.seconds:
+            yield replace(until(phase, bar.seconds, bar.time, bar.proof), is_open=not bar.is_whole)
+
+    def left(self, end: float | None, last: Proof | None, *, is_over: bool) -> Iterator[Span]:
+        """Yield what is open when the log ends; nothing of what was begun when the start `is_over`."""
+        for phase in list(self._bars):
+            yield from self._bar_ended(phase)
+        for phase, (began, proof) in () if is_over else self.begun.items():
+            seconds = None if began is None or end is None else max(end - began, 0)
+            shown = (proof,) if last is None else (proof, last)
+            yield Span(phase, seconds, None if seconds is None else began, "between", shown, is_open=True)
+
+
+def until(phase: str, seconds: float, end: float | None, proof: Proof) -> Span:
+    """A phase of which a line tells at its end how long it took."""
+    return Span(phase, seconds, None if end is None else end - seconds, "told", (proof,))

@@ -1,0 +1,213 @@
+"""The time line of a start for a terminal and as Markdown: one row for each kind of process, its phases as letters on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.console.markdown_text import escaped
+from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.timeline import Span, Timeline, Worker
+from verl_doctor.toolkit.text import harmless, listed, wrapped
+
+NOTHING = "No line in these logs tells how long anything took while the job started"
+TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
+_ROWS = 12
+_MOMENTS = 5  # that are named
+_NAME = 20  # columns
+_WIDTH = 80  # of a pipe, in which a chart cannot be as wide as it likes
+SHORT = 0.05  # seconds below which a phase is not worth a word
+_MUCH = 0.1  # part of the whole from which a phase is worth a hint
+_LONG = 5.0  # seconds from which it is, where the whole is not known
+
+
+def summary(timeline: Timeline) -> str:
+    """One sentence: how long the start took, and what of it took longest."""
+    if timeline.longest is None:
+        return ""
+    worker, span = timeline.longest
+    whole = f"start-up took {seconds_of(timeline.seconds)}" if timeline.seconds is not None else "start-up"
+    until = " to the end of the first step" if timeline.has_step and timeline.seconds is not None else ""
+    return f"{whole}{until}; longest: {named(worker)}, {PHASES[span.phase].title}, {told(span)}"
+
+
+def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
+    """Yield the lines of the chart and what stands below it."""
+    yield from chart(timeline, width)
+    for said in below(timeline):
+        yield from wrapped(f"  {harmless(said)}", _columns(width), hanging="    ")
+
+
+def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
+    """Yield the lines of the chart alone."""
+    columns = _columns(width)
+    rows = kinds(timeline)
+    if not timeline.workers:
+        yield NOTHING
+        return
+    yield from wrapped(headline(timeline), columns, hanging="  ")
+    room = max(columns - _NAME - 4, 30)
+    bar = room * 5 // 9
+    used: dict[str, None] = {}
+    for worker, count in rows[:_ROWS]:
+        name = harmless(shown(worker.kind)) + (f" x{count}" if count > 1 else "")
+        said = _phases(worker, room - bar)
+        used.update(dict.fromkeys(one.phase for one in worker.spans if (one.seconds or 0) >= SHORT))
+        yield f"  {_short(name, _NAME):<{_NAME}}|{_bar(worker, timeline, bar)}|{said}"
+    if len(rows) > _ROWS:
+        yield f"  and {len(rows) - _ROWS} more kinds of process"
+    letters = dict.fromkeys(
+        f"{PHASES[phase].letter} {PHASES[phase].title}" for phase in PHASES if phase in used
+    )
+    yield from wrapped(f"  {'; '.join(letters)}", columns, hanging="  ")
+
+
+def _columns(width: int | None) -> int:
+    return min(max(width or _WIDTH, 60), 120)
+
+
+def markdown_lines(timeline: Timeline) -> Iterator[str]:
+    """Yield the same as a table."""
+    yield f"### {escaped(headline(timeline))}"
+    yield ""
+    for row in (TABLE_HEAD, *table(timeline)):
+        yield "| " + " | ".join(map(escaped, row)) + " |"
+        if row is TABLE_HEAD:
+            yield "|" + "---|" * len(row)
+    yield ""
+    yield from (f"- {escaped(one)}" for one in below(timeline))
+
+
+def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
+    """The phases of each kind of process, below `TABLE_HEAD`."""
+    for worker, count in kinds(timeline):
+        for span in worker.spans:
+            name = shown(worker.name) + (f" (the slowest of {count})" if count > 1 else "")
+            begins = "" if span.start is None else f"{span.start:.1f}"
+            yield name, PHASES[span.phase].title, told(span), begins, proof_of(span)
+
+
+def headline(timeline: Timeline) -> str:
+    """What the chart is about."""
+    if timeline.seconds is None:
+        return "Where start-up time went, as far as lines tell it (they have no times)"
+    until = "the first step was logged" if timeline.has_step else "the end of the start, as far as it is told"
+    return f"Where start-up time went: {seconds_of(timeline.seconds)} until {until}"
+
+
+def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
+    """Of each kind of process the one whose phases took longest, and how many there are; those without a known phase are left out."""
+    slowest: dict[str, Worker] = {}
+    counts: dict[str, int] = {}
+    for worker in timeline.workers:
+        if not any(one.seconds and one.seconds >= SHORT for one in worker.outer):
+            continue
+        counts[worker.kind] = counts.get(worker.kind, 0) + 1
+        if worker.seconds > slowest.setdefault(worker.kind, worker).seconds:
+            slowest[worker.kind] = worker
+    return [(worker, counts[kind]) for kind, worker in slowest.items()]
+
+
+def below(timeline: Timeline) -> Iterator[str]:
+    """What a reader wants to know besides: the longest phase, what each took in all, what would shorten it."""
+    if timeline.longest is not None:
+        worker, span = timeline.longest
+        yield f"longest: {shown(worker.name)}, {PHASES[span.phase].title}, {told(span)} ({proof_of(span)})"
+    totals = {phase: timeline.together(phase) for phase in PHASES}
+    large = sorted((phase for phase in totals if totals[phase] >= 1), key=lambda phase: -totals[phase])
+    if large:
+        whole = timeline.seconds
+        yield "in all, what went on side by side counted once: " + ", ".join(
+            f"{PHASES[phase].title} {seconds_of(totals[phase])}"
+            + (f" ({totals[phase] / whole:.0%})" if whole else "")
+            for phase in large
+        )
+    if moments := [f"{one.what} at {seconds_of(one.at)}" for one in timeline.moments if one.at is not None]:
+        yield ", ".join(moments[:_MOMENTS])
+    unknown = dict.fromkeys(
+        f"{PHASES[span.phase].title} ({shown(worker.kind)})"
+        for worker in timeline.workers
+        for span in worker.spans
+        if span.seconds is None
+    )
+    if unknown:
+        yield f"not told how long: {listed(unknown, _MOMENTS)}"
+    for worker in timeline.workers:
+        yield from (_step(one) for one in worker.spans if one.parts)
+    for phase in large:
+        if PHASES[phase].helps and totals[phase] >= max(_LONG, _MUCH * (timeline.seconds or 0)):
+            yield f"what may shorten it, {PHASES[phase].helps}"
+    yield from (f"note: {one}" for one in timeline.notes)
+
+
+def _step(span: Span) -> str:
+    rest = (span.seconds or 0) - sum(length for _, length in span.parts)
+    parts = sorted(span.parts, key=lambda pair: -pair[1])
+    said = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= SHORT][:6]
+    if rest >= SHORT:
+        said.append(f"what verl does not time {seconds_of(rest)}")
+    return f"first step, {told(span)}: {', '.join(said)}"
+
+
+def named(worker: Worker) -> str:
+    """A process for others to see."""
+    return shown(worker.name) + (f" on {shown(worker.node)}" if worker.node else "")
+
+
+def told(span: Span) -> str:
+    """How long a phase took, in words."""
+    if span.seconds is None:
+        return "not told"
+    return f"at least {seconds_of(span.seconds)}, not finished" if span.is_open else seconds_of(span.seconds)
+
+
+def seconds_of(seconds: float) -> str:
+    """Seconds with one digit behind the point, whole ones from a hundred."""
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.1f} s"
+
+
+def proof_of(span: Span) -> str:
+    """The lines that prove a phase."""
+    if not span.proof:
+        return ""
+    first, last = span.proof[0], span.proof[-1]
+    if first.number == last.number:
+        return f"{first.source}:{first.number}"
+    return (
+        f"{first.source}:{first.number} to {last.number}"
+        if first.source == last.source
+        else (f"{first.source}:{first.number} to {last.source}:{last.number}")
+    )
+
+
+def _bar(worker: Worker, timeline: Timeline, columns: int) -> str:
+    """Its phases on the scale of all: later ones over earlier ones, parts over what they are parts of."""
+    cells = [" "] * columns
+    whole = timeline.seconds
+    if not whole:
+        return "".join(cells)
+    for span in worker.spans:
+        if span.start is None or span.end is None or not span.seconds:
+            continue
+        begin = min(int(max(span.start, 0) / whole * columns), columns - 1)
+        end = min(max(round(span.end / whole * columns), begin + 1), columns)
+        cells[begin:end] = PHASES[span.phase].letter * (end - begin)
+    return "".join(cells)
+
+
+def _phases(worker: Worker, columns: int) -> str:
+    """Its phases with their seconds, the longest first, as many as have room."""
+    sums: dict[str, float] = {}
+    for span in worker.outer:
+        sums[PHASES[span.phase].letter] = sums.get(PHASES[span.phase].letter, 0) + (span.seconds or 0)
+    said = ""
+    for letter, length in sorted(sums.items(), key=lambda pair: -pair[1]):
+        more = f" {letter} {seconds_of(length)}"
+        if length < SHORT or len(said) + len(more) > columns:
+            break
+        said += more
+    return said
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 2] + ".."

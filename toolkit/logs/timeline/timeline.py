@@ -1,0 +1,141 @@
+"""Where the time went until the first training step: the phases of each process, as the lines of a log tell them.
+
+A phase has its length from a line that tells it ("Loading weights took 12.3 seconds"), from two lines with times, or from the
+silence that a line ends. What no line tells is not guessed: such a phase has no seconds. Times count from the first line that has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.speakers import kind_of
+
+How = Literal["told", "between", "silence"]
+"""A line tells the seconds; two lines of the log are so far apart; or it lies between the last word of others and the process's own first."""
+
+_COVERED = 0.5  # part of a silence that other phases must fill for it to be no silence
+_WORTH = 1.0  # seconds in all, below which nobody asks where they went
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A line of a log: its file, its number, and what it says."""
+
+    source: str
+    number: int
+    words: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """One phase of one process.
+
+    `seconds` is None where nothing tells them, `start` (since the first line with a time) where no line of it has a time. `is_open`: its end is not
+    in the log, and it took at least so long. `parts` are those of a step, in seconds.
+    """
+
+    phase: str
+    seconds: float | None
+    start: float | None
+    how: How
+    proof: tuple[Proof, ...]
+    is_open: bool = False
+    parts: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def end(self) -> float | None:
+        """When it was over."""
+        return None if self.start is None or self.seconds is None else self.start + self.seconds
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One process: how it calls itself ("WorkerDict pid=12"), the address of its node where that is told, and its phases in their order."""
+
+    name: str
+    node: str
+    spans: tuple[Span, ...]
+
+    @property
+    def kind(self) -> str:
+        """What it is, without its number and its rank."""
+        return kind_of(self.name)
+
+    @property
+    def outer(self) -> tuple[Span, ...]:
+        """Its phases without those that are parts of others."""
+        there = {one.phase for one in self.spans if one.seconds is not None}
+        return tuple(one for one in self.spans if not there.intersection(PHASES[one.phase].within))
+
+    @property
+    def seconds(self) -> float:
+        """How long its phases took together, as far as that is known."""
+        return sum(one.seconds or 0 for one in self.outer)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened at a time: Ray was up, a step was logged."""
+
+    what: str
+    at: float | None
+    proof: Proof
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The start-up of one job. `seconds` is the time from the first line to the end of step 1, or to the last line before one."""
+
+    workers: tuple[Worker, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    seconds: float | None = None
+    has_step: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_worth_showing(self) -> bool:
+        """Whether two phases or more are known, and took time."""
+        known = [one.seconds for worker in self.workers for one in worker.outer if one.seconds]
+        return len(known) >= 2 and sum(known) >= _WORTH
+
+    @property
+    def longest(self) -> tuple[Worker, Span] | None:
+        """The phase that took longest, and whose it is; a step and silence count only where there is nothing else."""
+        every = [(worker, one) for worker in self.workers for one in worker.outer if one.seconds]
+        telling = [pair for pair in every if pair[1].phase not in {"step", "silence"}]
+        return max(telling or every, key=lambda pair: pair[1].seconds or 0, default=None)
+
+    def together(self, phase: str) -> float:
+        """How long a phase took anywhere: what several processes spent at the same time counts once."""
+        spans = [one for worker in self.workers for one in worker.outer if one.phase == phase]
+        return _union(spans) + sum(one.seconds or 0 for one in spans if one.start is None)
+
+
+def _union(spans: Iterable[Span]) -> float:
+    total, until = 0.0, float("-inf")
+    for begin, end in sorted(
+        (one.start, one.end) for one in spans if one.start is not None and one.end is not None
+    ):
+        total += max(end - max(begin, until), 0)
+        until = max(until, end)
+    return total
+
+
+def without_covered(silences: Iterable[Span], spans: Sequence[Span]) -> list[Span]:
+    """Silences during which no known phase was running."""
+    return [
+        one
+        for one in silences
+        if _union(piece for other in spans if (piece := _common(one, other)) is not None)
+        < _COVERED * (one.seconds or 0)
+    ]
+
+
+def _common(one: Span, other: Span) -> Span | None:
+    if one.start is None or one.end is None or other.start is None or other.end is None:
+        return None
+    start, end = max(one.start, other.start), min(one.end, other.end)
+    return replace(one, start=start, seconds=end - start) if end > start else None

@@ -1,0 +1,12 @@
+"""Hints about spellings of the previous release, which work for one more."""
+
+from __future__ import annotations
+
+import sys
+
+from verl_doctor.toolkit.text import harmless
+
+
+def replaced(old: str, new: str) -> None:
+    """Print on stderr what replaces an old spelling."""
+    print(f"verl-doctor: hint: `{harmless(old)}` is now `{harmless(new)}`", file=sys.stderr, flush=True)

@@ -1,0 +1,485 @@
+"""Options that several commands share, each group handed to the command as one value."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from verl_doctor.toolkit.cluster.node_request import BUDGET, VIA, AskedNodes, Via
+from verl_doctor.toolkit.console import output
+from verl_doctor.toolkit.console.formats import FORMATS, HEADLINE
+from verl_doctor.toolkit.options import completing, hints
+from verl_doctor.toolkit.system.silent_path import why_silent
+from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
+
+Command = Callable[..., Any]
+
+_ELSEWHERE = "have it mounted anew, or name a copy elsewhere"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST = "3650d"
+_DURATION = re.compile(r"(\d{1,9})([smhd])")
+_BARE = re.compile(r"\d{1,9}(?:\.\d+)?")
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*")
+
+
+_TREES = ("vllm", *LIBRARIES)
+OTHER_TREES = ("--tree", *(f"--{name}" for name in _TREES))
+"""The options that name trees which need not be installed: what starts something cannot start those."""
+
+ANSWER_FORMATS = ("text", "json", "markdown")
+"""The forms of every answer."""
+
+
+class NamedPath(click.Path):
+    """A path that answers; an empty one, as an unset shell variable gives, is not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse what names nothing, and what would be waited for for ever."""
+        if value == "" and ctx is not None and ctx.resilient_parsing:
+            return super().convert(value, param, ctx)
+        if value == "":
+            self.fail("it is empty: is a variable not set?", param, ctx)
+        if why := why_silent(os.fspath(value)):
+            self.fail(f"{value}: {why}; {_ELSEWHERE}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class FileToWrite(NamedPath):
+    """A file that a command writes at its end: what cannot be written is said before anything is examined.
+
+    Of a file that is there only one of this `kind` is replaced, unless the command has `force_option` and it is given.
+    """
+
+    def __init__(self, kind: output.Kind | None = None) -> None:
+        super().__init__(path_type=Path)
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a folder, and a new file where none can be made."""
+        path = super().convert(value, param, ctx)
+        if os.path.isdir(path):
+            self.fail(f"{path} is a folder; name a file in it", param, ctx)
+        if not os.path.exists(path) and (why := output.why_not_new(path)):
+            self.fail(f"{path} cannot be written: {why}; name another file", param, ctx)
+        if self._kind is not None and not (ctx is not None and ctx.meta.get(_FORCE)):
+            output.refuse_others(path, self._kind)
+        return path
+
+
+PATH = NamedPath(path_type=Path)
+FILE_TO_WRITE = FileToWrite()
+_FORCE = f"{__name__}.force"
+
+
+def _keep_force(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_FORCE] = value
+
+
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    is_eager=True,  # known when the names of files are looked at
+    expose_value=False,
+    callback=_keep_force,
+    help="Replace FILE whatever it holds.",
+)
+"""Goes with a `FileToWrite` of some kind."""
+
+
+class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """Rule codes or families, separated by commas."""
+
+    name = "codes"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split at the commas."""
+        if isinstance(value, tuple):
+            return value
+        words = tuple(word.strip().upper() for word in value.split(",") if word.strip())
+        return words or self.fail("it names no rule; for instance VLLM or PKG101,PY", param, ctx)
+
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete codes and families."""
+        return completing.rules_behind_commas(incomplete)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """A number of seconds, minutes, hours or days: 30m. With `bare`, seconds without a unit are taken, as in 0.1.0."""
+
+    name = "duration"
+
+    def __init__(self, least: str = "0s", most: str = _LONGEST, *, bare: bool = False) -> None:
+        self._least = least
+        self._most = most
+        self._bare = bare
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """In seconds. Refuse what is shorter than the least, or longer than the most."""
+        if isinstance(value, float):  # a default, or what was converted before
+            return value
+        text = str(value)
+        if self._bare and _BARE.fullmatch(text):
+            hints.replaced(text, f"{text}s")
+            text = f"{float(text):.0f}s"
+        seconds = _seconds(text)
+        if seconds is None:
+            self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
+        if seconds < (_seconds(self._least) or 0):
+            self.fail(f"{value} is too short; the least is {self._least}", param, ctx)
+        if seconds > (_seconds(self._most) or 0):
+            self.fail(f"{value} is too long; the most is {self._most}", param, ctx)
+        return seconds
+
+
+def _seconds(text: str) -> float | None:
+    found = _DURATION.fullmatch(text)
+    return float(int(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def in_units(seconds: float) -> str:
+    """A length of time as an option takes it: "90s", "30m"."""
+    return f"{seconds / 60:.0f}m" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:.0f}s"
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """An amount of bytes in binary units: 40G."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """In bytes."""
+        found = _SIZE.fullmatch(str(value).strip())
+        if not found:
+            self.fail(f"'{value}' is no amount of bytes; for instance 500M, 40G or 1.5T", param, ctx)
+        size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+        return size or self.fail("nothing finds room in that; for instance 500M, 40G or 1.5T", param, ctx)
+
+
+class NamedTree(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
+    """A package and the folder of its sources: vllm=DIR."""
+
+    name = "tree"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path]:
+        """Split at the first `=`."""
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        package, equals, folder = str(value).partition("=")
+        if not equals or package not in _TREES:
+            self.fail(f"'{value}' is no NAME=DIR; NAME is one of {', '.join(_TREES)}", param, ctx)
+        return package, PATH.convert(folder, param, ctx)
+
+    def shell_complete(
+        self, _ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the name; behind it the shell completes the folder."""
+        return [CompletionItem(f"{name}=") for name in _TREES if f"{name}=".startswith(incomplete)]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which rules to run, and whether those that take seconds too."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    deep: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """How to show a report, and where."""
+
+    form: str = "text"
+    output: Path | None = None
+    verbose: bool = False
+
+
+def target_options(command: Command) -> Command:
+    """Options that name what is examined; the command gets `options`."""
+
+    @click.option(
+        "--python",
+        type=PATH,
+        metavar="PATH",
+        help="The interpreter to examine, or the folder of its environment.",
+    )
+    @click.option("--verl", type=PATH, metavar="DIR", help="The verl tree: a checkout or the package folder.")
+    @click.option(
+        "--tree",
+        "trees",
+        type=NamedTree(),
+        multiple=True,
+        metavar="NAME=DIR",
+        help=f"Judge against this tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}; it need not be installed. May be repeated.",
+    )
+    @functools.wraps(command)
+    def with_options(
+        *, python: Path | None, verl: Path | None, trees: tuple[tuple[str, Path], ...], **others: Any
+    ) -> Any:
+        old = [(name, tree) for name in _TREES if (tree := others.pop(name)) is not None]
+        for name, tree in old:
+            hints.replaced(f"--{name} {tree}", f"--tree {name}={tree}")
+        named = dict([*old, *trees])
+        libraries = tuple((name, named[name]) for name in LIBRARIES if name in named)
+        return command(options=Options(python, verl, named.get("vllm"), libraries), **others)
+
+    for name in reversed(_TREES):
+        with_options = click.option(f"--{name}", type=PATH, hidden=True)(with_options)
+    return with_options
+
+
+def job_options(command: Command) -> Command:
+    """What a job is started with, added to the `options` of `target_options`, which stands above this."""
+    launch = click.argument(
+        "launch",
+        nargs=-1,
+        metavar="[LAUNCH_SCRIPT | -- COMMAND...]",
+        shell_complete=completing.complete_files,
+    )
+    return launch(_job(command))
+
+
+def script_options(command: Command) -> Command:
+    """The same for a command whose arguments are something else: the launch script is an option."""
+    script = click.option(
+        "--script",
+        "launch",
+        multiple=True,
+        metavar="FILE",
+        shell_complete=completing.complete_files,
+        help="The script that starts the job; may be repeated.",
+    )
+    return script(_job(command))
+
+
+def _job(command: Command) -> Command:
+    @click.option("--model", type=PATH, metavar="DIR", help="The model's folder.")
+    @click.option("--data", type=PATH, metavar="FILE", multiple=True, help="A data file; may be repeated.")
+    @click.option(
+        "--ray-address",
+        default="",
+        metavar="HOST:PORT",
+        help="Look at the Ray cluster whose head (GCS) has this address.",
+    )
+    @functools.wraps(command)
+    def with_job(
+        *,
+        options: Options,
+        launch: tuple[str, ...],
+        model: Path | None,
+        data: tuple[Path, ...],
+        ray_address: str,
+        **others: Any,
+    ) -> Any:
+        for word in launch:
+            if why := why_silent(word):
+                raise UsageError(f"{word}: {why}; {_ELSEWHERE}")
+        named = replace(
+            options,
+            launch=launch,
+            model=model,
+            data=data,
+            ray_address=ray_address,
+        )
+        return command(options=named, **others)
+
+    return with_job
+
+
+def refuses(*options: str, why: str) -> Callable[[click.Command], click.Command]:
+    """Take back shared options that do nothing in this command: its help leaves them out, and whoever gives one is told why."""
+
+    def refused(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
+        if option.name and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option.opts[0]}: {why}")
+        return value
+
+    def taken_back(command: click.Command) -> click.Command:
+        for option in command.params:
+            if isinstance(option, click.Option) and option.opts[0] in options:
+                option.hidden, option.callback = True, refused
+        return command
+
+    return taken_back
+
+
+def node_options(command: Command) -> Command:
+    """Options that name other nodes; the command gets `nodes`, None when there are none."""
+    return node_options_within(BUDGET)(command)
+
+
+def node_options_within(budget_unless_told: float) -> Callable[[Command], Command]:
+    """The same for a command that gives the nodes so many seconds unless the user says otherwise."""
+    return functools.partial(_node_options, budget_unless_told)
+
+
+def _node_options(budget_unless_told: float, command: Command) -> Command:
+    @click.option(
+        "--cluster",
+        is_flag=True,
+        help="Ask all nodes of the Ray cluster. Starts a job in it, which ends with the check.",
+    )
+    @click.option(
+        "--nodes",
+        "hosts",
+        metavar="HOSTS",
+        help="Ask these hosts, without Ray: node[001-004,007].",
+    )
+    @click.option("--via", type=click.Choice(VIA), help=f"How --nodes are reached.  [default: {VIA[0]}]")
+    @click.option(
+        "--budget",
+        type=Duration("5s", "1d", bare=True),
+        metavar="TIME",
+        help=f"How long the nodes have to answer: 30s, 5m.  [default: {in_units(budget_unless_told)}]",
+    )
+    @functools.wraps(command)
+    def with_nodes(
+        *, cluster: bool, hosts: str | None, via: Via | None, budget: float | None, **others: Any
+    ) -> Any:
+        named = () if hosts is None else _hosts(hosts)
+        if cluster and named:
+            raise UsageError(
+                "--cluster asks the nodes that Ray knows, --nodes those that you name: choose one"
+            )
+        if via and not named:
+            raise UsageError("--via says how --nodes are reached: name them with --nodes HOSTS")
+        if not cluster and not named:
+            if budget is not None:
+                raise UsageError("--budget is for other nodes: ask them with --cluster, or --nodes HOSTS")
+            return command(nodes=None, **others)
+        return command(nodes=AskedNodes(named, via or VIA[0], budget or budget_unless_told), **others)
+
+    return with_nodes
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    """The names in a list as Slurm writes it. Raises UsageError when one is no name, or could be taken for an option."""
+    from verl_doctor.toolkit.system.node_names import expand  # noqa: PLC0415 - few runs name nodes
+
+    try:
+        hosts = tuple(dict.fromkeys(expand(text)))
+    except ValueError as error:
+        raise UsageError(f"--nodes {text}: {error}; write it as in node[001-004,007]") from None
+    if not hosts:
+        raise UsageError("--nodes names no host; write some as in node[001-004,007]")
+    if strange := next((host for host in hosts if not _HOST.fullmatch(host)), None):
+        raise UsageError(f"--nodes {text}: '{strange}' is no host name; write it as in node[001-004,007]")
+    return hosts
+
+
+def rule_options(command: Command) -> Command:
+    """Options that choose rules and what they assume; the command gets `rules`, and `options` the assumption."""
+
+    @click.option(
+        "--select",
+        type=Codes(),
+        default=(),
+        metavar="CODES",
+        help="Run only these rules or families: VLLM,PY101.",
+    )
+    @click.option(
+        "--ignore", type=Codes(), default=(), metavar="CODES", help="Leave these rules or families out."
+    )
+    @click.option("--deep", is_flag=True, help="Also run rules that try things out and take seconds.")
+    @click.option(
+        "--gpu-memory",
+        type=Size(),
+        metavar="SIZE",
+        help="Judge the job for GPUs with this memory each, which are elsewhere: 80GiB. Needs --deep.",
+    )
+    @functools.wraps(command)
+    def with_rules(
+        *,
+        options: Options,
+        select: tuple[str, ...],
+        ignore: tuple[str, ...],
+        deep: bool,
+        gpu_memory: int | None,
+        **others: Any,
+    ) -> Any:
+        if gpu_memory and not deep:
+            raise UsageError("--gpu-memory is for rules that build the job: run them with --deep")
+        assumed = replace(options, gpu_memory=gpu_memory or 0)
+        return command(options=assumed, rules=Rules(select, ignore, deep), **others)
+
+    return with_rules
+
+
+def view_options(command: Command) -> Command:
+    """Options that choose the output; the command gets `view`."""
+
+    @_form_options(FORMATS)
+    @click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is fine.")
+    @functools.wraps(command)
+    def with_view(*, form: str, file: Path | None, verbose: bool, **others: Any) -> Any:
+        return command(view=View(form, file, verbose), **others)
+
+    return with_view
+
+
+def answer_options(command: Command) -> Command:
+    """Options of a command whose answer has the forms of every answer; the command gets `form` and `file`."""
+    return _form_options(ANSWER_FORMATS)(command)
+
+
+def _form_options(formats: Sequence[str]) -> Callable[[Command], Command]:
+    def decorated(command: Command) -> Command:
+        @click.option("--format", "form", type=click.Choice(formats), help="How to show it.  [default: text]")
+        @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+        @click.option("-q", "--quiet", is_flag=True, help="Show the verdict alone, in one line.")
+        @click.option(
+            "--output",
+            "file",
+            type=FileToWrite(output.ANSWER),
+            metavar="FILE",
+            help="Write to this file instead of stdout.",
+        )
+        @force_option
+        @functools.wraps(command)
+        def with_form(*, form: str | None, as_json: bool, quiet: bool, **others: Any) -> Any:
+            return command(form=_form(form, as_json=as_json, quiet=quiet), **others)
+
+        return with_form
+
+    return decorated
+
+
+def _form(form: str | None, *, as_json: bool, quiet: bool) -> str:
+    """The form that the options choose. Raises UsageError when they choose two."""
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} are two forms: choose one")
+    chosen = form or ("json" if as_json else "text")
+    if not quiet:
+        return chosen
+    if chosen != "text":
+        raise UsageError(f"--quiet shortens text: leave it or --format {chosen} out")
+    return HEADLINE
+
+
+def show_all_option(command: Command) -> Command:
+    """-v for a command that shows less without it; the command gets `verbose`. `--all` of 0.1.0 does the same."""
+
+    @click.option("-v", "--verbose", is_flag=True, help="Show everything.")
+    @click.option("-a", "--all", "every", is_flag=True, hidden=True)
+    @functools.wraps(command)
+    def with_verbose(*, verbose: bool, every: bool, **others: Any) -> Any:
+        if every:
+            hints.replaced("--all", "--verbose")
+        return command(verbose=verbose or every, **others)
+
+    return with_verbose

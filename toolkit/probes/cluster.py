@@ -1,0 +1,351 @@
+"""The driver that asks the nodes of a Ray cluster: it runs under the target's interpreter, for Ray lets no other version in.
+
+Started as `PYTHON -c TEXT TOKEN`. On stdin comes one line of JSON, the `plan`, and behind it what each node is sent
+(`probes.node`'s order and parcel). Every line that it says is JSON behind the token, told as soon as it is known. When stdin
+ends, nobody wants more: the tasks are cancelled and Ray is left.
+
+Each node gets three tasks of no CPU, pinned to it, one after the other: "hello" starts a worker there, which takes more than
+a second; a second "hello" in the worker that is warm now measures the clock; "look" runs `probes.node`.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_SIMULTANEOUS = 256  # nodes that are asked at the same time, each for some seconds
+_ON_ONE_ADDRESS = 2  # of them with one address: raylets that share a machine share its cores
+_STEP = 0.1  # seconds between two looks at what has come back
+_NODE_TABLE = 2.0  # seconds between two looks at who is alive, or ten times as long as one takes
+_PING = 0.25  # seconds that the answer of a warm worker is waited for
+_PINGS = 3
+_LEAVING = 2.0  # seconds for cancelled tasks to end
+_LONGEST = 300  # characters of a complaint
+
+
+def worker_environ() -> dict[str, str]:
+    """What all workers on this node inherit from their raylet, without what Ray gives to this one for its task.
+
+    A task without GPUs may see none; and what Ray takes from every worker, such as the raylet's own LD_PRELOAD, stays away.
+    """
+    own = dict(os.environ)
+    for pid in (own.get("RAY_RAYLET_PID", ""), str(os.getppid())):
+        with contextlib.suppress(OSError):
+            entries = os.fsdecode(Path("/proc", pid, "environ").read_bytes()).split("\0")
+            pairs = (entry.partition("=") for entry in entries if "=" in entry)
+            raylets = {name: value for name, _, value in pairs}
+            if raylets:
+                return {
+                    name: value
+                    for name, value in raylets.items()
+                    if name in own or name.endswith("_VISIBLE_DEVICES")
+                }
+    return own
+
+
+def hello() -> float:
+    """The node's clock."""
+    return time.time()
+
+
+def look(text: str, sent: bytes, seconds: float) -> str:
+    """Run `probes.node` on this node and return its answer. Nothing of it outlives this call, however it ends.
+
+    It waits in short steps: Ray interrupts a task between two of its instructions, not a system call.
+    """
+    mark = "verl-doctor answers "
+    process: Any = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", text, mark],
+        env=worker_environ(),
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    heard = []
+    deadline = time.monotonic() + seconds
+    order, answer = process.stdin, process.stdout
+    try:
+        order.write(sent)
+        order.flush()
+        while time.monotonic() < deadline:
+            if select.select([answer], [], [], 0.2)[0]:
+                piece = os.read(answer.fileno(), 1 << 20)
+                if not piece:
+                    break
+                heard.append(piece)
+    finally:
+        with contextlib.suppress(OSError):
+            order.close()  # its other end takes this as the order to stop
+        answer.close()
+        process.wait()
+    return b"".join(heard).decode("ascii", "replace").rpartition(mark)[2].strip()
+
+
+class Visit:
+    """One node that is asked. `shares` names what it uses together with others, such as a file system."""
+
+    def __init__(self, node: str, address: str, shares: Iterable[str] = ()) -> None:
+        self.node = node
+        self.address = address
+        self.shares = frozenset(shares)
+        self.stage = ""
+        self.began = 0.0
+        self.clock: tuple[float, float] | None = None
+
+
+def startable(
+    waiting: Iterable[Visit], running: Iterable[Visit], *, at_once: int, sharing: int
+) -> list[Visit]:
+    """Whose turn it is, the first that wait before the others: so many `at_once`, and so many that share one thing."""
+    busy = list(running)
+    addresses = collections.Counter(visit.address for visit in busy)
+    shares = collections.Counter(share for visit in busy for share in visit.shares)
+    chosen: list[Visit] = []
+    for visit in waiting:
+        if len(busy) + len(chosen) >= at_once:
+            break
+        if addresses[visit.address] < _ON_ONE_ADDRESS and all(
+            shares[share] < sharing for share in visit.shares
+        ):
+            chosen.append(visit)
+            addresses[visit.address] += 1
+            shares.update(visit.shares)
+    return chosen
+
+
+class Survey:
+    """All nodes that are asked, and what has come back."""
+
+    def __init__(self, ray: Any, plan: dict[str, Any], sent: bytes, say: Any) -> None:
+        self._ray, self._plan, self._say = ray, plan, say
+        self._sent = ray.put(sent)
+        self._hello, self._look = ray.remote(hello), ray.remote(look)
+        self._waiting: collections.deque[Visit] = collections.deque()
+        self._running: dict[Any, Visit] = {}
+        self._table_next = 0.0
+
+    def run(self, deadline: float) -> None:
+        """Ask every node that is alive until all have answered, the time is up, or nobody wants to hear more."""
+        rows = self._ray.nodes()
+        self._say({"nodes": [_told(row) for row in rows]})
+        only = self._plan["only"]
+        self._waiting.extend(
+            Visit(row["NodeID"], row["NodeManagerAddress"], self._plan["shares"].get(row["NodeID"], ()))
+            for row in rows
+            if row["Alive"] and (not only or row["NodeID"] in only)
+        )
+        while self._waiting or self._running:
+            if time.monotonic() > deadline or _told_to_stop():
+                break
+            self._start()
+            self._hear()
+            self._bury()
+            if self._waiting:
+                self._give_up()
+        for visit in (*self._running.values(), *self._waiting):
+            self._unheard(visit)
+
+    def leave(self) -> None:
+        """Cancel what still runs, and give it a moment to clear away."""
+        for reference in self._running:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=False)
+        if self._running:
+            with contextlib.suppress(Exception):
+                self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_LEAVING)
+
+    def _start(self) -> None:
+        """Ask as many more as may be asked now."""
+        for visit in startable(
+            self._waiting, self._running.values(), at_once=_SIMULTANEOUS, sharing=self._plan["sharing"]
+        ):
+            self._waiting.remove(visit)
+            visit.began = time.monotonic()
+            self._ask(visit, "hello")
+
+    def _ask(self, visit: Visit, stage: str) -> None:
+        """Send the next task to a node."""
+        visit.stage = stage
+        task = self._pinned(self._hello if stage == "hello" else self._look, visit.node)
+        arguments = () if stage == "hello" else (self._plan["text"], self._sent, self._plan["seconds"] + 5)
+        self._running[task.remote(*arguments)] = visit
+
+    def _pinned(self, function: Any, node: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+
+        return function.options(
+            name="verl-doctor",
+            num_cpus=0,
+            max_retries=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
+        )
+
+    def _hear(self) -> None:
+        """Take what has come back."""
+        running = list(self._running)
+        ready, _ = self._ray.wait(running, num_returns=1, timeout=_STEP)
+        if ready:
+            ready, _ = self._ray.wait(running, num_returns=len(running), timeout=0)
+        for reference in ready:
+            visit = self._running.pop(reference)
+            try:
+                answer = self._ray.get(reference)
+            except Exception as error:  # noqa: BLE001 - whatever a node's task ends in is that node's answer
+                dead = self._dead().get(visit.node)
+                self._missing(visit, _died(dead) if dead else f"its task failed: {_words(error)}")
+                continue
+            if visit.stage == "hello":
+                visit.clock = self._compared(visit.node)
+                self._ask(visit, "look")
+            else:
+                self._say(
+                    {
+                        "node": visit.node,
+                        "answer": answer,
+                        "clock": visit.clock,
+                        "seconds": _since(visit.began),
+                    }
+                )
+
+    def _compared(self, node: str) -> tuple[float, float] | None:
+        """How far a node's clock is ahead of this one's, in seconds, and how wrong that may be; None when it was too slow."""
+        best = None
+        for _ in range(_PINGS):
+            sent, begun = time.time(), time.monotonic()
+            reference = self._pinned(self._hello, node).remote()
+            try:
+                there = self._ray.get(reference, timeout=_PING)
+            except Exception:  # noqa: BLE001 - then the clock is not compared
+                with contextlib.suppress(Exception):
+                    self._ray.cancel(reference, force=False)
+                break
+            half = (time.monotonic() - begun) / 2
+            if best is None or half < best[1]:
+                best = (there - sent - half, half)
+        return best
+
+    def _dead(self) -> dict[str, dict[str, Any]]:
+        """The nodes that are dead, by number. That the control store is away for a moment is no matter."""
+        try:
+            return {row["NodeID"]: row for row in self._ray.nodes() if not row["Alive"]}
+        except Exception:  # noqa: BLE001 - see above
+            return {}
+
+    def _bury(self) -> None:
+        """Give up the nodes that Ray has declared dead since."""
+        begun = time.monotonic()
+        if begun < self._table_next:
+            return
+        dead = self._dead()
+        for reference, visit in list(self._running.items()):
+            if visit.node in dead:
+                del self._running[reference]
+                self._missing(visit, _died(dead[visit.node]))
+        for visit in [visit for visit in self._waiting if visit.node in dead]:
+            self._waiting.remove(visit)
+            self._missing(visit, _died(dead[visit.node]))
+        now = time.monotonic()
+        self._table_next = now + max(_NODE_TABLE, 10 * (now - begun))
+
+    def _give_up(self) -> None:
+        """Let nobody wait for nodes that take very long."""
+        for reference, visit in list(self._running.items()):
+            if _since(visit.began) > self._plan["patience"]:
+                del self._running[reference]
+                with contextlib.suppress(Exception):
+                    self._ray.cancel(reference, force=False)
+                self._unheard(visit)
+
+    def _unheard(self, visit: Visit) -> None:
+        self._say({"node": visit.node, "stage": visit.stage, "seconds": _since(visit.began)})
+
+    def _missing(self, visit: Visit, why: str) -> None:
+        self._say({"node": visit.node, "missing": why, "seconds": _since(visit.began)})
+
+
+def main(token: str) -> None:
+    """Connect, ask, tell, and leave."""
+    plan = json.loads(sys.stdin.buffer.readline())
+    sent = sys.stdin.buffer.read(plan["bytes"])
+    deadline = time.monotonic() + plan["budget"]
+
+    def say(line: dict[str, Any]) -> None:
+        sys.stdout.write(f"\n{token}{json.dumps(line)}\n")
+        sys.stdout.flush()
+
+    try:
+        import ray  # noqa: PLC0415
+
+        ray.init(
+            address=plan["address"],
+            namespace=plan["namespace"],
+            log_to_driver=False,
+            logging_level="error",
+            configure_logging=True,
+        )
+    except BaseException as error:  # noqa: BLE001 - Ray may even exit
+        say({"refused": _words(error)})
+        return
+    survey = None
+    try:
+        say({"job": ray.get_runtime_context().get_job_id()})
+        survey = Survey(ray, plan, sent, say)
+        survey.run(deadline)
+        say({"done": True})
+    except Exception as error:  # noqa: BLE001 - what was heard until then counts
+        say({"broke": _words(error)})
+    finally:
+        if survey is not None:
+            survey.leave()
+        ray.shutdown()
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "node": row["NodeID"],
+        "address": row["NodeManagerAddress"],
+        "port": row.get("NodeManagerPort", 0),
+        "host": row.get("NodeManagerHostname", ""),
+        "alive": bool(row["Alive"]),
+        "died": "" if row["Alive"] else _died(row),
+    }
+
+
+def _died(row: dict[str, Any]) -> str:
+    """What Ray knows of a node's end."""
+    said = str(row.get("DeathReasonMessage") or "").strip()
+    return f"Ray declared it dead{f': {said}' if said else ''}"[:_LONGEST]
+
+
+def _told_to_stop() -> bool:
+    """Whether stdin has ended: nothing more is ever sent."""
+    return bool(select.select([0], [], [], 0)[0])
+
+
+def _since(moment: float) -> float:
+    return round(time.monotonic() - moment, 3) if moment else 0.0
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line; one that has no words of its own speaks through its cause."""
+    seen = error
+    while not str(seen).strip() and (seen.__cause__ or seen.__context__):
+        seen = seen.__cause__ or seen.__context__  # type: ignore[assignment]
+    lines = [line.strip() for line in str(seen).splitlines() if line.strip()]
+    return " ".join(lines)[:_LONGEST] or type(error).__name__
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+    sys.stdout.flush()
+    os._exit(0)  # a thread of Ray's may hang

@@ -1,0 +1,73 @@
+"""What the stages know of the job and hand to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Job:
+    """One job. `config` is what Hydra composed, with what the construction takes out of it (`taken_out`).
+
+    `folder` is where the job is started, `private` the only folder that may be written. Each stage fills in what it made.
+    """
+
+    module: str
+    folder: str
+    private: str
+    config_folder: str
+    config_name: str
+    overrides: list[str]
+    kind: str = "ppo"
+    config: Any = None
+    program: Any = None
+    tokenizer: Any = None
+    processor: Any = None
+    hf_config: Any = None
+    model_config: Any = None
+    local_path: str = ""
+    trainer: Any = None
+    batch: Any = None
+    validation_batch: Any = None
+    server: Any = None
+    outputs: Any = None
+    lengths: list[int] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """The value of a dotted key; the default where there is none."""
+        from omegaconf import OmegaConf
+
+        found = OmegaConf.select(self.config, key, default=default)
+        return default if found is None else found
+
+    def has(self, key: str) -> bool:
+        """Whether the configuration has a key, with or without a value."""
+        from omegaconf import OmegaConf
+
+        node = self.config
+        for step in key.split("."):
+            if not OmegaConf.is_dict(node) or step not in node:
+                return False
+            node = node._get_node(step)
+            node = node if OmegaConf.is_config(node) else None
+        return True
+
+    def set(self, key: str, value: Any) -> None:
+        """Set a key that is there."""
+        from omegaconf import OmegaConf, open_dict
+
+        if self.has(key):
+            with open_dict(self.config):
+                OmegaConf.update(self.config, key, value)
+
+    @property
+    def world(self) -> int:
+        """How many GPUs the trainer has."""
+        return self.gpus_of_node * int(self.value("trainer.nnodes", 1))
+
+    @property
+    def gpus_of_node(self) -> int:
+        """How many of them are on one node."""
+        return int(self.value("trainer.n_gpus_per_node", 1))

@@ -1,0 +1,201 @@
+"""Runs the stages one after the other and prints a line of JSON behind a token as each begins and ends."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from verl_doctor.toolkit.probes.construction.everything import load
+from verl_doctor.toolkit.probes.construction.isolation import (
+    Isolation,
+    NoNetworkError,
+    RefusedError,
+    caches,
+    home_in,
+)
+from verl_doctor.toolkit.probes.construction.job import Job
+from verl_doctor.toolkit.probes.construction.problems import causes, described, files_of_user, needs_network
+from verl_doctor.toolkit.probes.construction.stages import (
+    STAGES,
+    NotHereError,
+    NotJudgedError,
+    NotNeededError,
+    OverTimeError,
+    Stage,
+)
+
+_QUIET = {NotHereError: "not there", NotNeededError: "not needed", NotJudgedError: "not judged"}
+_GRACE = 5.0  # seconds for a stage that does not hear that its time is over: it is in C code
+
+
+def run(token: str, request: Mapping[str, Any]) -> None:
+    """Build the job, and end at once: what verl has begun may hang at exit."""
+    stream = os.dup(1)
+    private = request["private"]
+    _into_file(f"{private}/output")
+    home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
+    os.environ.update(caches(private, os.environ))
+    if request["environ"]:
+        os.environ.update(request["environ"])
+    _first_on_path(request["folder"], request["tree"])
+    tempfile.tempdir = None  # of before
+    isolation = Isolation(private)
+    isolation.begin()
+    os.chdir(request["folder"])
+    sys.argv = [request["module"]]
+    job = Job(
+        module=request["module"],
+        folder=request["folder"],
+        private=private,
+        config_folder=request["config_folder"],
+        config_name=request["config_name"],
+        overrides=request["overrides"],
+    )
+    load()
+    Run(job, isolation, stream, token, request["skip"], home, request.get("most")).all()
+    os._exit(0)
+
+
+class Run:
+    """One pass over the stages. `skip` are those that ended an earlier pass, `most` seconds a stage may take however long its own limit is."""
+
+    def __init__(
+        self,
+        job: Job,
+        isolation: Isolation,
+        stream: int,
+        token: str,
+        skip: list[str],
+        home: str,
+        most: float | None = None,
+    ) -> None:
+        self.job, self.isolation, self.skip = job, isolation, set(skip)
+        self._most = most
+        self._stream, self._token = stream, token
+        self._private_home, self._home = json.dumps(home_in(job.private))[1:-1], json.dumps(home)[1:-1]
+        self.states: dict[str, str] = {}
+
+    def tell(self, **event: Any) -> None:
+        """Print one event, whole."""
+        text = json.dumps(event).replace(
+            self._private_home, self._home
+        )  # what is printed names the user's own
+        os.write(self._stream, f"\n{self._token}{text}\n".encode())
+
+    def all(self) -> None:
+        """Run what can be run."""
+        for stage in STAGES.values():
+            self._one(stage)
+        own = sorted(files_of_user(self.isolation.executed, self.job.folder))
+        self.tell(event="whole", own=own, world=self.job.notes.get("world"))
+
+    def _one(self, stage: Stage) -> None:
+        if stage.name in self.skip:
+            self.states[stage.name] = "skipped"  # what needs it is not reached
+            return
+        missing = next((need for need in stage.needs if self.states.get(need) != "ok"), None)
+        if missing is not None:
+            ended = "not needed" if self.states.get(missing) == "not needed" else "not reached"
+            self._end(stage.name, ended, 0.0, text=missing)
+            return
+        self.tell(event="begin", stage=stage.name, users=stage.users)
+        begun = time.monotonic()
+        more: dict[str, Any] = {}
+        self.isolation.taken()
+        self.job.notes.pop("key", None)
+        seconds = min(stage.seconds, self._most or stage.seconds)
+        with _Limit(seconds, lambda: self._over(stage, begun)):
+            try:
+                stage.run(self.job)
+                state = "ok"
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it raises is the answer
+                state, more = self._judged(error)
+        self._end(stage.name, state, time.monotonic() - begun, **more)
+
+    def _end(self, name: str, state: str, seconds: float, **more: Any) -> None:
+        self.states[name] = state
+        self.tell(event="end", stage=name, state=state, seconds=round(seconds, 2), **more)
+
+    def _over(self, stage: Stage, begun: float) -> None:
+        """End the process: the stage does not hear that its time is over."""
+        self._end(stage.name, "hangs", time.monotonic() - begun)
+        os._exit(3)
+
+    def _judged(self, error: BaseException) -> tuple[str, dict[str, Any]]:
+        """The state of a stage that ended in an exception, and what is told about it."""
+        for kind, state in _QUIET.items():
+            if isinstance(error, kind):
+                return state, {"text": str(error)}
+        more = dict(described(error, self.job.folder))
+        more["key"] = more["key"] or self.job.notes.get("key", "")
+        refused = self.isolation.taken()
+        if isinstance(error, OverTimeError):
+            if refused:
+                return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
+            return "hangs", more
+        ours = any(isinstance(one, (RefusedError, NoNetworkError)) for one in causes(error))
+        if refused:  # what was refused may have become another error on its way
+            return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
+        if ours or (self._denied(error) or needs_network(error)):
+            why = "it needs the network" if needs_network(error) else "it writes outside a private folder"
+            return "not judged", {**more, "text": f"{why}: {more['kind']}: {more['text'][:200]}"}
+        return "breaks", more
+
+    def _denied(self, error: BaseException) -> bool:
+        """Whether the kernel refused a file that is not ours."""
+        return any(
+            isinstance(one, OSError)
+            and one.errno in (1, 13, 30)
+            and one.filename is not None
+            and not self.isolation.is_ours(one.filename)
+            and os.access(os.path.dirname(os.path.abspath(os.fsdecode(one.filename))), os.W_OK)  # noqa: PTH120
+            for one in causes(error)
+        )
+
+
+class _Limit:
+    """A time limit around a stage: an exception in it, and `over` where that is not heard."""
+
+    def __init__(self, seconds: float, over: Any) -> None:
+        self._seconds = seconds
+        self._watch = threading.Timer(seconds + _GRACE, over)
+        self._watch.daemon = True
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, _raise)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        self._watch.start()
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._watch.cancel()
+
+
+def _raise(*_: object) -> None:
+    raise OverTimeError
+
+
+def _into_file(path: str) -> None:
+    """Send what libraries print into a file: the pipe is for events. How the process crashes goes to the parent."""
+    faulthandler.enable(os.fdopen(os.dup(2), "w"))
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+
+
+def _first_on_path(folder: str, tree: str) -> None:
+    """The job's folder first, as `python -m` has it, and the tree that is examined where Python would not find it."""
+    sys.path[:] = [entry for entry in sys.path if entry not in ("", folder)]
+    if tree not in map(os.path.realpath, sys.path):
+        sys.path.insert(0, tree)
+    sys.path.insert(0, folder)

@@ -1,0 +1,129 @@
+"""Describes an exception: its class, its text, the lines of verl, of vLLM and of the user that led to it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+_LONGEST = 1500  # characters of a text
+_MOST = 12  # frames
+_OURS = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
+_LIBRARY = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_OFFLINE = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError", "NetworkError", "gaierror")
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception and those that it was raised from, or while handling."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def root(error: BaseException) -> BaseException:
+    """What Hydra wraps when a class refuses its arguments, else the exception itself."""
+    while type(error).__name__ == "InstantiationException" and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def needs_network(error: BaseException) -> str:
+    """The class of an exception that says that something was to come over the network; "" when none does."""
+    for one in causes(error):
+        names = {base.__name__ for base in type(one).__mro__}
+        if found := next((name for name in _OFFLINE if name in names), ""):
+            return found
+    return ""
+
+
+def described(error: BaseException, home: str) -> Mapping[str, Any]:
+    """All that the parent needs. `home` is the job's folder: code below it is the user's."""
+    cause = root(error)
+    frames = _frames(cause, home)
+    return {
+        "kind": type(cause).__name__,
+        "text": _text(cause, frames),
+        "key": _key(error),
+        "frames": frames,
+    }
+
+
+def _text(error: BaseException, frames: list[dict[str, Any]]) -> str:
+    """What an exception says: its text, or the line of a bare `assert`."""
+    text = " ".join(str(error).split())
+    if not text and frames:
+        line = frames[-1]["text"]
+        text = line if line.startswith("assert") else f"raised in {frames[-1]['function']}"
+    cause = error.__cause__
+    if cause is not None and str(cause) and " ".join(str(cause).split()) not in text:
+        text += f": {type(cause).__name__}: {' '.join(str(cause).split())}"
+    loaded = getattr(getattr(error, "obj", None), "__file__", None)
+    if isinstance(error, AttributeError) and loaded:
+        text += f" (loaded from {loaded})"
+    return text[:_LONGEST]
+
+
+def _key(error: BaseException) -> str:
+    """The key of the configuration that OmegaConf or Hydra names."""
+    keys = (getattr(one, "full_key", None) for one in causes(error))
+    return next((key for key in keys if isinstance(key, str) and key), "")
+
+
+def _frames(error: BaseException, home: str) -> list[dict[str, Any]]:
+    found = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        if _is_ours(frame.filename):
+            continue
+        found.append(
+            {
+                "file": frame.filename,
+                "line": frame.lineno,
+                "function": frame.name,
+                "text": frame.line or "",
+                "of": owner(frame.filename, home),
+            }
+        )
+    return found[-_MOST:]
+
+
+def owner(file: str, home: str) -> str:
+    """Whose code a file is: "verl", "vllm", "user" or "" for libraries and what is no file."""
+    real = os.path.realpath(file)
+    for name in ("verl", "vllm"):
+        package = getattr(sys.modules.get(name), "__file__", None)
+        if package and real.startswith(os.path.dirname(os.path.realpath(package)) + os.sep):  # noqa: PTH120
+            return name
+    if not os.path.isfile(real):
+        return ""
+    in_library = real.startswith((*_LIBRARY, *_installed_into())) or f"{os.sep}site-packages{os.sep}" in real
+    return "user" if not in_library or real.startswith(home + os.sep) else ""
+
+
+@functools.cache
+def _installed_into() -> tuple[str, ...]:
+    """The other folders of the path that an installer has filled, such as one of `pip install --target` on PYTHONPATH."""
+    return tuple(
+        os.path.realpath(entry) + os.sep
+        for entry in filter(os.path.isdir, sys.path)
+        if any(name.endswith(".dist-info") for name in os.listdir(entry))  # noqa: PTH208
+    )
+
+
+def files_of_user(files: Iterable[str], home: str) -> set[str]:
+    """Those of these files that are neither a library's, nor verl's, nor vLLM's."""
+    return {
+        file for file in files if file.endswith(".py") and not _is_ours(file) and owner(file, home) == "user"
+    }
+
+
+def _is_ours(file: str) -> bool:
+    return os.path.realpath(file).startswith(os.path.dirname(_OURS))  # noqa: PTH120

@@ -1,0 +1,92 @@
+"""The reward: its manager, its function, and the scores of the first rows."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from verl_doctor.toolkit.probes.construction.find import called, find
+from verl_doctor.toolkit.probes.construction.job import Job
+from verl_doctor.toolkit.probes.construction.stages import NotJudgedError, NotNeededError, stage
+
+_ROWS = 4
+
+
+@stage("reward manager", "model", seconds=45, users=True)
+def reward_manager(job: Job) -> None:
+    """The reward manager, with the user's function where the job names one."""
+    if job.kind != "ppo":
+        raise NotNeededError("an SFT job has no reward")
+    load = find("verl.trainer.ppo.reward:load_reward_manager")
+    more = {"num_examine": 0} if "num_examine" in inspect.signature(load).parameters else {}
+    manager = load(job.config, job.tokenizer, **more)
+    job.notes["reward"] = manager
+
+
+@stage("reward", "reward manager", "first batch", seconds=30, users=True)
+def reward(job: Job) -> None:
+    """The scores of the first rows, for an answer made up here."""
+    if any(job.value(f"{key}.enable", default=False) for key in ("reward.reward_model", "reward_model")):
+        raise NotJudgedError("a reward model scores the answers, and it needs a GPU")
+    manager = job.notes["reward"]
+    data = _answered(job)
+    if hasattr(manager, "run_single"):
+        asyncio.run(_single(manager, data))
+    else:
+        manager(data)
+
+
+async def _single(manager: Any, data: Any) -> None:
+    if hasattr(manager, "loop"):
+        manager.loop = asyncio.get_running_loop()
+    init = getattr(type(manager), "init_class", None)
+    if init is not None and not getattr(type(manager), "_class_initialized", True):
+        called(init, config=manager.config, tokenizer=manager.tokenizer)
+    for row in range(min(len(data), _ROWS)):
+        result = await manager.run_single(data[row : row + 1])
+        if not isinstance(result, dict) or not isinstance(_number(result.get("reward_score")), float):
+            raise TypeError(
+                f"the reward function returned {result.get('reward_score')!r}, which is no number"
+            )
+
+
+def _number(value: Any) -> Any:
+    """What a tensor of rewards takes: a number, or what has one."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _answered(job: Job) -> Any:
+    """The first rows with answers, as the rollout hands them to the reward."""
+    import torch
+
+    batch = job.batch
+    if job.outputs is not None:
+        outputs, names = job.outputs, ("prompts", "responses", "attention_mask", "input_ids")
+        tensors = {name: outputs.batch[name][:_ROWS] for name in names if name in outputs.batch}
+        fields = {name: value[:_ROWS] for name, value in outputs.non_tensor_batch.items()}
+        return _with_rows(tensors, fields, batch)
+    if not hasattr(batch, "batch") or batch.batch is None or "input_ids" not in batch.batch:
+        raise NotJudgedError("there are no prompts in tokens, as the agent loops were not run")
+    prompts = batch.batch["input_ids"][:_ROWS]
+    mask = batch.batch["attention_mask"][:_ROWS]
+    answer = job.tokenizer.encode("The answer is 2.\n#### 2", add_special_tokens=False)
+    length = min(len(answer), int(job.value("data.max_response_length", len(answer))))
+    responses = torch.tensor([answer[:length]] * len(prompts), dtype=prompts.dtype)
+    tensors = {
+        "prompts": prompts,
+        "responses": responses,
+        "input_ids": torch.cat([prompts, responses], dim=1),
+        "attention_mask": torch.cat([mask, torch.ones_like(responses)], dim=1),
+    }
+    return _with_rows(tensors, {name: value[:_ROWS] for name, value in batch.non_tensor_batch.items()}, batch)
+
+
+def _with_rows(tensors: dict[str, Any], fields: dict[str, Any], batch: Any) -> Any:
+    """A batch of these tensors, with what each row has beside its prompt."""
+    data = find("verl:DataProto").from_dict(tensors=tensors, non_tensors=fields)
+    data.meta_info = {**getattr(batch, "meta_info", {}), "global_steps": 0}
+    return data

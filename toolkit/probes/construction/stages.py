@@ -1,0 +1,53 @@
+"""What a stage of the construction is, and the table of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.probes.construction.job import Job
+
+
+class NotHereError(Exception):
+    """This release of verl, or of the engine, has no such part. The message names it."""
+
+
+class NotNeededError(Exception):
+    """This job has no such part. The message names it."""
+
+
+class NotJudgedError(Exception):
+    """The stage cannot be judged here. The message is the reason."""
+
+
+class OverTimeError(BaseException):
+    """A stage took longer than it may. No handler for `Exception` stops it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`needs` are the stages that must have succeeded, `seconds` how long it may take, `users` whether it runs code of the user's."""
+
+    name: str
+    run: Callable[[Job], None]
+    needs: tuple[str, ...]
+    seconds: float
+    users: bool
+
+
+STAGES: dict[str, Stage] = {}
+"""All stages in the order in which they run."""
+
+
+def stage(
+    name: str, *needs: str, seconds: float = 60.0, users: bool = False
+) -> Callable[[Callable[[Job], None]], Callable[[Job], None]]:
+    """Add a function to the table. It raises what verl raises, `NotHereError` or `NotJudgedError`."""
+
+    def add(function: Callable[[Job], None]) -> Callable[[Job], None]:
+        STAGES[name] = Stage(name, function, needs, seconds, users)
+        return function
+
+    return add

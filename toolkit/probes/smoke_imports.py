@@ -1,0 +1,33 @@
+"""Imports modules one after the other. Runs under the target's interpreter.
+
+Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also asks for the GPUs, which starts CUDA. It ends without
+tidying up: what torch and vLLM do at the end of a process takes a second, and is no part of an import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+
+from verl_doctor.toolkit.probes.smoke_steps import step, tell
+
+
+def main(device: str, *modules: str) -> None:
+    """Import them. The first that cannot be imported ends the child with its traceback."""
+    for name in modules:
+        with step(f"import {name}"):
+            module = importlib.import_module(name)
+        if name == "torch" and device == "cuda":
+            with step("start CUDA"):
+                module.cuda.init()
+                tell(gpus=module.cuda.device_count())
+    tell(cpu=time.process_time())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

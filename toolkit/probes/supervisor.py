@@ -1,0 +1,133 @@
+"""Starts a program and stays above all that it starts, whatever that does to leave: orphans become children of this process, and it ends them.
+
+    python supervisor.py VARIABLE
+
+VARIABLE is handed on as it is here. Standard input is a socket. Over it comes what to start, `{"argv": [...], "environ": {...}}` in a line, and back go two numbers, a line
+each: 0 when it runs, else the number of the error (errno); and, when it has ended by itself, its status as wait(2) has it. When
+the other end closes, which it also does when whoever held it is killed, all that is left below this process is killed. Then this process ends
+as the program did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_PATIENCE = 10.0  # seconds for what was killed; what hangs in the kernel may never go
+_LOOK = 0.5  # seconds between two looks at orphans that have ended
+_PARENT = 1  # of the fields behind the name in /proc/PID/stat, counted from 0
+
+
+def main() -> None:
+    """Do it all; this process does not come back from here."""
+    (name,) = sys.argv[1:]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(
+                number, lambda *_: None
+            )  # they are meant for the program; being ignored would be inherited
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    talk = socket.socket(fileno=os.dup(0))
+    with talk.makefile("rb") as order:
+        wanted = json.loads(order.readline())
+    try:
+        program = subprocess.Popen(
+            wanted["argv"],
+            env={**wanted["environ"], name: os.environ[name]},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # some programs end their whole group
+        )
+    except OSError as error:
+        _say(talk, error.errno or errno.EIO)
+        os._exit(1)
+    os.close(1)  # who reads the output must see where that of the program ends
+    os.close(2)
+    _say(talk, 0)
+    status = _watch(program.pid, talk)
+    if status is None:
+        with contextlib.suppress(OSError):
+            os.killpg(program.pid, signal.SIGKILL)
+    _end_all()
+    _end_as(status or 0)
+
+
+def _say(talk: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        talk.sendall(b"%d\n" % number)
+
+
+def _watch(program: int, talk: socket.socket) -> int | None:
+    """Tell when the program ends, and wait until nobody wants to know more. Its status, None when it still runs."""
+    status = None
+    with contextlib.ExitStack() as stack:
+        waited = [talk.fileno()]
+        with contextlib.suppress(AttributeError, OSError):
+            end = os.pidfd_open(program)
+            stack.callback(os.close, end)
+            waited.append(end)
+        while talk.fileno() not in select.select(waited, [], [], _LOOK)[0]:
+            for pid, how in _ended():
+                if pid == program:
+                    status, waited = how, waited[:1]
+                    _say(talk, how)
+    return status
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """Children that have ended, and how."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            yield pid, status
+
+
+def _end_all() -> None:
+    """Kill children until there are none: those of a child that is killed become ours."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and (children := _children()):
+        for pid in children:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+        list(_ended())
+
+
+def _children() -> list[int]:
+    """By number; none of them can have been given to another process, as they are not reaped."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_bytes().rpartition(b")")[2].split()
+            if int(fields[_PARENT]) == os.getpid():
+                found.append(int(path.parent.name))
+    return found
+
+
+def _end_as(status: int) -> None:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError):  # SIGKILL has no handler
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+if __name__ == "__main__":
+    main()

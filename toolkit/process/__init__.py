@@ -1,0 +1,1 @@
+"""The doctor's own process: groups, signals, locks, garbage collection."""

@@ -1,0 +1,1 @@
+"""The forms of a report: text, Markdown, SARIF, JUnit, GitHub annotations."""

@@ -1,0 +1,173 @@
+"""What a report comes to in words, whichever view shows it: the verdict, the target, what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
+from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
+from verl_doctor.toolkit.text import counted
+from verl_doctor.toolkit.verdict import WORDS
+
+_REASONS: Final = 3  # why rules were not judged, in a line
+
+
+def headline(report: Report) -> tuple[str, str]:
+    """The verdict in two or three words, and the sentence behind it: the fault that strikes first, or what was judged."""
+    verdict = report.verdict
+    if verdict == "failures":
+        return WORDS[verdict], first_fault(report)
+    if verdict == "could_not_check":
+        return WORDS[verdict], _not_checked(report)
+    warnings = sum(finding.severity == "warning" for _, finding in report.findings())
+    said = f"{counted(report.summary['pass'] + report.summary['warn'], 'rule')} judged it"
+    return WORDS[verdict], f"{said}; {counted(warnings, 'warning')}" if warnings else said
+
+
+def first_fault(report: Report) -> str:
+    """When and why the job ends, after the error that strikes first."""
+    result, finding = next(pair for pair in report.findings() if pair[1].severity == "error")
+    place = finding.location
+    where = f", {PurePath(place.path).name}{f':{place.line}' if place.line else ''}" if place else ""
+    when = ", ".join(filter(None, WHEN[finding.phase])) if finding.phase else ""
+    return f"{when}{': ' if when else ''}{finding.message} ({result.code}{where})"
+
+
+def counts(report: Report) -> str:
+    """How many errors, rules that could not check, and warnings there are; "" for none."""
+    severities = Counter(finding.severity for _, finding in report.findings())
+    broken = report.summary["error"]
+    said = [counted(severities["error"], "error") if severities["error"] else ""]
+    said += [f"{counted(broken, 'rule')} could not check" if broken else ""]
+    said += [counted(severities["warning"], "warning") if severities["warning"] else ""]
+    return ", ".join(filter(None, said))
+
+
+def _not_checked(report: Report) -> str:
+    """Why there is no verdict."""
+    if report.unexamined:
+        return report.unexamined
+    if report.nodes is not None and (report.nodes.lost or not report.nodes.answered):
+        return f"{counted(report.nodes.lost, 'node')} did not answer"
+    if broken := by_reason(report, "error"):
+        return f"{counted(report.summary['error'], 'rule')} could not check: {next(iter(broken))}"
+    blind = [entry for result in report.results for entry in result.unjudged if entry.paths]
+    if blind:
+        return f"{blind[0].what} could not be read: {blind[0].why}"
+    return nothing_found(report)
+
+
+def not_judged(report: Report) -> str:
+    """How many rules were not judged, and why; "" when all were that apply."""
+    reasons = {
+        reason: len(results)
+        for reason, results in by_reason(report, "skipped").items()
+        if not results[0].follows_from
+    }
+    if not reasons:
+        return ""
+    most = sorted(reasons.items(), key=lambda pair: -pair[1])
+    said = [f"{reason} ({counted(number, 'rule')})" for reason, number in most[:_REASONS]]
+    rest = sum(number for _, number in most[_REASONS:])
+    return f"not judged: {', '.join(said)}" + (f", {rest} more" if rest else "")
+
+
+def nothing_found(report: Report) -> str:
+    """Never praise what was not looked at."""
+    if passed := report.summary["pass"]:
+        return f"nothing wrong found by {counted(passed, 'rule')}"
+    reasons = dict.fromkeys(result.reason for result in report.results if result.reason)
+    why = "; ".join(list(reasons)[:2]) or "no rule ran"
+    return f"nothing was judged: {why}" + ("; ..." if len(reasons) > 2 else "")
+
+
+def target_of(report: Report, *, short: Callable[[str], str] = str) -> str:
+    """What was examined, in a line. `short` shortens the path of the interpreter."""
+    target = report.target
+    parts = [f"Python {target['python_version']}" if target["python_version"] else ""]
+    for name, label in (("verl", "verl"), ("vllm", "vLLM")):
+        tree = target[name]
+        parts.append(
+            f"{label} {tree['version'] or 'of unknown version'} ({tree['found_in']})"
+            if tree
+            else f"no {label}"
+        )
+    parts += [
+        f"{name} {tree['version'] or 'of unknown version'} ({tree['found_in']})"
+        for name, tree in target.get("libraries", {}).items()
+        if tree["place"] == "named"
+    ]
+    where = short(target["python"]) or target["chosen_by"]
+    why = f" ({target['chosen_by']})" if target["python"] and target["chosen_by"] != "--python" else ""
+    return f"{', '.join(filter(None, parts))}; {where}{why}"
+
+
+def fate_of(path: PathVerdict) -> tuple[str, str]:
+    """The state of a path of a job in words, and what is to be added to them."""
+    words = path.state.replace("_", " ")
+    if path.state == "will_fail":
+        when = f" {WHEN[path.phase][0]}" if path.phase else ""
+        return words, f"{when}: {', '.join(path.codes)}"
+    if path.codes:
+        return words, f": {', '.join(path.codes)}"
+    more = f"; under some settings: {', '.join(path.may_stop)}" if path.may_stop else ""
+    return words, more + (f"; not judged: {', '.join(path.not_judged)}" if path.not_judged else "")
+
+
+def stopped_by(finding: Finding) -> str:
+    """Which paths end here, and when; "" for what is no error, or when the rule does not tell when."""
+    if finding.severity != "error" or not finding.phase:
+        return ""
+    return f"{', '.join(finding.stops) or EVERY_JOB}, {WHEN[finding.phase][0]}"
+
+
+def next_steps(report: Report) -> Sequence[tuple[str, str]]:
+    """Commands to type now, each with its reason. A facts file can be judged, not repaired."""
+    if from_facts_file(report):
+        return ()
+    # Beside a fault that stops the job no other is worth a command; a hint is repaired when its rule is asked for by name.
+    wanted = {"error"} if report.verdict == "failures" else {"error", "warning"}
+    found = [(result, finding) for result, finding in report.findings() if finding.severity in wanted]
+    fixes = {finding.fix: report.fix_safety.get(finding.fix) for _, finding in found if finding.fix}
+    steps = [("verl-doctor fix", "shows what would help as a diff, and changes nothing")] if fixes else []
+    if "safe" in fixes.values():
+        steps.append(("verl-doctor fix --apply", "repairs what is safe to repair, and can be undone"))
+    first = next((pair for pair in found if pair[1].severity == "error"), None)
+    if first is None:
+        return for_target(steps, report)
+    result, finding = first
+    by_hand = (
+        []
+        if fixes or finding.location is None
+        else [(str(finding.location), finding.remedy or finding.message)]
+    )
+    explained = (f"verl-doctor explain {result.code}", "why it matters")
+    return [*by_hand, *for_target(steps, report), explained]
+
+
+def for_target(steps: Iterable[tuple[str, str]], report: Report) -> list[tuple[str, str]]:
+    """The commands with the options that make them examine the same target."""
+    return [(command + options_of(report), why) for command, why in steps]
+
+
+def options_of(report: Report) -> str:
+    """The options that name the target, each behind a blank."""
+    return "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
+
+
+def from_facts_file(report: Report) -> bool:
+    """Whether it is about what was seen elsewhere."""
+    return bool(report.target["arguments"][:1] == ["--facts"])
+
+
+def by_reason(report: Report, *statuses: Status) -> Mapping[str, Sequence[CheckResult]]:
+    """The results with these statuses by their reason: one cause is said once."""
+    found: dict[str, list[CheckResult]] = {}
+    for result in report.results:
+        if result.status in statuses:
+            found.setdefault(result.reason, []).append(result)
+    return found

@@ -1,0 +1,370 @@
+"""The report for a person: verdict first, then what to do next, then the evidence."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from verl_doctor.toolkit.console.lines import lines
+from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
+from verl_doctor.toolkit.console.paths import short
+from verl_doctor.toolkit.render import nodes as render_nodes
+from verl_doctor.toolkit.render.result_words import (
+    by_reason,
+    counts,
+    fate_of,
+    for_target,
+    from_facts_file,
+    headline,
+    next_steps,
+    not_judged,
+    nothing_found,
+    options_of,
+    stopped_by,
+    target_of,
+)
+from verl_doctor.toolkit.result import JOB, CheckResult, PathVerdict, Repair, Report
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.text import counted, harmless, listed
+from verl_doctor.toolkit.verdict import WORDS
+
+_STYLES: Final = {
+    "failures": "bold red",
+    "fail": "bold red",
+    "error": "bold magenta",
+    "could_not_check": "bold magenta",
+    "warnings": "bold yellow",
+    "warn": "bold yellow",
+    "info": "cyan",
+    "ok": "bold green",
+    "pass": "green",
+}
+_PATHS: Final = {"will_fail": "red", "no_fault_found": "green", "not_checked": "magenta"}
+_OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
+_SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
+_SEVERITY_ORDER: Final = ("error", "warning", "info")
+_LABEL: Final = 8  # columns of the words "found", "wanted"... with their indent
+_WARNINGS: Final = 8  # on a terminal without -v
+_EDITED: Final = 8  # lines to edit by hand that are shown
+_NAMED: Final = 8  # rules that could not check for one reason
+
+
+def render(report: Report, *, verbose: bool = False, width: int | None = None) -> Iterator[Text]:
+    """Yield the lines. `width` is the terminal's, or None for a pipe: then nothing is wrapped."""
+    if report.repairs is not None:
+        yield from _repairs(report, report.repairs, width)
+        return
+    yield from _verdict(report, width)
+    yield from steps_to_take(_from_here(next_steps(report), report), width)
+    yield from _findings(report, verbose=verbose, width=width)
+    yield from _broken(report, verbose=verbose, width=width)
+    yield from _rest(report, verbose=verbose, width=width)
+
+
+def _findings(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
+    """All errors in the order in which they strike, then the warnings: on a terminal only as many as can be read at once."""
+    shown: list[tuple[CheckResult, Finding]] = []
+    hidden = 0
+    for severity in _SEVERITY_ORDER:
+        found = [pair for pair in report.findings() if pair[1].severity == severity]
+        most = _WARNINGS if severity == "warning" and width is not None else len(found)
+        if verbose:
+            most = len(found)
+        elif severity == "info":
+            continue
+        shown += found[:most]
+        hidden += len(found[most:])
+    for number, (result, finding) in enumerate(shown):
+        if verbose or number == 0:
+            yield Text()
+        yield from _finding(result, finding, report, verbose=verbose, width=width)
+    if hidden:
+        yield _line(f"and {counted(hidden, 'more warning')} (-v shows all)", "dim")
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(harmless(text), style=style)
+
+
+def _verdict(report: Report, width: int | None) -> Iterator[Text]:
+    yield from _headline(report, width)
+    if report.verdict == "failures":
+        yield from lines(counts(report), width, indent=2, style="bold")
+    yield from lines(target_of(report, short=lambda path: _place(path, report)), width, indent=2, style="dim")
+    for line in render_nodes.lines(report.nodes) if report.nodes is not None else ():
+        yield from lines(line, width, indent=4, first="  ")
+    longest = max((len(path.path) for path in report.paths), default=0)
+    for path in report.paths:
+        if path.path != JOB:
+            yield from _path(path, longest, width)
+    if report.verdict != "failures" and not_judged(report):
+        yield from lines(not_judged(report), width, indent=4, first="  ", style="dim")
+
+
+def _headline(report: Report, width: int | None) -> Iterator[Text]:
+    word, said = headline(report)
+    first, *more = lines(said, width, indent=len(word) + 2, first=f"{word}  ", style="bold")
+    first.stylize(_STYLES[report.verdict], 0, len(word))
+    yield from (first, *more)
+
+
+def _path(path: PathVerdict, longest: int, width: int | None) -> Iterator[Text]:
+    words, more = fate_of(path)
+    lead = f"  {path.path:<{longest}}  "
+    for number, line in enumerate(lines(words + more, width, indent=len(lead), first=lead)):
+        line.stylize("dim", len(lead))
+        if number == 0:
+            line.stylize(f"not dim {_PATHS[path.state]}", len(lead), len(lead) + len(words))
+        yield line
+
+
+def _finding(
+    result: CheckResult, finding: Finding, report: Report, *, verbose: bool, width: int | None
+) -> Iterator[Text]:
+    """A finding with its place and the remedy; with -v also its evidence."""
+    severity = finding.severity or "error"
+    lead = f"{result.code} {severity}  "
+    place = "" if verbose or finding.location is None else f" ({_place(str(finding.location), report)})"
+    head = list(lines(f"{finding.message}{place}", width, indent=_LABEL, first=lead))
+    head[0].stylize(_SEVERITY_STYLE[severity], 0, len(lead))
+    yield from head
+    rows = _evidence(finding, report) if verbose else []
+    if not verbose and finding.also:
+        rows.append(("and", f"{counted(len(finding.also), 'more place')} (-v shows them)"))
+    rows += [
+        ("node", render_nodes.of(finding, verbose=verbose)),
+        ("note", result.reason),
+        ("do", finding.remedy),
+    ]
+    if finding.fix is not None and finding.fix in report.fix_safety and (verbose or not finding.remedy):
+        rows.append(("fix", f"{finding.fix} ({report.fix_safety[finding.fix]})"))
+    for label, text in rows:
+        if text:
+            yield from lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
+    if (
+        verbose
+        and finding.fix is not None
+        and finding.fix in report.fix_safety
+        and not from_facts_file(report)
+    ):
+        command = f"verl-doctor fix --select {result.code}{options_of(report)}"
+        ((shown, _),) = _from_here([(command, "")], report)
+        yield _line(f"{'':<{_LABEL + 2}}{shown}")
+
+
+def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
+    rows = [("stops", stopped_by(finding))]
+    rows += [("at", _place(str(finding.location), report))] if finding.location else []
+    rows += [("and", _place(str(location), report)) for location in finding.also]
+    evidence = finding.evidence
+    return [
+        *rows,
+        ("found", evidence.found),
+        ("wanted", evidence.wanted),
+        ("read", _place(evidence.read_from, report)),
+    ]
+
+
+def _from_here(steps: Sequence[tuple[str, str]], report: Report) -> list[tuple[str, str]]:
+    """Commands in which the paths of the target that lie below the current folder are relative."""
+    words = {}
+    for argument in report.target["arguments"]:
+        name, equals, path = argument.rpartition("=")
+        relative = f"{name}{equals}{short(path, home='')}"
+        words[shlex.quote(argument)] = shlex.quote(relative)
+    return [(" ".join(words.get(word, word) for word in command.split(" ")), why) for command, why in steps]
+
+
+def _place(path: str, report: Report) -> str:
+    """A path as this user would write it, unless it lies on another machine."""
+    return path if from_facts_file(report) or report.nodes is not None else short(path)
+
+
+def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
+    for reason, results in by_reason(report, "error").items():
+        codes = [result.code for result in results]
+        who = codes[0] if len(codes) == 1 else f"{len(codes)} rules"
+        yield Text()
+        yield from lines(f"{who} could not check: {reason}", width, indent=_LABEL, style="magenta")
+        if len(codes) > 1:
+            named = ", ".join(codes) if verbose else listed(codes, _NAMED)
+            yield from lines(named, width, indent=_LABEL + 2, first=f"  {'rules':<{_LABEL}}")
+        for trace in dict.fromkeys(result.trace for result in results) if verbose else ():
+            yield from (_line(f"          {line}", "dim") for line in trace.splitlines())
+
+
+def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
+    """The rules that found nothing: counted, or with -v listed."""
+    quiet = [result for result in report.results if result.status in {"pass", "skipped", "not_applicable"}]
+    ignored = [result for result in quiet if result.reason_kind == "ignored until a date"]
+    if quiet or ignored:
+        yield Text()
+    for result in quiet if verbose else ignored:
+        status = result.status.replace("_", " ")
+        row = f"{result.code} {status:<15} {result.title}" + (f" ({result.reason})" if result.reason else "")
+        yield from lines(row, width, indent=26, first="", style="dim")
+    yield from _unjudged(report, width) if verbose else ()
+    summary = report.summary
+    said = [counts(report)] if report.verdict == "failures" else []
+    said += [f"{summary['pass']} passed"]
+    said += [f"{summary['not_applicable']} not applicable"] if summary["not_applicable"] else []
+    said += [f"{summary['skipped']} skipped"] if summary["skipped"] else []
+    hints = sum(finding.severity == "info" for _, finding in report.findings())
+    said += [counted(hints, "hint")] if hints and not verbose else []
+    unjudged = sum(len(result.unjudged) for result in report.results)
+    said += [f"{counted(unjudged, 'place')} could not be judged"] if unjudged else []
+    more = "" if verbose else "; -v shows them"
+    last = f"{WORDS[report.verdict]}: {', '.join(said)}{more}; {report.seconds:.1f} s"
+    yield from lines(last, width, indent=2, first="", style="dim")
+
+
+def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
+    """What rules looked at and could not tell, each with the reason."""
+    for result in report.results:
+        for entry in result.unjudged:
+            said = f"{result.code} cannot tell {entry.what} at {entry.location}: {entry.why}"
+            yield from lines(said, width, indent=_LABEL, first="", style="dim")
+
+
+def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
+    """What would be done, or what was done, and what is left."""
+    yield _repair_verdict(report, repairs)
+    yield from _headline(report, width)
+    for repair in repairs:
+        yield Text()
+        said = f"{repair.code} {repair.title} ({repair.safety})"
+        first, *more = lines(said, width, indent=2, first=f"{repair.outcome}  ")
+        first.stylize(_OUTCOMES.get(repair.outcome, "bold yellow"), 0, len(repair.outcome))
+        yield from (first, *more)
+        if repair.reason:
+            yield from lines(repair.reason, width, indent=2)
+        for note in repair.notes:
+            yield from lines(note, width, indent=2)
+        if repair.restart and repair.outcome == "planned":
+            yield from lines(f"restart afterwards: {repair.restart}", width, indent=2)
+        if repair.outcome in {"planned", "not attempted", "refused"}:
+            yield from (_diff_line(row) for row in repair.diff.splitlines())
+    yield from _left(report, width)
+    yield from _environment(report, width)
+    yield from steps_to_take(_from_here(for_target(_repair_steps(report, repairs), report), report), width)
+    undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
+    names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
+    yield from steps_to_take([(f"verl-doctor undo {name}", "takes it back") for name in names], width)
+    yield from _last_words(report, repairs, width)
+
+
+def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
+    """What has to be restarted, and the verdict; of a plan the one to which it would lead."""
+    yield Text()
+    restart = dict.fromkeys(
+        repair.restart for repair in repairs if repair.outcome == "repaired" and repair.restart
+    )
+    if restart:
+        yield from lines(f"Restart: {'; '.join(restart)}", width, indent=2, first="")
+    if report.applied:
+        yield from _headline(report, width)
+    for forecast in report.forecasts:
+        command = f"fix --apply{' --unsafe' if forecast.unsafe else ''}"
+        left = f": {', '.join(forecast.left)}" if forecast.left else ""
+        first, *more = lines(f"After {command}: {WORDS[forecast.verdict]}{left}", width, indent=2, first="")
+        first.stylize(_STYLES[forecast.verdict], len(f"After {command}: "))
+        yield from (first, *more)
+
+
+def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
+    """How to have done what was only planned, or waits for an option."""
+    planned = {repair.safety for repair in repairs if repair.outcome == "planned"}
+    variables = any(
+        change["kind"] == "set_variable"
+        for repair in repairs
+        if repair.outcome in {"planned", "not attempted"} and repair.safety != "manual"
+        for change in repair.changes
+    )
+    folder = " --output-env DIR" if variables else ""
+    if report.environment is not None:
+        folder = f" --output-env {shlex.quote(str(Path(report.environment.shell).parent))}"
+    steps = []
+    if "safe" in planned or (variables and report.environment is None):
+        done = ", and puts the variables into files in DIR" if folder.endswith(" DIR") else ""
+        steps.append((f"verl-doctor fix --apply{folder}", f"carries the safe ones out{done}"))
+    if "unsafe" in planned:
+        why = "does those too that cannot be undone, or change what the job does"
+        steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
+    return steps
+
+
+def _environment(report: Report, width: int | None) -> Iterator[Text]:
+    """The files of the job's environment: as a diff before they are written, and then how they are used."""
+    files = report.environment
+    if files is None:
+        return
+    yield Text()
+    if not files.variables:
+        yield from lines(f"No variable is needed in {files.shell}", width, indent=2)
+    yield from (_diff_line(row) for row in files.diff.splitlines())
+    if report.applied and files.variables:
+        yield _line(f"{counted(len(files.variables), 'variable')} for the job:")
+        source, ray = (shlex.quote(path) for path in (files.shell, files.runtime_env))
+        here = listed((one["name"] for one in files.variables if one["node_only"]), 3)
+        nodes = f"; {here}: on this node only" if here else ", on every node"
+        started = f"in the shell that starts the job, and in the one that starts Ray{nodes}"
+        steps = [(f"source {source}", started)]
+        if any(one["ray"] is not None for one in files.variables):
+            submit = f"ray job submit --runtime-env {ray} -- ..."
+            steps.append((submit, "where Ray runs already, instead"))
+            if files.override:
+                steps.append((files.override, "or that, for each, at the end of verl's command line"))
+        yield from steps_to_take(steps, width)
+
+
+def _can_be_undone(repair: Repair) -> bool:
+    return all(change["kind"] != "run_command" for change in repair.changes)
+
+
+def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
+    outcomes = [repair.outcome for repair in repairs]
+    if not repairs:
+        found = any(finding.severity != "info" for _, finding in report.findings())
+        why = "no fix is known for what was found" if found else nothing_found(report)
+        if report.verdict == "could_not_check":
+            return Text("NOT JUDGED  whether there is anything to repair", style="bold yellow")
+        return Text(f"NOTHING TO REPAIR  {harmless(why)}", style="bold")
+    if not report.applied:
+        return Text(
+            f"PLAN  {counted(outcomes.count('planned'), 'repair')}; nothing was changed", style="bold cyan"
+        )
+    attempted = len(outcomes) - outcomes.count("not attempted")
+    if not attempted:
+        return Text("NOTHING DONE  what is left is to be asked for", style="bold yellow")
+    repaired = outcomes.count("repaired")
+    word, style = ("REPAIRED", "bold green") if repaired == attempted else ("NOT ALL REPAIRED", "bold red")
+    return Text(f"{word}  {repaired} of {attempted}", style=style)
+
+
+def _left(report: Report, width: int | None) -> Iterator[Text]:
+    """The errors that no fix here is about, each with the line to edit and what to write there."""
+    codes = {repair.code for repair in report.repairs or ()}
+    left = [
+        (result.code, finding)
+        for result, finding in report.findings()
+        if finding.severity == "error" and (result.code not in codes or not finding.fix)
+    ]
+    broken = [result.code for result in report.results if result.status == "error"]
+    if left or broken:
+        yield Text()
+        first = list(dict.fromkeys([*(code for code, _ in left), *broken]))
+        said = f"Left, without a fix: {', '.join(first)} (verl-doctor check shows them)"
+        yield from lines(said, width, indent=2, first="")
+    for code, finding in left[:_EDITED]:
+        place = f"{finding.location}: " if finding.location else ""
+        said = finding.remedy or finding.message
+        yield from lines(f"{code} {place}{said}", width, indent=_LABEL, first="  ")
+
+
+def _diff_line(row: str) -> Text:
+    style = {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], "")
+    return Text(harmless(row, keep="\t"), style=style)

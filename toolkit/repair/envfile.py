@@ -1,0 +1,132 @@
+"""What an environment file says of one variable, and what sourcing such a file does to an environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.change import SetVariable
+from verl_doctor.toolkit.collectors.launch.environment import is_harmless
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.system.secret import BLANKED, smells_of_secret, without_user
+from verl_doctor.toolkit.text import harmless
+
+SOURCED = "_VERL_DOCTOR_ENV"
+"""Set by the shell file to where it was written first, so that a later run knows what it set. No package reads such a name."""
+
+_NO_MORE = "verl-doctor fix asks for it no more"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, order=True)
+class Reason:
+    """Which fix for which rule wants the variable so, and why: one line of text."""
+
+    code: str
+    fix: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.fix}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One variable of the files. `value` None takes it away; `prepend` and `node_only` are those of `SetVariable`.
+
+    `instead_of` is the value that the environment had, None when it had none or when the value is put in front of it.
+    """
+
+    name: str
+    value: str | None
+    reasons: tuple[Reason, ...]
+    prepend: bool = False
+    node_only: bool = False
+    instead_of: str | None = None
+
+
+def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
+    """What the files say of a variable that a fix wants set. Raises Refused for what no file may or can hold."""
+    name, value = wanted.name, wanted.value
+    if not _NAME.fullmatch(name) or "\0" in (value or "") or (wanted.prepend and not value):
+        raise Refused(f"{harmless(name)} cannot be set by a shell; that is a defect of the fix {fix}")
+    if smells_of_secret(name) or not may_be_written(name, value or ""):
+        raise Refused(f"{name} may hold a secret, which verl-doctor writes into no file; set it by hand")
+    return Entry(name, value, (Reason(code, fix, reason_of(wanted)),), wanted.prepend, wanted.node_only)
+
+
+def reason_of(wanted: SetVariable) -> str:
+    """Why and until when, in one line. What depends on this machine alone is looked at anew by each run."""
+    why, until = (" ".join(said.split()).rstrip(".") for said in (wanted.why, wanted.until))
+    return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
+
+
+def united(old: Entry, new: Entry) -> Entry:
+    """One entry for two that speak of the same variable. Raises Refused, with both reasons, when they disagree.
+
+    What both put in front of a list stands there together, the older first.
+    """
+    reasons = tuple(dict.fromkeys((*old.reasons, *new.reasons)))
+    node_only = old.node_only or new.node_only
+    if old.prepend and new.prepend and old.value is not None and new.value is not None:
+        folders = dict.fromkeys([*old.value.split(os.pathsep), *new.value.split(os.pathsep)])
+        return Entry(old.name, os.pathsep.join(folders), reasons, prepend=True, node_only=node_only)
+    if (old.value, old.prepend) != (new.value, new.prepend):
+        sides = " but ".join(f"{said(one)} is wanted by {one.reasons[0]}" for one in (old, new))
+        raise Refused(f"{sides}; settle it by hand, or leave one of the rules out with --ignore")
+    return Entry(old.name, old.value, reasons, node_only=node_only)
+
+
+def may_be_written(name: str, value: str) -> bool:
+    """Whether a file may hold this value.
+
+    Not one with a user and a password in a URL, nor one where a fact has blanked them: the job needs them.
+    """
+    return is_harmless(name, value) and BLANKED not in without_user(value)
+
+
+def said(one: Entry) -> str:
+    """The entry in one word or two."""
+    if one.value is None:
+        return f"no {one.name}"
+    return f"{one.value} in front of {one.name}" if one.prepend else f"{one.name}={one.value}"
+
+
+def sourced(environ: Mapping[str, str], entries: Iterable[Entry]) -> dict[str, str]:
+    """The environment after the shell file with these entries was sourced."""
+    after = dict(environ)
+    for one in entries:
+        if one.value is None:
+            after.pop(one.name, None)
+        elif one.prepend:
+            after[one.name] = in_front(one.value, after.get(one.name, ""))
+        else:
+            after[one.name] = one.value
+    return after
+
+
+def in_front(value: str, path: str) -> str:
+    """A list of folders that begins with `value`, as the shell file makes it."""
+    if f"{path}{os.pathsep}".startswith(f"{value}{os.pathsep}"):
+        return path
+    return f"{value}{os.pathsep}{path}" if path else value
+
+
+def without(environ: Mapping[str, str], entries: Iterable[Entry], sign: str) -> dict[str, str]:
+    """The environment as it would be had the shell file with this sign and these entries not been sourced."""
+    before = dict(environ)
+    if before.pop(SOURCED, None) != sign:
+        return dict(environ)
+    for one in entries:
+        now = before.get(one.name)
+        if one.prepend and one.value is not None and now is not None:
+            rest = now.removeprefix(one.value).removeprefix(os.pathsep)
+            if now in {one.value, f"{one.value}{os.pathsep}{rest}"}:
+                before.pop(one.name)
+                before.update({one.name: rest} if rest else {})
+        elif not one.prepend and now == one.value:
+            before.pop(one.name, None)
+            before.update({one.name: one.instead_of} if one.instead_of is not None else {})
+    return before

@@ -1,0 +1,67 @@
+"""The same variables as a Ray `runtime_env`, for the workers of a cluster that runs already.
+
+Ray gives a worker these values after `os.path.expandvars`, and blanks what is unset of `${THIS_FORM}`: ray 2.60,
+`ray/_private/utils.py`, `update_envs`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Container, Iterable
+
+from verl_doctor.toolkit.repair.envfile import Entry
+
+# As in os.path.expandvars: what it would take for the name of a variable. There is no way to write such text itself.
+_EXPANDED = re.compile(r"\$(?:\w+|\{[^}]*\})", re.ASCII)
+
+
+def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
+    """The file's content below its head. `set_here` are variables that the environment has without these files."""
+    lines: list[str] = []
+    held = False
+    for entry in entries:
+        lines += ["", *(f"  # {reason}" for reason in entry.reasons)]
+        why_not = left_out(entry)
+        held |= not why_not
+        lines.append(
+            f"  # {entry.name} is not here: {why_not}." if why_not else f"  {_pair(entry, set_here)}"
+        )
+    return "\n".join(["env_vars:" if held else "env_vars: {}", *lines]) + "\n"
+
+
+def left_out(entry: Entry) -> str:
+    """Why a `runtime_env` cannot hold this entry, "" when it can."""
+    if entry.value is None:
+        return "a runtime_env can take no variable away"
+    if entry.node_only:
+        return "another node may need another value"
+    if _EXPANDED.search(entry.value):
+        return "Ray would replace what begins with a dollar sign"
+    if not _is_text(entry.value):
+        return "its bytes are no text"
+    return ""
+
+
+def value_for_ray(entry: Entry, set_here: Container[str]) -> str:
+    """The value as a `runtime_env` says it. What is put in front of a list stands before what the node has.
+
+    Where there is no list here, none is named: an empty one would add the current folder to the search.
+    """
+    value = entry.value or ""
+    return f"{value}{os.pathsep}${{{entry.name}}}" if entry.prepend and entry.name in set_here else value
+
+
+def _pair(entry: Entry, set_here: Container[str]) -> str:
+    import yaml  # noqa: PLC0415 - few runs write these files
+
+    value = value_for_ray(entry, set_here)
+    return f"{entry.name}: {yaml.safe_dump(value, default_style=chr(34), width=float('inf')).rstrip()}"
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

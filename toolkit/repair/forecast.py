@@ -1,0 +1,125 @@
+"""What a plan would lead to: its edits of launch files are judged in copies that lie nowhere but in memory.
+
+What else it would change cannot be judged before it is done. Of a safe repair in another file it is presumed that it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from verl_doctor.toolkit.change import Change, ReplaceFile
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.repair.plan import Plan, plan_of, plans
+from verl_doctor.toolkit.result import Forecast, Report, status_of
+
+_MOST = 40  # edits that are judged one after the other
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """The verdicts to which the repairs lead, and the plans that come to light on the way. `left` is the last report."""
+
+    forecasts: tuple[Forecast, ...]
+    plans: tuple[Plan, ...]
+
+
+def foresee(session: Session, collection: Collection, report: Report) -> Foreseen:
+    """Judge the job as it would be after the safe repairs of its launch files, and after the others too."""
+    seen, known = (session, collection, report), _apart_from_the_script(session, collection)
+    later: dict[Plan, None] = {}
+    forecasts: list[Forecast] = []
+    for unsafe in (False, True):
+        for done in range(_MOST + 1):
+            planned = plans(seen[0], seen[1], seen[2])
+            later.update(
+                dict.fromkeys(plan for plan in planned if _is_edit(plan, seen[0]) and not plan.refusal)
+            )
+            waiting = [plan for plan in planned if _may_do(plan, unsafe=unsafe) and _is_edit(plan, seen[0])]
+            if not waiting or done == _MOST:
+                break
+            looked = _looked(_edited(seen[0], waiting[0]), known)
+            if _is_worse(seen[2], looked[2]):
+                break
+            seen = looked
+        presumed = _presumed(*seen, unsafe=unsafe)
+        if not forecasts or presumed.verdict != forecasts[0].verdict:
+            forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
+    first = set(plans(session, collection, report))
+    return Foreseen(tuple(forecasts), tuple(plan for plan in later if plan not in first))
+
+
+def _looked(session: Session, known: Mapping[type, Any]) -> tuple[Session, Collection, Report]:
+    look = session.look(known)
+    return session, look, session.check(look)
+
+
+def _edited(session: Session, plan: Plan) -> Session:
+    """The session in which the files of a plan have their new content."""
+    content = {str(change.path): change.after for change in plan.changes if isinstance(change, ReplaceFile)}
+    machine = replace(session.machine, planned={**session.machine.planned, **content})
+    return replace(session, machine=machine, begun=[])
+
+
+def _may_do(plan: Plan, *, unsafe: bool) -> bool:
+    return not plan.refusal and (plan.safety == "safe" or (unsafe and plan.safety == "unsafe"))
+
+
+def _is_edit(plan: Plan, session: Session) -> bool:
+    """Whether a plan edits launch files and nothing else."""
+    files = {str(path) for path in session.target.files}
+    return bool(plan.changes) and all(_edits(change, files) for change in plan.changes)
+
+
+def _edits(change: Change, files: set[str]) -> bool:
+    return isinstance(change, ReplaceFile) and str(change.path) in files
+
+
+def _is_worse(before: Report, after: Report) -> bool:
+    """Whether a rule that passed finds errors now."""
+    passed = {result.code for result in before.results if result.status in {"pass", "warn"}}
+    return any(result.code in passed for result in after.results if result.status == "fail")
+
+
+def _presumed(session: Session, collection: Collection, report: Report, *, unsafe: bool) -> Report:
+    """The report without the findings that a repair elsewhere than in a launch file would heal."""
+    results = []
+    for result in report.results:
+        left = tuple(
+            finding
+            for finding in result.findings
+            if (fix := session.registry.fix(finding.fix)) is None
+            or _is_edit(plan := plan_of(fix, result.code, finding, collection), session)
+            or plan.variables
+            or not _may_do(plan, unsafe=unsafe)
+        )
+        changed = len(left) < len(result.findings)
+        results.append(replace(result, findings=left, status=status_of(left)) if changed else result)
+    return replace(report, results=tuple(results))
+
+
+def _errors(report: Report) -> tuple[str, ...]:
+    found = (result.code for result, finding in report.findings() if finding.severity == "error")
+    return tuple(dict.fromkeys(found))
+
+
+def _apart_from_the_script(session: Session, collection: Collection) -> dict[type, Any]:
+    """What was seen and does not depend on the text of a launch file."""
+    collectors = {one.fact: one for one in session.registry.collectors}
+    depends = {Launch, SourceFiles}
+
+    def below(fact: type) -> Iterator[type]:
+        yield from (
+            need.fact for need in collectors[fact].needs if fact in collectors and need.fact is not Machine
+        )
+
+    while more := {
+        fact for fact in collectors if fact not in depends and not depends.isdisjoint(below(fact))
+    }:
+        depends |= more
+    return {fact: collection.get(fact) for fact in collectors if fact not in depends and collection.has(fact)}

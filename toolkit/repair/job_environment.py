@@ -1,0 +1,203 @@
+"""The variables that the job is to have, while repairs are tried one after the other."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.change import Change, SetVariable
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.variables.variable_readers import readers_of
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.repair import envfile, envfile_ray
+from verl_doctor.toolkit.repair.envfile import Entry, may_be_written, sourced, united, without
+from verl_doctor.toolkit.repair.envfiles import EnvFiles
+from verl_doctor.toolkit.repair.plan import Plan, diff_of
+from verl_doctor.toolkit.result import EnvironmentFiles, Report
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.system.file_systems import why_not_writable
+from verl_doctor.toolkit.target import Target, UsageError
+
+_OVERRIDE = "+ray_kwargs.ray_init.runtime_env.env_vars.NAME='\"VALUE\"'"
+_TAKES_RUNTIME_ENV = re.compile(r"ray_init\w*\.get\(\s*[\"']runtime_env[\"']")
+_JUDGED = frozenset({"pass", "warn", "fail"})
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """What the files of `--output-env DIR` are to hold.
+
+    `written` is what an earlier run wrote there, `sign` tells an environment that has it, `found` is that of this run without it. Every look sees `held`, what repairs
+    of this run set, and `kept`, what an earlier run set for rules that were not judged now. `waiting` are those of an
+    earlier run whose repair is still to be tried, or is not asked for now: they stay in the files, but for those that are
+    `needless`.
+    """
+
+    files: EnvFiles
+    sign: str
+    written: tuple[Entry, ...]
+    found: Mapping[str, str]
+    held: tuple[Entry, ...] = ()
+    kept: tuple[Entry, ...] = ()
+    waiting: tuple[Entry, ...] = ()
+    needless: frozenset[str] = frozenset()
+
+    def as_found(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment without what the files set, if it has it: that is what makes a variable necessary, or not."""
+        return without(environ, self.written, self.sign)
+
+    def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment that a process has when it is started anew after the shell file was sourced."""
+        return sourced(self.as_found(environ), (*self.kept, *self.held))
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What belongs in the files now, by name."""
+        every = {one.name: one for one in (*self.waiting, *self.kept, *self.held)}
+        return tuple(replace(every[name], instead_of=self._had(every[name])) for name in sorted(every))
+
+    def changes(self) -> list[Change]:
+        """What makes the files hold `entries`. Raises Refused when a file there is not ours."""
+        return self.files.changes(self.entries, self.found)
+
+    def as_planned(self, seen: Collection, *, applied: bool) -> EnvironmentFiles:
+        """The files for the report: what they hold, or would, and how they are used."""
+        to_write = not applied and (self.entries or self.written)
+        diff = "".join(map(diff_of, self.changes())) if to_write else ""
+        return EnvironmentFiles(
+            shell=str(self.files.shell),
+            runtime_env=str(self.files.ray),
+            variables=tuple(self._as_data(one) for one in self.entries),
+            diff=diff,
+            override=_override(seen.get(VerlTrees)),
+        )
+
+    def judged(self, report: Report) -> JobEnvironment:
+        """Sort what an earlier run wrote by a report on `found`: what no rule asks for any more is needless."""
+        judged = {result.code for result in report.results if result.status in _JUDGED}
+        asked = {(result.code, finding.fix) for result, finding in report.findings()}
+        kept = [one for one in self.waiting if not judged.issuperset(reason.code for reason in one.reasons)]
+        waiting = tuple(one for one in self.waiting if one not in kept)
+        unasked = (
+            one.name
+            for one in waiting
+            if asked.isdisjoint((reason.code, reason.fix) for reason in one.reasons)
+        )
+        return replace(self, kept=tuple(kept), waiting=waiting).giving_up(unasked)
+
+    def holding(self, entries: Iterable[Entry]) -> JobEnvironment:
+        """The same with these entries. Raises Refused, with both reasons, when one of them is wanted otherwise."""
+        job = self
+        for one in entries:
+            held, kept = ({old.name: old for old in olds} for olds in (job.held, job.kept))
+            older = kept.pop(one.name, None)
+            if older is not None and not _same_origin(older, one):
+                one = united(older, one)  # noqa: PLW2901
+            if one.name in held:
+                one = united(held[one.name], one)  # noqa: PLW2901
+            held[one.name] = one
+            waiting = tuple(old for old in job.waiting if old.name != one.name)
+            job = replace(job, held=tuple(held.values()), kept=tuple(kept.values()), waiting=waiting)
+        return job
+
+    def giving_up(self, names: Iterable[str]) -> JobEnvironment:
+        """The same, where these entries of an earlier run are needless: no rule asks for them, or they do not help."""
+        return replace(self, needless=self.needless.union(names))
+
+    def settled(self) -> JobEnvironment:
+        """The same without what is needless."""
+        return replace(self, waiting=tuple(one for one in self.waiting if one.name not in self.needless))
+
+    def _as_data(self, one: Entry) -> dict[str, Any]:
+        """One variable for JSON; `ray` is its value in the `runtime_env`, None where that cannot hold it."""
+        held = not envfile_ray.left_out(one)
+        return {
+            "name": one.name,
+            "value": one.value,
+            "prepend": one.prepend,
+            "node_only": one.node_only,
+            "ray": envfile_ray.value_for_ray(one, self.found) if held else None,
+            "reasons": [str(reason) for reason in one.reasons],
+        }
+
+    def _had(self, one: Entry) -> str | None:
+        """What the environment had before, as far as a file may say it; what an earlier run saw where it has nothing now."""
+        value = self.found.get(one.name)
+        if value is None or one.prepend:
+            return one.instead_of
+        return value if may_be_written(one.name, value) else None
+
+
+def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
+    """Begin with what an earlier run wrote to the folder of `--output-env`, None when there is none.
+
+    Raises UsageError when a file there is not ours.
+    """
+    if folder is None:
+        return None
+    files = EnvFiles(Path(os.path.abspath(machine.cwd / folder)))
+    if why := why_not_writable(machine, str(files.folder)):
+        raise UsageError(f"--output-env {folder}: {why}; name another folder, it need not exist")
+    try:
+        earlier, sign = files.entries(), files.sign
+    except Refused as error:
+        raise UsageError(str(error)) from None
+    found = without(machine.environ, earlier, sign)
+    return JobEnvironment(files, sign, earlier, found, waiting=earlier)
+
+
+def with_variables(
+    job: JobEnvironment, plan: Plan, others: Iterable[Plan], seen: Collection
+) -> tuple[Plan, JobEnvironment]:
+    """A plan without the variables that nobody would read, and the job's environment with the rest of them.
+
+    Raises Refused when no file may hold one of them, when `others` want it otherwise, or when nothing is left to do.
+    """
+    entries: dict[str, Entry] = {}
+    for one in plan.variables:
+        new = envfile.entry(one, plan.code, plan.fix.id)
+        entries[one.name] = united(entries[one.name], new) if one.name in entries else new
+    for other in others:
+        for one in other.variables:
+            if one.name in entries:
+                united(entries[one.name], envfile.entry(one, other.code, other.fix.id))
+    dead = _unread([name for name, one in entries.items() if one.value is not None], seen)
+    left_out = "; ".join(f"{name} is left out: {why}" for name, why in dead.items())
+    kept = [one for name, one in entries.items() if name not in dead]
+    if not kept and not plan.on_disk:
+        raise Refused(left_out)
+    changes = tuple(one for one in plan.changes if not (isinstance(one, SetVariable) and one.name in dead))
+    return replace(plan, changes=changes, left_out=left_out), job.holding(kept)
+
+
+def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
+    """The variables that no installed package reads, each with a sentence."""
+    target = seen.get(Target)
+    if isinstance(target, Unknown):
+        return {}
+    found = readers_of(names, target, seen.get(Interpreter), seen.get(VerlTrees), seen.get(VllmTree))
+    dead = () if isinstance(found, Unknown) else found.dead()
+    return {one.name: f"the installed {one.owner} does not read it" for one in dead}
+
+
+def _override(verl: VerlTrees | Unknown) -> str:
+    """How verl's command line is given one variable for the workers, "" when this verl hands none on (before 0.6.0)."""
+    if isinstance(verl, Unknown):
+        return ""
+    try:
+        source = Path(verl.imported.folder, "trainer", "main_ppo.py").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return _OVERRIDE if _TAKES_RUNTIME_ENV.search(source) else ""
+
+
+def _same_origin(old: Entry, new: Entry) -> bool:
+    origins = {(reason.code, reason.fix) for reason in new.reasons}
+    return all((reason.code, reason.fix) in origins for reason in old.reasons)

@@ -1,0 +1,149 @@
+"""Plans: what each fix would do about the findings of a report, shown as a person reads it. Nothing is carried out here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.change import (
+    Change,
+    Fix,
+    NewFile,
+    NewLink,
+    Refusal,
+    ReplaceFile,
+    Safety,
+    SetVariable,
+    describe,
+    safety_of,
+)
+from verl_doctor.toolkit.changes.difference import unified
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown, arguments_from
+from verl_doctor.toolkit.repair import envfile, envfile_shell
+from verl_doctor.toolkit.result import CheckResult, Outcome, Repair, Report
+from verl_doctor.toolkit.rule import Finding
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one fix would do about the findings of one rule that the same changes repair.
+
+    `left_out` says which variables it wanted that nobody would read.
+    """
+
+    fix: Fix
+    code: str
+    changes: tuple[Change, ...] = ()
+    refusal: str = ""
+    left_out: str = ""
+
+    @property
+    def variables(self) -> tuple[SetVariable, ...]:
+        """What belongs in the job's environment."""
+        return tuple(change for change in self.changes if isinstance(change, SetVariable))
+
+    @property
+    def why(self) -> str:
+        """What its changes of files have to say about themselves."""
+        said = (change.why for change in self.changes if isinstance(change, ReplaceFile) and change.why)
+        return "; ".join(dict.fromkeys(said))
+
+    @property
+    def on_disk(self) -> tuple[Change, ...]:
+        """What does not."""
+        return tuple(change for change in self.changes if not isinstance(change, SetVariable))
+
+    @property
+    def safety(self) -> Safety:
+        """What is declared, unless a change is unsafe by type."""
+        return safety_of(self.fix.safety, list(self.changes))
+
+    def ended(
+        self,
+        outcome: Outcome,
+        reason: str = "",
+        transaction: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> Repair:
+        """The plan and what became of it, for the report."""
+        shown = [_without_secret(change) for change in self.changes]
+        return Repair(
+            fix=self.fix.id,
+            code=self.code,
+            title=self.fix.title,
+            safety=self.safety,
+            outcome=outcome,
+            reason=reason or self.refusal or self.left_out or self.why,
+            changes=tuple(map(describe, shown)),
+            diff="".join(map(diff_of, shown)),
+            restart=self.fix.restart or ("Ray and the job" if self.variables else ""),
+            transaction=transaction,
+            notes=tuple(notes),
+        )
+
+
+def plans(session: Session, collection: Collection, report: Report) -> list[Plan]:
+    """Ask the fix of each finding for its plan. Findings that the same changes would repair share one."""
+    found = (
+        plan_of(fix, result.code, finding, collection) for result, finding, fix in fixable(session, report)
+    )
+    return list(dict.fromkeys(found))
+
+
+def fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Finding, Fix]]:
+    """The findings that a fix is for. A hint is repaired only when its rule was asked for by name."""
+    for result, finding in report.findings():
+        fix = session.registry.fix(finding.fix)
+        if fix is not None and (finding.severity != "info" or session.selection.select):
+            yield result, finding, fix
+
+
+def plan_of(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:
+    """What a fix would do about one finding; a fix that refuses, or breaks, says why."""
+    arguments = arguments_from(fix.needs, collection.get)
+    if isinstance(arguments, Unknown):
+        return Plan(fix, code, refusal=arguments.reason)
+    try:
+        changes = fix.plan(finding, **arguments)
+        return (
+            Plan(fix, code, refusal=changes.reason)
+            if isinstance(changes, Refusal)
+            else Plan(fix, code, tuple(with_reason(change, finding) for change in changes))
+        )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a fix that breaks is a refusal, not the end of the run
+        return Plan(fix, code, refusal=f"the fix broke: {type(error).__name__}: {error}")
+
+
+def with_reason(change: Change, finding: Finding) -> Change:
+    """A variable that is set for no reason of its own is set because of what was found."""
+    if isinstance(change, SetVariable) and not change.why:
+        return replace(change, why=finding.message)
+    return change
+
+
+def diff_of(change: Change) -> str:
+    """A change as a person reads it: a unified diff for a file, a sentence for the rest."""
+    match change:
+        case ReplaceFile(path, before, after):
+            return "".join(unified(before, after, (f"a{path}", f"b{path}")))
+        case NewFile(path, content):
+            return "".join(unified(b"", content, ("/dev/null", f"b{path}")))
+        case NewLink(path, target):
+            return f"$ ln -s {shlex.quote(str(target))} {shlex.quote(str(path))}\n"
+        case SetVariable(name, value, prepend=prepend):
+            return f"{envfile_shell.statement(name, value, prepend=prepend)}\n# {envfile.reason_of(change)}\n"
+    said = describe(change)
+    if said["kind"] == "run_command":
+        return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"
+    return f"# {said['kind'].replace('_', ' ')}: {', '.join(said['roots'])}\n"
+
+
+def _without_secret(change: Change) -> Change:
+    if isinstance(change, SetVariable) and not envfile.may_be_written(change.name, change.value or ""):
+        return replace(change, value="***")
+    return change

@@ -1,0 +1,198 @@
+"""Which of the recorded changes concern a target. The journal in the user's folder serves many trees."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.changes import apply
+from verl_doctor.toolkit.changes.apply import State, Transaction
+from verl_doctor.toolkit.collectors.installed.interpreter import interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, verl_trees
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target, journal_homes
+
+Name = tuple[Path, str]
+"""A transaction: the journal's folder, and its number there."""
+
+_OVER = frozenset({"undone", "failed"})
+# What counts for a run whose parts are in several states: the first of these.
+_STATES: tuple[State, ...] = ("in progress", "interrupted", "applied", "undone", "failed")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was changed at once and is taken back at once, and the journal that holds the first part of it.
+
+    `here` says whether it concerns the target. `parts` are its transactions, the first one first: one run of the doctor may
+    change several things one after the other, in files that belong into several journals. `transaction` is all of them as
+    one, under the first one's number.
+    """
+
+    home: Path
+    transaction: Transaction
+    here: bool
+    parts: tuple[Name, ...] = ()
+
+    def is_called(self, number: int) -> bool:
+        """Whether this is the number of one of its parts."""
+        return any(int(part) == number for _, part in self.parts)
+
+    @property
+    def name(self) -> str:
+        """The name under which `undo` finds it whatever the target is."""
+        return f"{self.home}/{self.transaction.id}"
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """What was done later sorts later, also over several journals."""
+        return self.transaction.time, str(self.home), self.transaction.id
+
+
+@dataclass(frozen=True)
+class History:
+    """All that the journals of a target tell, oldest first, and what is wrong with those that cannot be read."""
+
+    changes: tuple[Recorded, ...]
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def here(self) -> tuple[Recorded, ...]:
+        """What concerns the target."""
+        return tuple(recorded for recorded in self.changes if recorded.here)
+
+    @property
+    def elsewhere(self) -> tuple[Recorded, ...]:
+        """What other targets were changed by."""
+        return tuple(recorded for recorded in self.changes if not recorded.here)
+
+    def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
+        """What of the target's changes stands and could be taken back, newest first: `everything`, or the last alone."""
+        found = [one for one in reversed(self.here) if one.transaction.state not in _OVER]
+        if not everything:
+            return tuple(found[:1])
+        return tuple(one for one in found if any(change.paths for change in one.transaction.changes))
+
+
+def history(target: Target, machine: Machine) -> History:
+    """Read the journals of the target's environment and of the user."""
+    own, _ = homes = journal_homes(target)
+    roots = [os.path.realpath(root) for root in _roots(target, machine)]
+    beside = "" if target.arguments else os.path.realpath(machine.cwd)
+    changes: list[tuple[Path, Transaction, bool]] = []
+    damaged = []
+    for home in dict.fromkeys(homes):
+        try:
+            found = apply.history(home)
+        except apply.Refused as error:
+            damaged.append(str(error))
+            continue
+        is_targets = home == own and os.path.realpath(target.prefix) in roots
+        for transaction in found:
+            paths = [path for change in transaction.changes for path in change.paths]
+            # Commands name no files, and files of variables lie anywhere: both are about their journal's environment.
+            here = (
+                is_targets
+                or transaction.run.environment == os.path.realpath(target.prefix)
+                or any(_is_below(path, roots) or _lies_in(path, beside) for path in paths)
+            )
+            changes.append((home, transaction, here))
+    return History(tuple(sorted(_runs(changes), key=lambda recorded: recorded.order)), tuple(damaged))
+
+
+def _runs(found: Iterable[tuple[Path, Transaction, bool]]) -> Iterator[Recorded]:
+    """Put the parts of each run together. A transaction of no run is one by itself."""
+    groups: dict[object, list[tuple[Path, Transaction, bool]]] = {}
+    for one in found:
+        home, transaction, _ = one
+        groups.setdefault(transaction.run.token or (home, transaction.id), []).append(one)
+    for group in groups.values():
+        parts = sorted(group, key=lambda part: (int(part[1].id), part[1].time))
+        yield Recorded(
+            parts[0][0],
+            as_one([transaction for _, transaction, _ in parts]),
+            any(here for _, _, here in parts),
+            tuple((home, transaction.id) for home, transaction, _ in parts),
+        )
+
+
+def as_one(parts: Sequence[Transaction]) -> Transaction:
+    """The transactions of one run, in their order, as one. Of what several of them changed the last one counts."""
+    first = parts[0]
+    changes = {
+        (change.path, change.kind if not change.paths else ""): change
+        for part in parts
+        for change in part.changes
+    }
+    states = {part.state for part in parts}
+    return replace(
+        first,
+        fix=", ".join(dict.fromkeys(part.fix for part in parts)),
+        code=", ".join(dict.fromkeys(part.code for part in parts)),
+        state=next(state for state in _STATES if state in states),
+        changes=tuple(changes.values()),
+    )
+
+
+def parts_of(home: Path, number: str) -> tuple[Name, ...]:
+    """The parts of the run to which the transaction with this number in a journal belongs. Raises Refused."""
+    found = [one for one in apply.history(home) if number.isdecimal() and int(one.id) == int(number[:18])]
+    if not found or not found[0].run.token:
+        return ((home, number),)
+    run = found[0].run
+    homes = dict.fromkeys((home, *map(Path, run.homes)))
+    every = [(place, one) for place in homes for one in apply.history(place) if one.run.token == run.token]
+    return tuple((place, one.id) for place, one in sorted(every, key=lambda part: int(part[1].id)))
+
+
+def take_back(
+    runs: Iterable[Sequence[Name]], named: Sequence[Path] = ()
+) -> tuple[list[Transaction], list[str]]:
+    """Undo these runs, each by its parts: what is undone, and why others are not. One that is refused does not keep the rest.
+
+    `named` are the trees that the user names.
+    """
+    done: list[Transaction] = []
+    refused: list[str] = []
+    for parts in runs:
+        try:
+            undone = apply.undo_together(parts, named=named)
+        except apply.Refused as error:
+            refused.append(str(error))
+            continue
+        if undone:
+            done.append(as_one(sorted(undone, key=lambda part: (int(part.id), part.time))))
+    return done, refused
+
+
+def undone_words(transaction: Transaction) -> Iterator[str]:
+    """What was taken back, and how each of its files is now."""
+    about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
+    yield f"undone {transaction.id}: {about}"
+    yield from (f"  {change.path}: {change.now}" for change in transaction.changes)
+
+
+def _roots(target: Target, machine: Machine) -> Iterator[Path]:
+    """Folders whose files belong to the target: the verl that was named; otherwise the environment and the verl of it."""
+    if target.verl is not None:
+        yield target.verl
+    if target.chosen_by == "--python" or target.verl is None:
+        own, outside = journal_homes(target)
+        if own != outside:  # an interpreter such as /usr/bin/python3 has no folder of its own
+            yield target.prefix
+        trees = Collection((interpreter, verl_trees), {Machine: machine, Target: target}).get(VerlTrees)
+        if not isinstance(trees, Unknown):
+            yield Path(trees.imported.folder)
+
+
+def _is_below(path: str, roots: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(root) for root in roots)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    """Whether it lies directly where the user stands. What lies deeper may belong to anything."""
+    return str(Path(path).parent) == folder

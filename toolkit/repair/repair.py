@@ -1,0 +1,385 @@
+"""Repairing: plan from findings, apply one fix at a time, look again, and say what became of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from verl_doctor.toolkit.change import Change, Fix
+from verl_doctor.toolkit.changes import apply, links
+from verl_doctor.toolkit.changes.apply import Transaction
+from verl_doctor.toolkit.changes.journal import Run, new_run
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.judge import beyond
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.repair import job_environment
+from verl_doctor.toolkit.repair.blame import Blame, blame_of, paths_of
+from verl_doctor.toolkit.repair.forecast import foresee
+from verl_doctor.toolkit.repair.job_environment import JobEnvironment
+from verl_doctor.toolkit.repair.notes import notes
+from verl_doctor.toolkit.repair.plan import Plan, fixable, plan_of, plans
+from verl_doctor.toolkit.result import Repair, Report, with_repairs
+from verl_doctor.toolkit.rule import Cost, Finding
+from verl_doctor.toolkit.target import journal_home, journal_homes
+
+NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it into a file to source and one for Ray"
+_DEAR = frozenset({"gpu"})
+_SETTLED = "environment-files"
+_NOT_JUDGED = frozenset({"error", "skipped"})
+_LATER = "it comes to light after those above"
+_UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A run of repairs: what is examined, what may be done, and what the job's environment is to hold so far.
+
+    Without `job` no variable is set. `seen` is the last look, None when something was changed since. All that is applied
+    belongs to `run`, which is taken back under the `name` of its first change.
+    """
+
+    session: Session
+    unsafe: bool
+    job: JobEnvironment | None
+    seen: tuple[Collection, Report] | None = None
+    run: Run = field(default_factory=Run)
+    name: str = ""
+    through_links: bool = False
+
+    def home(self, changes: Iterable[Change]) -> Path:
+        """The journal for these changes."""
+        places = links.places(changes, through_links=self.through_links)
+        return journal_home(self.session.target, places, about_environment=True)
+
+    def notes(self, plan: Plan) -> tuple[str, ...]:
+        """What else this plan changes, and what of it undo could not give back."""
+        prefix = self.session.target.prefix
+        return notes(plan.on_disk, prefix, self.home(plan.on_disk), through_links=self.through_links)
+
+    def apply(self, changes: Sequence[Change], fix: str, code: str) -> Transaction | None:
+        """Carry changes out as a part of this run. Raises Refused."""
+        return apply.apply(
+            changes, self.home(changes), fix=fix, code=code, run=self.run, through_links=self.through_links
+        )
+
+    def named(self, home: Path, done: Transaction | None) -> _Work:
+        """The same, when something was applied first."""
+        return self if done is None or self.name else replace(self, name=f"{home}/{done.id}")
+
+    def looked(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:
+        """See everything, as a job would that has the variables set so far: anew when something was changed.
+
+        Facts that are `known` are not observed again.
+        """
+        if self.seen is not None:
+            return self, *self.seen
+        session = self.session if self.job is None else self.session.started_anew(self.job.as_started)
+        found = examine(Request(session, known=known or {}))
+        seen = found.facts, found.report
+        return replace(self, seen=seen), *seen
+
+    def may_do(self, plan: Plan) -> bool:
+        """Whether the user asked for as much."""
+        return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and self.unsafe))
+
+
+def show(
+    session: Session,
+    collection: Collection,
+    report: Report,
+    job: JobEnvironment | None = None,
+    *,
+    through_links: bool = False,
+) -> Report:
+    """Plan every repair and change nothing. With `job`, the files of the job's environment are planned too."""
+    work = _Work(session, unsafe=False, job=job and job.judged(report), through_links=through_links)
+    planned = plans(session, collection, report)
+    repairs = []
+    for plan in planned:
+        ended, work = _shown(work, plan, planned, collection)
+        repairs.append(ended)
+    files = work.job.settled().as_planned(collection, applied=False) if work.job else None
+    if not session.target.files or session.facts_file is not None:
+        return with_repairs(report, repairs, applied=False, environment=files)
+    foreseen = foresee(session, collection, report)
+    repairs += [plan.ended("planned", "; ".join(filter(None, (_LATER, plan.why)))) for plan in foreseen.plans]
+    shown = with_repairs(report, repairs, applied=False, environment=files)
+    return replace(shown, forecasts=foreseen.forecasts)
+
+
+def _shown(work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -> tuple[Repair, _Work]:
+    if plan.refusal:
+        return plan.ended("refused"), work
+    if plan.variables and work.job is None:
+        return plan.ended("planned", NO_FOLDER, notes=work.notes(plan)), work
+    if not plan.variables or not work.may_do(plan):
+        return plan.ended("planned", notes=work.notes(plan)), work
+    try:
+        plan, job = _with_variables(work, plan, planned, seen)
+    except apply.Refused as error:
+        return plan.ended("refused", str(error)), work
+    return plan.ended("planned", notes=work.notes(plan)), replace(work, job=job)
+
+
+def carry_out(
+    session: Session,
+    collection: Collection,
+    report: Report,
+    *,
+    unsafe: bool,
+    job: JobEnvironment | None = None,
+    through_links: bool = False,
+) -> Report:
+    """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
+
+    A fix is taken back when something about what it changed fails that did not fail before, unless a safe fix is known for
+    that too: one break hides the next. What comes to light so is repaired in turn. What is tried on a GPU is tried again for the
+    repair of its own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a
+    job does that is started after they were sourced. All of it is one run, which one `undo` takes back. A link out of the environment
+    becomes a private copy unless the changes go `through_links`.
+    """
+    run = new_run(journal_homes(session.target), session.target.prefix)
+    work = _Work(
+        session, unsafe, job and job.judged(report), (collection, report), run, through_links=through_links
+    )
+    if work.job is not None and work.job.kept:
+        work = replace(work, seen=None)
+    repairs: list[Repair] = []
+    done: set[tuple[Fix, str]] = set()
+    while waiting := [pair for pair in _wanted(session, report) if pair not in done]:
+        fix, code = waiting[0]
+        done.add((fix, code))
+        if fix.safety == "unsafe" and not unsafe:
+            repairs.append(Plan(fix, code).ended("not attempted", _UNSAFE))
+        else:
+            attempted, report, work = _attempt_all(work, fix, code)
+            repairs += attempted
+    repairs += _settle(work)
+    if repairs and session.selection.costs & _DEAR:
+        work = replace(work, seen=None)
+    work, collection, report = work.looked()
+    files = work.job.settled().as_planned(collection, applied=True) if work.job else None
+    return with_repairs(report, repairs, applied=True, environment=files)
+
+
+def _wanted(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
+    """The fixes that findings ask for, with the rules that found them, each once."""
+    return dict.fromkeys((fix, result.code) for result, _, fix in fixable(session, report))
+
+
+def exit_code(report: Report) -> ExitCode:
+    """0 when all that was attempted is repaired and no error is left, 1 when not, 3 when nothing proves that there is none."""
+    attempted = [repair for repair in report.repairs or () if repair.outcome != "not attempted"]
+    if report.verdict == "failures" or any(repair.outcome != "repaired" for repair in attempted):
+        return ExitCode.FAILED
+    return ExitCode.COULD_NOT_CHECK if report.verdict == "could_not_check" else ExitCode.OK
+
+
+def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
+    """Plan, apply and look again until this fix has nothing new to do about this rule; the last report besides."""
+    tried: dict[Plan, Repair] = {}
+    while True:
+        work, collection, before = work.looked()
+        planned = plans(work.session, collection, before)
+        waiting = [plan for plan in planned if plan.fix is fix and plan.code == code and plan not in tried]
+        if not waiting:
+            return list(tried.values()), before, work
+        tried[waiting[0]], work = _attempt(work, waiting[0], planned, collection, before)
+
+
+def _attempt(
+    work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection, before: Report
+) -> tuple[Repair, _Work]:
+    if plan.refusal:
+        return plan.ended("refused"), work
+    if plan.safety == "manual":
+        return plan.ended("not attempted", "this one is for you to run"), work
+    if not work.may_do(plan):
+        return plan.ended("not attempted", _UNSAFE), work
+    if plan.variables and work.job is None:
+        return plan.ended("not attempted", NO_FOLDER), work
+    try:
+        plan, job = _with_variables(work, plan, planned, seen)
+        changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
+        home = work.home(changes)
+        told = work.notes(plan)  # before the links are gone
+        blame = blame_of(work.session, plan, paths_of(changes))
+        done = work.apply(changes, plan.fix.id, plan.code)
+    except apply.Refused as error:
+        return plan.ended("refused", str(error)), work
+    after, collection, report = replace(work, job=job, seen=None).looked(_dear(work.session, plan, seen))
+    work = work.named(home, done)
+    name = work.name if done else None
+    after = replace(after, name=work.name)
+    why = _not_repaired(plan, before, report)
+    look = _Look(work.session, blame, seen, collection)
+    new_errors = look.helpless(collection, report) - look.helpless(seen, before)
+    if why and plan.variables and not _more_errors(plan, before, report):
+        del new_errors[plan.code]
+    if worse := look.worse(before, report, new_errors):
+        return _take_back(plan, home, done, worse, name), _without(work, plan)
+    if why and plan.variables:
+        return _take_out(plan, home, done, why, name), _without(work, plan)
+    return plan.ended("still failing" if why else "repaired", why, name, told), after
+
+
+def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
+    """What is observed for rules that need a GPU, and not for the rule of this plan: it is observed anew at the end."""
+    checks, collectors = session.registry.checks, session.registry.collectors
+    own = beyond([check for check in checks if check.code == plan.code], collectors, frozenset())
+    dear = beyond(checks, collectors, frozenset(get_args(Cost)) - _DEAR)
+    return {fact: seen.get(fact) for fact in dear - own if seen.has(fact)}
+
+
+def _with_variables(
+    work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection
+) -> tuple[Plan, JobEnvironment | None]:
+    """The plan as far as its variables are of use, and the job's environment with them. Raises Refused."""
+    if work.job is None or not plan.variables:
+        return plan, work.job
+    others = [other for other in planned if other is not plan and work.may_do(other)]
+    return job_environment.with_variables(work.job, plan, others, seen)
+
+
+def _without(work: _Work, plan: Plan) -> _Work:
+    """Go on without a plan that did not help."""
+    job = work.job and work.job.giving_up(one.name for one in plan.variables)
+    return replace(work, job=job, seen=None)
+
+
+def _settle(work: _Work) -> list[Repair]:
+    """Take out of the files what no rule asks for any more, and what did not help."""
+    if work.job is None:
+        return []
+    job = work.job.settled()
+    left = {one.name for one in job.entries}
+    gone = [one for one in job.files.entries() if one.name not in left]
+    if not gone:
+        return []
+    code = gone[0].reasons[0].code
+    changes = job.changes()
+    home = work.home(changes)
+    repair = Repair(_SETTLED, code, "Take out variables that are not needed any more", "safe", "repaired")
+    try:
+        done = work.apply(changes, _SETTLED, code)
+    except apply.Refused as error:
+        return [replace(repair, outcome="refused", reason=str(error))]
+    name = (work.name or f"{home}/{done.id}") if done else None
+    why = "; ".join(f"{one.name} was there for {' and '.join(map(str, one.reasons))}" for one in gone)
+    return [replace(repair, reason=why, transaction=name)]
+
+
+def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
+    """Why the repair is not proven, or nothing: the rule must have run, and complain less than it did.
+
+    It complains as much when it only offers the fix no longer.
+    """
+    result = next(result for result in after.results if result.code == plan.code)
+    if result.status not in {"pass", "warn", "fail"}:
+        return f"{plan.code} could not be judged afterwards: {result.reason}"
+    places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
+    if _complaints(after, plan, places) >= _complaints(before, plan, places):
+        return f"{plan.code} says the same as before"
+    return ""
+
+
+def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:
+    """How many errors, warnings and hints the rule has that offer this fix or speak of these files.
+
+    What comes to light in other files is none of this repair's.
+    """
+    counted = Counter(
+        finding.severity
+        for finding in _of(report, plan)
+        if finding.fix == plan.fix.id or _place(finding) in places
+    )
+    return [counted[severity] for severity in ("error", "warning", "info")]
+
+
+def _more_errors(plan: Plan, before: Report, after: Report) -> bool:
+    """Whether the rule found more errors: one for which it merely offers no fix any more is none."""
+    was, now = (
+        sum(finding.severity == "error" for finding in _of(report, plan)) for report in (before, after)
+    )
+    return now > was
+
+
+def _of(report: Report, plan: Plan) -> Iterator[Finding]:
+    return (finding for result, finding in report.findings() if result.code == plan.code)
+
+
+def _place(finding: Finding) -> str:
+    """The file that a finding is about, "" for the machine or the environment."""
+    return finding.location.path if finding.location else ""
+
+
+def _take_back(plan: Plan, home: Path, done: Transaction | None, worse: str, name: str | None) -> Repair:
+    if done is None:
+        return plan.ended("still failing", worse)
+    if not all(change.undoable for change in plan.changes):
+        return plan.ended("still failing", f"{worse}, and what was run cannot be undone", name)
+    try:
+        apply.undo(home, done.id)
+    except apply.Refused as error:
+        return plan.ended("still failing", f"{worse}, and taking the repair back was refused: {error}", name)
+    return plan.ended("made worse, undone", worse, name)
+
+
+def _take_out(plan: Plan, home: Path, done: Transaction | None, why: str, name: str | None) -> Repair:
+    """Variables that do not help do not stay."""
+    if done is not None:
+        try:
+            apply.undo(home, done.id)
+        except apply.Refused as error:
+            return plan.ended("still failing", f"{why}, and taking it back was refused: {error}", name)
+    return plan.ended("still failing", f"{why}, so the variables were taken out again")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a repair answers for, and what was seen before it and after it."""
+
+    session: Session
+    blame: Blame
+    before: Collection
+    after: Collection
+
+    def helpless(self, collection: Collection, report: Report) -> Counter[str]:
+        """How many errors each rule found for which the repair answers, and that no safe fix has a plan for."""
+        return Counter(
+            result.code
+            for result, finding in report.findings()
+            if finding.severity == "error"
+            and self._answers_for(result.code, finding)
+            and not _has_remedy(self.session, collection, result.code, finding)
+        )
+
+    def worse(self, before: Report, after: Report, new_errors: Counter[str]) -> str:
+        """What fails or breaks now by this repair that did not before, or nothing."""
+        was = {result.code: result.status for result in before.results}
+        for code in new_errors:
+            if was.get(code) not in _NOT_JUDGED:
+                return f"{code} found more errors after it"
+        for result in after.results:
+            newly = result.status in _NOT_JUDGED and was.get(result.code) not in _NOT_JUDGED
+            check = self.session.registry.check(result.code)
+            if newly and check is not None and self.blame.may_concern(check, self.before, self.after):
+                return f"{result.code} could not be judged after it: {result.reason}"
+        return ""
+
+    def _answers_for(self, code: str, finding: Finding) -> bool:
+        check = self.session.registry.check(code)
+        return check is None or self.blame.answers_for(check, finding, self.before, self.after)
+
+
+def _has_remedy(session: Session, collection: Collection, code: str, finding: Finding) -> bool:
+    fix = session.registry.fix(finding.fix)
+    if fix is None:
+        return False
+    plan = plan_of(fix, code, finding, collection)
+    return not plan.refusal and plan.safety == "safe"

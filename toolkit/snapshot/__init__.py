@@ -1,0 +1,1 @@
+"""Snapshot files: the facts of one moment, nodes folded, patches included."""

@@ -1,0 +1,217 @@
+"""What a working cluster was like at one moment, in one file: a facts file that also says when, of whom, and what was patched.
+
+Of one machine it is what `check --save-facts` writes. Of several nodes it holds their facts besides, folded, and those of the
+machine from which they were asked, which has what is about the job. Its patches can be brought into a tree as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+
+from verl_doctor.toolkit.cluster import transport
+from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.collectors.installed.markers import Markers
+from verl_doctor.toolkit.console.masked import masked
+from verl_doctor.toolkit.console.progress import announce
+from verl_doctor.toolkit.engine import factsfile
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.examination import Request, Watch, observe
+from verl_doctor.toolkit.engine.session import Session, all_answers, version
+from verl_doctor.toolkit.facts import Collector, F, Unknown
+from verl_doctor.toolkit.patchsets import patchset
+from verl_doctor.toolkit.patchsets.patched import patched_files
+from verl_doctor.toolkit.patchsets.patchset import AnyPatch
+from verl_doctor.toolkit.snapshot.nodes import FoldedNodes, nodes_from
+from verl_doctor.toolkit.system.node_names import plain
+from verl_doctor.toolkit.target import UsageError
+from verl_doctor.toolkit.text import listed
+
+FORMAT = 1
+_MAKE = "verl-doctor snapshot FILE"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that was seen, and by which verl-doctor `version`.
+
+    `taken` is UTC in ISO 8601 and `machine` the host's name, both "" in a facts file of `check --save-facts`. `facts` are this
+    machine's, `nodes` the answers of the others, none when one machine was looked at. `patches` are those of the verl tree,
+    None when nobody looked. `unread` are sentences on what the file holds and this verl-doctor cannot read. `schema` is the version
+    of what facts are called and mean.
+    """
+
+    facts: Mapping[type, Any]
+    version: str = ""
+    taken: str = ""
+    machine: str = ""
+    nodes: FoldedNodes = field(default_factory=FoldedNodes)
+    patches: tuple[AnyPatch, ...] | None = None
+    path: str = ""
+    unread: tuple[str, ...] = ()
+    schema: int = factsfile.SCHEMA_VERSION
+
+    def get(self, fact: type[F]) -> F | Unknown:
+        """A fact of this machine, or why there is none."""
+        return cast("F | Unknown", self.facts.get(fact, Unknown(f"nobody looked for {fact.__name__}")))
+
+
+def taken(run: Session, collection: Collection, answers: Iterable[NodeAnswer] = ()) -> Snapshot:
+    """Look at all of this machine, and keep what the nodes answer."""
+    nodes = FoldedNodes()
+    for answer in answers:
+        nodes.add(answer)
+    return Snapshot(
+        facts=all_answers(run, collection),
+        version=version(),
+        taken=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        machine=plain(platform.node()),
+        nodes=nodes,
+        patches=_patches(run, collection),
+    )
+
+
+def _patches(run: Session, collection: Collection) -> tuple[AnyPatch, ...] | None:
+    """The patches of the tree as `patches export` would write them; what a secret may stand in is none of them."""
+    markers = collection.get(Markers)
+    if isinstance(markers, Unknown):
+        return None
+    return tuple(patch for file in patched_files(markers, run.config.marker) for patch in file.patches)
+
+
+def dump(one: Snapshot, collectors: Iterable[Collector]) -> str:
+    """The content of the file."""
+    document = factsfile.document(one.facts, collectors, one.version)
+    about = {"format": FORMAT, "taken": one.taken, "machine": one.machine}
+    nodes = {"nodes": one.nodes.document()} if one.nodes or one.nodes.missing else {}
+    patches = {} if one.patches is None else {"patches": patchset.as_entries(one.patches)}
+    return json.dumps({**masked({**document, "snapshot": {**about, **nodes}}), **patches}, indent=1) + "\n"
+
+
+def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
+    """Read a snapshot, or a facts file, which is one of a single machine, or a folder of facts files, NODE.json each.
+
+    What another verl-doctor wrote is read as far as this one can; a file of this one that is damaged is refused. Raises
+    UsageError when the file is none.
+    """
+    if os.path.isdir(path):
+        return _of_folder(path, collectors)
+    document = factsfile.document_of(path, kind="snapshot", make=_MAKE)
+    said = str(document.get("verl_doctor", ""))
+    about = document.get("snapshot", {})
+    schema = document.get("schema_version")
+    if type(schema) is not int or schema < 1:
+        raise UsageError(f"{path} is damaged: it has no schema version; take the snapshot anew")
+    ours = said == version() and schema == factsfile.SCHEMA_VERSION
+    if not isinstance(about, dict) or (ours and about.get("format", FORMAT) != FORMAT):
+        raise UsageError(f"{path} is damaged: it does not say what it is of; take the snapshot anew")
+    reader = _Reader(path, said, strict=ours)
+    return Snapshot(
+        facts=reader.facts(document["facts"], collectors),
+        version=said,
+        taken=str(about.get("taken", "")),
+        machine=plain(str(about["machine"])) if about.get("machine") else "",
+        nodes=reader.nodes(about.get("nodes")),
+        patches=reader.patches(document.get("patches")),
+        path=str(path),
+        unread=tuple(reader.unread),
+        schema=schema,
+    )
+
+
+def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
+    """The nodes whose facts files lie in a folder. Raises UsageError when there are none."""
+    from verl_doctor.toolkit.cluster.fleet import answers_in  # noqa: PLC0415 - judging nodes is much to load
+
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise UsageError(f"{folder} holds no facts files; make a snapshot with: {_MAKE}")
+    nodes = FoldedNodes()
+    for answer in answers_in(files):
+        nodes.add(answer)
+    facts = {
+        part.fact: factsfile.NotHeld(f"{folder} holds {part.name} of nodes alone")
+        for part in collectors
+        if not part.local
+    }
+    return Snapshot(facts, nodes=nodes, path=str(folder))
+
+
+def nodes_in(path: Path) -> FoldedNodes | None:
+    """The nodes that a facts file holds besides its own facts; None when it holds none. Raises UsageError."""
+    document = factsfile.document_of(path)
+    about = document.get("snapshot")
+    nodes = about.get("nodes") if isinstance(about, dict) else None
+    return _Reader(path, str(document.get("verl_doctor", "")), strict=True).nodes(nodes) if nodes else None
+
+
+class _Reader:
+    """Reads the parts of a file. What cannot be read is the end when the file is `strict`ly ours, else it is noted."""
+
+    def __init__(self, path: Path, doctor: str, *, strict: bool) -> None:
+        self._path = path
+        self._doctor = f"verl-doctor {doctor}" if doctor else "another program"
+        self._strict = strict
+        self.unread: list[str] = []
+
+    def facts(self, entries: Mapping[str, Any], collectors: Iterable[Collector]) -> dict[type, Any]:
+        portable = [part for part in collectors if not part.local]
+        found = {part.fact: self._fact(part, entries) for part in portable}
+        if strangers := sorted(entries.keys() - {part.name for part in portable}):
+            self.unread.append(f"facts that this verl-doctor does not know: {listed(strangers, 5)}")
+        return found
+
+    def _fact(self, part: Collector, entries: Mapping[str, Any]) -> Any:
+        try:
+            return factsfile.facts_of(entries, (part,), str(self._path))[part.fact]
+        except UsageError as error:
+            if self._strict:
+                raise
+            self.unread.append(str(error).partition("; ")[0])
+            return Unknown(f"{self._doctor} wrote {part.name} otherwise")
+
+    def nodes(self, document: Any) -> FoldedNodes:
+        if document is None:
+            return FoldedNodes()
+        try:
+            nodes = nodes_from(document)
+            for _ in nodes.answers():
+                pass
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self._damaged("the facts of its nodes")
+            return FoldedNodes()
+        return nodes
+
+    def patches(self, entries: Any) -> tuple[AnyPatch, ...] | None:
+        if entries is None:
+            return None
+        try:
+            return tuple(patchset.patches_in(entries, self._path))
+        except (UsageError, TypeError):
+            self._damaged("its patches")
+            return None
+
+    def _damaged(self, what: str) -> None:
+        if self._strict:
+            raise UsageError(f"{self._path}: {what} are damaged; take the snapshot anew")
+        self.unread.append(f"{what} are written in a way that this verl-doctor does not read")
+
+
+def look(run: Session, nodes: AskedNodes | None, watch: Watch) -> Snapshot:
+    """Take a snapshot now, of these nodes too. Raises CouldNotAsk when they were named and nobody can be asked."""
+    collection = observe(Request(run))
+    if nodes is None:
+        return taken(run, collection)
+    way = transport.way_to(nodes, run, collection)
+    announce(way.says)
+    # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
+    with contextlib.closing(transport.answers(way, run, collection, watch)) as answers:
+        return taken(run, collection, answers)

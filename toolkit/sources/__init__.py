@@ -1,0 +1,1 @@
+"""Reading text without running it."""

@@ -1,0 +1,1 @@
+"""ELF files: headers, symbols, the dynamic loader's search."""

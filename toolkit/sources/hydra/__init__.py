@@ -1,0 +1,1 @@
+"""Hydra's grammar, composition and overrides, without Hydra."""

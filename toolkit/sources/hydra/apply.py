@@ -1,0 +1,119 @@
+"""One override applied to a composed configuration, as Hydra does it.
+
+Follows hydra-core 1.3, hydra/_internal/config_loader_impl.py, and OmegaConf.update (omegaconf 2.3).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from verl_doctor.toolkit.sources.hydra.grammar import Override
+from verl_doctor.toolkit.sources.hydra.lookup import lookup
+
+Outcome = Literal["applied", "chosen", "no such key", "already there", "nothing to delete", "no such group"]
+
+
+def merge(into: dict[str, Any], other: Mapping[str, Any], root: Mapping[str, Any]) -> None:
+    """Merge as OmegaConf does: dictionaries by key, everything else replaces."""
+    for key, value in other.items():
+        there = into.get(key)
+        if isinstance(there, str) and isinstance(value, Mapping) and "${" in there:
+            found = lookup(root, there.strip()[2:-1])
+            if isinstance(found, Mapping):
+                there = into[key] = copy.deepcopy(dict(found))
+        if isinstance(there, dict) and isinstance(value, Mapping):
+            merge(there, value, root)
+        else:
+            into[key] = copy.deepcopy(value)
+
+
+def apply(tree: dict[str, Any], override: Override) -> Outcome:
+    """Apply one override to the tree, or leave it as it is and say why Hydra refuses."""
+    if override.package is not None or not override.key:
+        return "no such group"
+    steps = override.key.split(".")
+    if override.sign == "~":
+        return _delete(tree, steps, override)
+    adds = override.sign in ("+", "++")
+    if override.sign == "+" and not isinstance(override.value, (dict, list)):
+        there = lookup(tree, override.key)
+        if there is not None and not _nothing(there):
+            return "already there"
+    parent = _parent(tree, steps[:-1], adds=adds)
+    if parent is None:
+        return "no such key"
+    last = steps[-1]
+    if isinstance(parent, list):
+        if not last.isdigit() or int(last) >= len(parent):
+            return "no such key"
+        parent[int(last)] = override.value
+        return "applied"
+    if last not in parent and not adds:
+        return "no such key"
+    there = _followed(tree, parent.get(last), override.key)
+    if isinstance(there, dict) and isinstance(override.value, dict):
+        if not adds and not _within(override.value, there):
+            return "no such key"
+        merge(there, override.value, tree)
+    else:
+        parent[last] = copy.deepcopy(override.value)
+    return "applied"
+
+
+def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[str, Any] | list[Any] | None:
+    """The container of the last step. A primitive on the way becomes an empty dictionary, as OmegaConf.update does it."""
+    # Nothing may be changed on the way if the end is not reached.
+    node: Any = tree
+    for place, step in enumerate(steps):
+        if isinstance(node, list):
+            inner = node[int(step)] if step.isdigit() and int(step) < len(node) else None
+        else:
+            if step not in node and not adds:
+                return None
+            inner = _followed(tree, node.get(step), ".".join(steps[: place + 1]))
+        if not isinstance(inner, (dict, list)):
+            if not adds:
+                return None
+            inner = {}
+            if isinstance(node, list):
+                return None
+            node[step] = inner
+        node = inner
+    found: dict[str, Any] | list[Any] = node
+    return found
+
+
+def _followed(tree: dict[str, Any], value: Any, key: str) -> Any:
+    """The container that an interpolation stands for; the value itself otherwise."""
+    if isinstance(value, str) and "${" in value:
+        found = lookup(tree, key)
+        return found if isinstance(found, (dict, list)) else value
+    return value
+
+
+def _nothing(value: Any) -> bool:
+    return not isinstance(value, (str, int, float, bool, list, dict))
+
+
+def _within(other: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    """Whether all keys of a dictionary exist where it is merged into."""
+    for key, value in other.items():
+        if key not in there:
+            return False
+        inner = there[key]
+        if isinstance(value, Mapping) and isinstance(inner, Mapping) and not _within(value, inner):
+            return False
+    return True
+
+
+def _delete(tree: dict[str, Any], steps: Sequence[str], override: Override) -> Outcome:
+    there = lookup(tree, override.key)
+    if there is None or _nothing(there) or (override.value is not None and override.value != there):
+        return "nothing to delete"
+    parent = _parent(tree, steps[:-1], adds=False)
+    if not isinstance(parent, dict) or steps[-1] not in parent:
+        return "nothing to delete"
+    del parent[steps[-1]]
+    return "applied"

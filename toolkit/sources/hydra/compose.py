@@ -1,0 +1,130 @@
+"""A Hydra configuration, composed from its files as Hydra does it, without Hydra. Follows hydra-core 1.3."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.sources.hydra.apply import Outcome, apply, merge
+from verl_doctor.toolkit.sources.hydra.defaults import Choices, CompositionError, Defaults, Entry
+from verl_doctor.toolkit.sources.hydra.grammar import Override
+from verl_doctor.toolkit.sources.hydra.yaml import ConfigFile, NoConfigError, read_config
+
+_LARGEST = 4_000_000
+
+
+@dataclass
+class Sources:
+    """The folders in which Hydra looks for a file, the first that has it wins."""
+
+    folders: Sequence[Path]
+    read: dict[str, ConfigFile | None] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+
+    def load(self, path: str) -> ConfigFile | None:
+        """Return a file by its path without `.yaml`; None where there is none. Raises CompositionError."""
+        name = os.path.normpath(path)
+        if name not in self.read:
+            self.read[name] = self._load(name)
+        return self.read[name]
+
+    def _load(self, name: str) -> ConfigFile | None:
+        for folder in self.folders:
+            for suffix in ("", ".yaml") if name.endswith((".yaml", ".yml")) else (".yaml",):
+                path = Path(f"{folder / name}{suffix}")
+                try:
+                    if not os.path.isfile(path) or path.stat().st_size > _LARGEST:
+                        continue
+                    text = path.read_text("utf-8")
+                except (OSError, ValueError):
+                    continue
+                self.paths[name] = str(path)
+                try:
+                    return read_config(text)
+                except NoConfigError as problem:
+                    raise CompositionError(f"{path}: {problem}") from None
+        return None
+
+    def has_group(self, name: str) -> bool:
+        """Whether a folder of this name holds options."""
+        if not name or "." in name:
+            return False
+        return any(os.path.isdir(folder / name) for folder in self.folders)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The tree before and after the overrides, what became of each of them, and where each key of the tree was read.
+
+    `deprecated` are the keys whose comment in the files calls them so.
+    """
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    outcomes: tuple[Outcome, ...]
+    origins: Mapping[str, str]
+    choices: Mapping[str, str | None]
+    deprecated: Mapping[str, str]
+
+
+def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Composed:
+    """Compose the configuration `name`, and apply the overrides one after the other.
+
+    Raises CompositionError where Hydra refuses the defaults list, and NotFollowedError. An override that Hydra refuses is
+    passed over, and its outcome says so; one that chooses a file of a group is "chosen".
+    """
+    groups = [index for index, override in enumerate(overrides) if _chooses(override, sources)]
+    choices = _choices(overrides[index] for index in groups)
+    placed = Defaults(sources.load, choices).expand(name)
+    tree: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    deprecated: dict[str, str] = {}
+    for part in placed:
+        file = sources.load(part.path)
+        if file is None:
+            continue
+        content: Any = copy.deepcopy(file.content)
+        for step in reversed(part.package.split(".") if part.package else []):
+            content = {step: content}
+        if isinstance(content, dict):
+            merge(tree, content, tree)
+        path = sources.paths.get(os.path.normpath(part.path), part.path)
+        package = [part.package] if part.package else []
+        for steps, line in file.lines.items():
+            origins[".".join([*package, *steps])] = f"{path}:{line}"
+        for steps, comment in file.deprecated.items():
+            deprecated[".".join([*package, *steps])] = comment
+    before = copy.deepcopy(tree)
+    outcomes: list[Outcome] = []
+    for index, override in enumerate(overrides):
+        outcomes.append("chosen" if index in groups else apply(tree, override))
+    return Composed(before, tree, tuple(outcomes), origins, choices.known, deprecated)
+
+
+def _chooses(override: Override, sources: Sources) -> bool:
+    """Whether it chooses an option of a group rather than a value."""
+    return sources.has_group(override.key) and not isinstance(override.value, dict) and not override.several
+
+
+def _choices(overrides: Iterable[Override]) -> Choices:
+    choices = Choices()
+    for override in overrides:
+        key = override.key if override.package is None else f"{override.key}@{override.package}"
+        value = override.value
+        if override.sign == "++":
+            raise CompositionError(f"`++{key}`: a group cannot be forced")
+        if override.sign == "~":
+            choices.deleted[key] = None if value is None else str(value)
+        elif not isinstance(value, (str, list)):
+            raise CompositionError(
+                f"`{key}={value}`: `{key}` is a group of files, and this names none of them"
+            )
+        elif override.sign == "+":
+            choices.appended.append(Entry(override.key, value, override.package))
+        else:
+            choices.chosen[key] = value
+    return choices

@@ -1,0 +1,90 @@
+"""Reading a value out of a composed configuration, interpolations followed.
+
+`${a.b}` and `${oc.select:a.b,default}` are followed; other resolvers, such as `oc.env`, give what cannot be told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from verl_doctor.toolkit.sources.hydra.grammar import typed
+
+_WHOLE = re.compile(r"\$\{([^{}]*)\}")
+_SELECT = re.compile(r"oc\.select:\s*([\w.]+)\s*(?:,\s*(.*))?", re.DOTALL)
+_LITERALS: Mapping[str, Any] = {"null": None, "true": True, "false": False, "{}": {}, "[]": []}
+_DEEPEST = 20
+
+
+class Untold:
+    """A value that reading cannot tell."""
+
+    def __repr__(self) -> str:
+        return "UNTOLD"
+
+
+class Missing:
+    """There is no such key."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+UNTOLD = Untold()
+MISSING = Missing()
+
+
+def lookup(tree: Mapping[str, Any], key: str, depth: int = 0) -> Any:
+    """Return the value of a dotted key, MISSING, or UNTOLD."""
+    if depth > _DEEPEST:
+        return UNTOLD
+    value: Any = tree
+    steps = key.split(".") if key else []
+    for place, step in enumerate(steps):
+        parent = ".".join(steps[:place])
+        value = resolved(tree, value, parent, depth)
+        if value is UNTOLD:
+            return UNTOLD
+        if not isinstance(value, Mapping) or step not in value:
+            return MISSING
+        value = value[step]
+    return resolved(tree, value, key, depth)
+
+
+def resolved(tree: Mapping[str, Any], value: Any, key: str, depth: int = 0) -> Any:
+    """Return a value that stands at `key`, with the interpolation followed that it may be."""
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    match = _WHOLE.fullmatch(value)
+    if not match:
+        return _selected(tree, value, key, depth)
+    name = match[1].strip()
+    if name.startswith("."):  # relative: one dot is the parent
+        dots = len(name) - len(name.lstrip("."))
+        steps = key.split(".")
+        name = ".".join([*steps[: len(steps) - dots], name.lstrip(".")])
+    if not re.fullmatch(r"[\w.]+", name):
+        return _selected(tree, value, key, depth)
+    found = lookup(tree, name, depth + 1)
+    return UNTOLD if found is MISSING else found
+
+
+def _selected(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
+    """`${oc.select:key,default}`, whose default may be another interpolation."""
+    if not (value.startswith("${") and value.endswith("}")):
+        return UNTOLD
+    match = _SELECT.fullmatch(value[2:-1].strip())
+    if not match:
+        return UNTOLD
+    found = lookup(tree, match[1], depth + 1)
+    if found is not MISSING and found is not None:
+        return found
+    if found is None:
+        return None
+    default = (match[2] or "null").strip()
+    if default.lower() in _LITERALS:
+        return _LITERALS[default.lower()]
+    if "${" in default:
+        return resolved(tree, default, key, depth + 1)
+    return typed(default.strip("'\""))

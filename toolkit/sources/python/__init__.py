@@ -1,0 +1,1 @@
+"""Python sources: parsing, resolving names, following functions, editing."""

@@ -1,0 +1,127 @@
+"""What a Python source does with environment variables: reads them, sets them, or only has their names somewhere."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_doctor.toolkit.sources.python.source import dotted
+
+Deed = Literal["reads", "tables", "names", "sets"]
+
+# Calls on the environment that give a variable a value or take it away, and ask nothing.
+_SETTERS = ("set", "unset", "put", "del", "pop", "clear", "update")
+# vLLM's `envs.py` and what follows its pattern: a dict from each name to what reads it, behind a module `__getattr__`.
+TABLE = "environment_variables"
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One place where a source has to do with a variable.
+
+    It "reads" it, "tables" it (an entry of `environment_variables`: read only by whoever asks for the entry), "names" it
+    in a list, a constant or an argument, which may be read by somebody else, or "sets" it. `entry` is the name of the
+    table's entry.
+    """
+
+    name: str
+    line: int
+    deed: Deed
+    entry: str = ""
+
+
+def mentions(tree: ast.Module, names: frozenset[str]) -> Iterator[Mention]:
+    """Every mention of these variables in code. Docstrings, messages and comments are none."""
+    yield from _mentions(tree, (), names, "")
+
+
+def _mentions(
+    node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str], entry: str
+) -> Iterator[Mention]:
+    deed = _deed(node, above, names)
+    if deed is not None:
+        name, done = deed
+        yield Mention(name, getattr(node, "lineno", 0), "tables" if entry and done != "sets" else done, entry)
+    if isinstance(node, ast.Dict) and not entry and _is_table(above):
+        for key, value in zip(node.keys, node.values, strict=True):
+            text = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+            yield from _mentions(value, (node, *above), names, text or "?")
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _mentions(child, (node, *above), names, entry)
+
+
+def _is_table(above: tuple[ast.AST, ...]) -> bool:
+    match above[:1]:
+        case [ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name))]:
+            return name == TABLE
+    return False
+
+
+def _deed(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> tuple[str, Deed] | None:
+    """The variable that this node is about, and what is done with it."""
+    match node:
+        case ast.Constant(value=str(name)) if name in names:
+            done = _of_text(node, above)
+            return (name, done) if done else None
+        case ast.Attribute(attr=name, value=owner) if name in names and _is_environment(owner):
+            return name, "reads" if isinstance(node.ctx, ast.Load) else "sets"
+        case ast.ImportFrom(module=str(module)) if _sounds_like_one(module.rpartition(".")[2]):
+            imported = next((alias.name for alias in node.names if alias.name in names), None)
+            return (imported, "reads") if imported else None
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=callee)) if name in names:
+            return (name, "reads") if _is_environment(callee) else None  # a descriptor: NAME = EnvBool(False)
+    return None
+
+
+def _of_text(node: ast.Constant, above: tuple[ast.AST, ...]) -> Deed | None:
+    """What is done with a variable whose name stands here as a string."""
+    match above:
+        case [ast.Expr() | ast.JoinedStr() | ast.FormattedValue(), *_]:
+            return None
+        case [ast.Subscript(value=owner, slice=index, ctx=context), *_] if index is node and _is_environment(
+            owner
+        ):
+            return "reads" if isinstance(context, ast.Load) else "sets"
+        case [ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[owner]), *_] if left is node:
+            return "reads" if _is_environment(owner) else "names"
+        case [ast.Dict(keys=keys, values=values), *_] if node in keys:
+            return "sets" if isinstance(values[keys.index(node)], (ast.Constant, ast.JoinedStr)) else "names"
+        case [ast.Call(func=callee, args=args), *_]:
+            return _of_argument(callee, args)
+        case [ast.keyword(), ast.Call(func=callee), *_]:
+            return _of_argument(callee, [])
+    return "names"
+
+
+def _of_argument(callee: ast.expr, args: list[ast.expr]) -> Deed:
+    if _last(callee) == "getattr" and args:
+        return "reads" if _is_environment(args[0]) else "names"
+    if not _is_environment(callee):
+        return "names"
+    return "sets" if _is_setter(callee) else "reads"
+
+
+def _is_setter(callee: ast.expr) -> bool:
+    name = _last(callee).lstrip("_").lower()
+    # `_set_from_env_if_set` sets something from the environment.
+    return name.startswith(_SETTERS) and "from_env" not in name
+
+
+def _is_environment(node: ast.expr) -> bool:
+    """Whether an expression speaks of the environment: `os.environ`, `os.getenv`, `envs`, `env_bool`."""
+    return _sounds_like_one(dotted(node) or _last(node))
+
+
+def _sounds_like_one(name: str) -> bool:
+    return "env" in name.lower()
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of an expression: `get` of `self.environ().get`."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""

@@ -1,0 +1,770 @@
+"""What validating code refuses, told from its syntax tree: the first `raise`, false `assert` or impossible operation that is certain.
+
+Functions are followed with the values of a configuration. Whatever is not understood is `UNCLEAR`. A branch under an unclear
+condition is not followed: what it assigns is unclear afterwards, and nothing that it raises counts.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD
+from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, read, walk
+
+_STEPS = 20_000
+_DEEPEST = 12
+_PLAIN = (type(None), bool, int, float, str, list, tuple, set, dict)
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    one.__name__: one
+    for one in (len, min, max, sum, abs, int, float, bool, str, sorted, list, tuple, set, range, any, all)
+}
+_METHODS = frozenset(
+    {"lower", "upper", "strip", "startswith", "endswith", "split", "items", "keys", "values"}
+)
+_TEXT = 300  # characters of a message
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the configuration, by its dotted key; "" is all of it."""
+
+    key: str
+
+
+@dataclass(eq=False)
+class Made:
+    """An object made of a section: `fields` by name, `keys` where each comes from."""
+
+    owner: ClassNode
+    fields: dict[str, Any]
+    keys: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ClassNode:
+    """A class and the module in which it is defined."""
+
+    node: ast.ClassDef
+    module: str
+
+
+@dataclass(frozen=True)
+class FunctionNode:
+    """A function, its module, and the object that it is bound to. `owner` is the class that defines it; `around` are names of an outer function."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    module: str
+    bound: Any = None
+    owner: ClassNode | None = None
+    around: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The values of a `Literal[...]`."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is raised: its type and words, where as "path:line", the condition, and the keys that it was made of."""
+
+    raised: str
+    text: str
+    read_from: str
+    condition: str
+    keys: tuple[str, ...]
+
+
+class RefusedError(Exception):
+    """The code that is followed raises for certain."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal
+
+
+class NotFollowedError(Exception):
+    """What comes next cannot be told."""
+
+
+class _ReturnedError(Exception):
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+_NOTHING: Final = object()
+
+
+@dataclass
+class _Frame:
+    module: str
+    names: dict[str, Any]
+    owner: ClassNode | None = None
+    bound: Any = None
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Follower:
+    """Follows functions of several source trees. `look` returns what the configuration has for a key, `MISSING` or `UNTOLD`."""
+
+    def __init__(self, trees: Iterable[SourceTree], look: Callable[[str], Any]) -> None:
+        self._trees = tuple(trees)
+        self._look = look
+        self._modules: dict[str, tuple[Path, ast.Module] | None] = {}
+        self._left = _STEPS
+        self._depth = 0
+        self._keys: list[str] = []
+
+    # What a configuration holds
+
+    def value_at(self, key: str) -> Any:
+        """What the configuration has for a key, in the form in which code is followed."""
+        self._keys.append(key)
+        return self._taken(self._look(key), key)
+
+    def _taken(self, found: Any, key: str) -> Any:
+        if found is MISSING:
+            return MISSING
+        if found is UNTOLD or (isinstance(found, str) and "${" in found):
+            return UNCLEAR
+        if isinstance(found, Mapping):
+            return Section(key)
+        if isinstance(found, list):
+            return [self._taken(one, f"{key}.{place}") for place, one in enumerate(found)]
+        return found if isinstance(found, _PLAIN) else UNCLEAR
+
+    def made(self, section: str) -> Any:
+        """The object that Hydra makes of a section with a `_target_`: those in it first. Raises RefusedError."""
+        content, target = self._look(section), self._look(f"{section}._target_")
+        if not isinstance(content, Mapping) or not isinstance(target, str):
+            return Section(section)
+        owner = self.named(target)
+        fields: dict[str, Any] = {}
+        for name in content:
+            if name != "_target_":
+                key = f"{section}.{name}"
+                value = self.value_at(key)
+                fields[name] = self.made(key) if isinstance(value, Section) else value
+        if not isinstance(owner, ClassNode):
+            return UNCLEAR
+        return self.instance(owner, fields, {name: f"{section}.{name}" for name in fields})
+
+    def instance(self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str]) -> Made:
+        """An object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
+        fields: dict[str, Any] = {}
+        for one in reversed(list(self._bases(owner))):
+            for part in one.node.body:
+                match part:
+                    case ast.AnnAssign(target=ast.Name(id=name), value=value):
+                        known = isinstance(value, (ast.Constant, ast.Tuple, ast.UnaryOp))
+                        frame = _Frame(one.module, {})
+                        fields[name] = self._value(value, frame) if known and value else UNCLEAR
+        made = Made(owner, {**fields, **given}, dict(keys))
+        method = self._method(owner, "__post_init__")
+        if method is not None:
+            self._tried(method, made)
+        return made
+
+    def constructed(self, owner: ClassNode, named: Mapping[str, Any]) -> None:
+        """Follow the `__init__` of a class with these arguments; the others are not known. Raises RefusedError."""
+        method = self._method(owner, "__init__")
+        if method is not None:
+            self.call(FunctionNode(method.node, method.module, Made(owner, {}), method.owner), (), named)
+
+    def _tried(self, method: FunctionNode, made: Made) -> None:
+        try:
+            self.call(FunctionNode(method.node, method.module, made, method.owner), (), {})
+        except NotFollowedError:
+            made.fields.update(dict.fromkeys(made.fields, UNCLEAR))
+
+    # Names
+
+    def named(self, name: str) -> Any:
+        """What a dotted name stands for: a class, a function, a constant; `UNCLEAR` where it cannot be told."""
+        steps = name.split(".")
+        for end in range(len(steps), 0, -1):
+            if self._module(".".join(steps[:end])) is None:
+                continue
+            found: Any = UNCLEAR
+            for place, step in enumerate(steps[end:]):
+                found = (
+                    self._in_module(".".join(steps[:end]), step)
+                    if not place
+                    else self._attribute(found, step)
+                )
+            return found
+        return UNCLEAR
+
+    def _module(self, name: str) -> tuple[Path, ast.Module] | None:
+        if name not in self._modules:
+            self._modules[name] = None
+            for tree in self._trees:
+                own = tree.own_name(name)
+                file = tree.locate(own) if own else None
+                if file is None or not str(file.path).endswith(".py"):
+                    continue
+                source = read(file.path)
+                parsed = parse(source, file.path) if isinstance(source, bytes) else None
+                if isinstance(parsed, ast.Module):
+                    self._modules[name] = (file.path, parsed)
+        return self._modules[name]
+
+    def _in_module(self, module: str, name: str, depth: int = 0) -> Any:
+        there = self._module(module)
+        if there is None or depth > _DEEPEST:
+            return UNCLEAR
+        found: list[Any] = []
+        stars: list[str] = []
+        for part in there[1].body:
+            match part:
+                case ast.ClassDef() if part.name == name:
+                    found.append(ClassNode(part, module))
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if part.name == name:
+                    found.append(UNCLEAR if part.decorator_list else FunctionNode(part, module))
+                case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
+                    found.append(self._constant(value, module))
+                case ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr() as value) if bound == name:
+                    found.append(self._constant(value, module))
+                case ast.ImportFrom():
+                    base = self._imported(part, module)
+                    for alias in part.names:
+                        if alias.name == "*":
+                            stars.append(base)
+                        elif (alias.asname or alias.name) == name:
+                            found.append(self._in_module(base, alias.name, depth + 1))
+        if not found and self._module(f"{module}.{name}") is None:
+            known = (self._in_module(base, name, depth + 1) for base in stars)
+            return next((one for one in known if one is not UNCLEAR), UNCLEAR)
+        return found[0] if len(found) == 1 else UNCLEAR
+
+    def _imported(self, node: ast.ImportFrom, module: str) -> str:
+        if not node.level:
+            return node.module or ""
+        there = self._module(module)
+        steps = module.split(".")
+        is_package = there is not None and there[0].name == "__init__.py"
+        above = steps[: len(steps) - node.level + (1 if is_package else 0)]
+        return ".".join([*above, *([node.module] if node.module else [])])
+
+    def _constant(self, value: ast.expr, module: str) -> Any:
+        match value:
+            case ast.Subscript(value=target, slice=inner) if dotted(target).rpartition(".")[2] == "Literal":
+                parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                values = [part.value for part in parts if isinstance(part, ast.Constant)]
+                return Choices(tuple(values)) if len(values) == len(parts) else UNCLEAR
+            case ast.Constant() | ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
+                return self._value(value, _Frame(module, {}))
+        return UNCLEAR
+
+    # Classes
+
+    def _bases(self, owner: ClassNode, depth: int = 0) -> Iterator[ClassNode]:
+        """A class and those above it that are known, the nearest first."""
+        yield owner
+        for base in owner.node.bases:
+            above = self._resolved(dotted(base), owner.module)
+            if isinstance(above, ClassNode) and depth < _DEEPEST:
+                yield from self._bases(above, depth + 1)
+
+    def _resolved(self, name: str, module: str) -> Any:
+        first, *rest = name.split(".")
+        found = self._in_module(module, first)
+        for step in rest:
+            found = self._attribute(found, step)
+        return found
+
+    def _method(self, owner: ClassNode, name: str, *, above: ClassNode | None = None) -> FunctionNode | None:
+        """A method of a class; with `above` the next one behind that class."""
+        order = list(self._bases(owner))
+        if above is not None:
+            order = order[order.index(above) + 1 :] if above in order else []
+        for one in order:
+            for part in one.node.body:
+                if isinstance(part, ast.FunctionDef) and part.name == name:
+                    return FunctionNode(part, one.module, owner=one)
+        return None
+
+    def _attribute(self, value: Any, name: str) -> Any:
+        if isinstance(value, Section):
+            found = self.value_at(f"{value.key}.{name}" if value.key else name)
+            return UNCLEAR if found is MISSING else found
+        if isinstance(value, Made):
+            if name in value.fields:
+                self._keys.append(value.keys.get(name, name))
+                return value.fields[name]
+            method = self._method(value.owner, name)
+            if method is None:
+                return UNCLEAR
+            marks = {dotted(mark) for mark in method.node.decorator_list}
+            if marks == {"staticmethod"}:
+                return FunctionNode(method.node, method.module, owner=method.owner)
+            return UNCLEAR if marks else FunctionNode(method.node, method.module, value, method.owner)
+        if isinstance(value, ClassNode):
+            texts = {dotted(base).rpartition(".")[2] for base in value.node.bases}
+            for part in value.node.body:
+                match part:
+                    case ast.Assign(targets=[ast.Name(id=bound)], value=ast.Constant(value=constant)) if (
+                        bound == name
+                    ):
+                        return constant if "Enum" not in texts or "str" in texts else UNCLEAR
+        return UNCLEAR
+
+    # Functions
+
+    def call(
+        self,
+        function: FunctionNode,
+        arguments: Sequence[Any],
+        named: Mapping[str, Any],
+        keys: Mapping[str | int, tuple[str, ...]] | None = None,
+    ) -> Any:
+        """What a function returns; `keys` are those that its arguments are made of. Raises RefusedError where it raises for certain, NotFollowedError where that cannot be told."""
+        if self._depth > _DEEPEST or isinstance(function.node, ast.AsyncFunctionDef):
+            raise NotFollowedError
+        if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function.node)):
+            raise NotFollowedError
+        given = [function.bound, *arguments] if function.bound is not None else list(arguments)
+        spec = function.node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        names: dict[str, Any] = dict(function.around)
+        names.update({one.arg: UNCLEAR for one in (*positional, *spec.kwonlyargs)})
+        frame = _Frame(function.module, names, function.owner, function.bound)
+        for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
+            names[one.arg] = self._value(default, frame)
+        for one, kwdefault in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+            if kwdefault is not None:
+                names[one.arg] = self._value(kwdefault, frame)
+        names.update(zip((one.arg for one in positional), given, strict=False))
+        skipped = len(given) - len(arguments)
+        for place, made_of in (keys or {}).items():
+            if isinstance(place, str):
+                frame.keys[place] = made_of
+            elif place + skipped < len(positional):
+                frame.keys[positional[place + skipped].arg] = made_of
+        names.update({name: value for name, value in named.items() if name in names})
+        for extra in (spec.vararg, spec.kwarg):
+            if extra is not None:
+                names[extra.arg] = UNCLEAR
+        self._depth += 1
+        try:
+            self._block(function.node.body, frame)
+        except _ReturnedError as end:
+            return end.value
+        finally:
+            self._depth -= 1
+        return None
+
+    def called_as(self, node: ast.Call, module: str, names: Mapping[str, Any]) -> Any:
+        """What a call that stands somewhere in a module does, with these names for what surrounds it."""
+        return self._call(node, _Frame(module, dict(names)))
+
+    # Statements
+
+    def _block(self, body: Sequence[ast.stmt], frame: _Frame) -> None:
+        for node in body:
+            self._left -= 1
+            if self._left < 0:
+                raise NotFollowedError
+            self._statement(node, frame)
+
+    def _statement(self, node: ast.stmt, frame: _Frame) -> None:
+        match node:
+            case ast.Return(value=value):
+                raise _ReturnedError(None if value is None else self._value(value, frame))
+            case ast.Raise(exc=exc):
+                self._refuse(exc, frame, "", node)
+            case ast.Assert(test=test, msg=message):
+                self._keys.clear()
+                known = self._truth(self._value(test, frame))
+                if known is False:
+                    self._refuse(message, frame, _words(test), node, "AssertionError")
+            case ast.If(test=test):
+                self._if(node, test, frame)
+            case ast.Assign(targets=targets, value=value):
+                before = len(self._keys)
+                found = self._value(value, frame)
+                keys = tuple(self._keys[before:])
+                for target in targets:
+                    self._store(target, found, frame, keys)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._store(target, self._value(value, frame), frame, ())
+            case ast.AugAssign(target=target):
+                self._store(target, UNCLEAR, frame, ())
+            case ast.Expr(value=value):
+                self._value(value, frame)
+            case ast.FunctionDef():
+                frame.names[node.name] = (
+                    UNCLEAR if node.decorator_list else FunctionNode(node, frame.module, around=frame.names)
+                )
+            case ast.ImportFrom():
+                base = self._imported(node, frame.module)
+                for alias in node.names:
+                    frame.names[alias.asname or alias.name] = self._in_module(base, alias.name)
+            case ast.Import():
+                for alias in node.names:
+                    frame.names[(alias.asname or alias.name).partition(".")[0]] = UNCLEAR
+            case ast.For(target=target, iter=iterated, body=body, orelse=[]):
+                values = self._value(iterated, frame)
+                if isinstance(values, (list, tuple, set, range)) and not _leaves_loop(body):
+                    for one in values:
+                        self._store(target, one, frame, ())
+                        self._block(body, frame)
+                else:
+                    self._unclear(node, frame)
+            case ast.Try(body=body, finalbody=[]):
+                try:
+                    self._block(body, frame)
+                except RefusedError:
+                    raise NotFollowedError from None
+            case ast.Pass() | ast.Global() | ast.Nonlocal():
+                return
+            case _:
+                self._unclear(node, frame)
+
+    def _if(self, node: ast.If, test: ast.expr, frame: _Frame) -> None:
+        self._keys.clear()
+        known = self._truth(self._value(test, frame))
+        if known is UNCLEAR:
+            self._unclear(node, frame)
+            return
+        taken = node.body if known else node.orelse
+        match taken[:1]:
+            case [ast.Raise(exc=exc) as raised]:
+                self._refuse(exc, frame, _words(test), raised)
+        self._block(taken, frame)
+
+    def _unclear(self, node: ast.stmt, frame: _Frame) -> None:
+        """Whether a block runs is not known: what it touches is not known afterwards."""
+        for part in walk(node):
+            match part:
+                case ast.Return():
+                    raise NotFollowedError
+                case ast.Name(id=name, ctx=ast.Store()):
+                    frame.names[name] = UNCLEAR
+                case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store()):
+                    owner = frame.names.get(name)
+                    if isinstance(owner, Made):
+                        owner.fields[attribute] = UNCLEAR
+                case ast.Call(func=function, args=arguments):
+                    for argument in (
+                        function.value if isinstance(function, ast.Attribute) else function,
+                        *arguments,
+                    ):
+                        owner = frame.names.get(dotted(argument).partition(".")[0])
+                        if isinstance(owner, Made) and not isinstance(argument, ast.Attribute):
+                            owner.fields.update(dict.fromkeys(owner.fields, UNCLEAR))
+
+    def _store(self, target: ast.expr, value: Any, frame: _Frame, keys: tuple[str, ...]) -> None:
+        match target:
+            case ast.Name(id=name):
+                frame.names[name] = value
+                frame.keys[name] = keys
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                known = isinstance(value, (list, tuple)) and len(value) == len(parts)
+                for place, part in enumerate(parts):
+                    self._store(part, value[place] if known else UNCLEAR, frame, keys)
+            case ast.Attribute(value=inner, attr=name):
+                owner = self._value(inner, frame)
+                if isinstance(owner, Made):
+                    owner.fields[name] = value
+                    owner.keys.setdefault(name, next(iter(keys), name))
+
+    def _refuse(
+        self, said: ast.expr | None, frame: _Frame, condition: str, node: ast.stmt, raised: str = ""
+    ) -> None:
+        keys = self._read_keys()
+        text = said
+        if isinstance(said, ast.Call) and not raised:
+            raised, text = dotted(said.func), next(iter(said.args), None)
+        elif not raised:
+            raised, text = dotted(said), None
+        there = self._module(frame.module)
+        place = f"{there[0] if there else frame.module}:{node.lineno}"
+        words = self._said(text, frame) if text is not None else ""
+        raise RefusedError(Refusal(raised.rpartition(".")[2], words[:_TEXT], place, condition, keys))
+
+    def _said(self, node: ast.expr, frame: _Frame) -> str:
+        """A message as far as it is known."""
+        match node:
+            case ast.JoinedStr(values=parts):
+                return "".join(self._said(part, frame) for part in parts)
+            case ast.FormattedValue(value=value):
+                found = self._value(value, frame)
+                return str(found) if _is_plain(found) else "..."
+            case ast.Constant(value=value):
+                return str(value)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._said(left, frame) + self._said(right, frame)
+        return "..."
+
+    # Expressions
+
+    @staticmethod
+    def _truth(value: Any) -> Any:
+        if value is UNCLEAR or value is MISSING:
+            return UNCLEAR
+        return bool(value) if isinstance(value, _PLAIN) else True
+
+    def _value(self, node: ast.expr, frame: _Frame) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                if name in frame.names:
+                    self._keys.extend(frame.keys.get(name, ()))
+                    return frame.names[name]
+                return self._in_module(frame.module, name)
+            case ast.Attribute(value=inner, attr=name):
+                owner = self._value(inner, frame)
+                if isinstance(owner, (str, int, float, type(None))) and not hasattr(owner, name):
+                    words = f"'{type(owner).__name__}' object has no attribute '{name}'"
+                    self._impossible("AttributeError", words, node, frame)
+                return self._attribute(owner, name)
+            case ast.JoinedStr(values=parts):
+                texts = [self._value(part, frame) for part in parts]
+                known = all(isinstance(text, str) for text in texts)
+                return "".join(texts) if known else UNCLEAR
+            case ast.FormattedValue(value=inner, conversion=-1, format_spec=None):
+                found = self._value(inner, frame)
+                return str(found) if isinstance(found, (str, int)) else UNCLEAR
+            case ast.Tuple(elts=parts):
+                return tuple(self._value(part, frame) for part in parts)
+            case ast.List(elts=parts) | ast.Set(elts=parts):
+                return [self._value(part, frame) for part in parts]
+            case ast.Dict(keys=keys, values=values):
+                found = [self._value(key, frame) if key else UNCLEAR for key in keys]
+                if not all(isinstance(key, (str, int)) for key in found):
+                    return UNCLEAR
+                return dict(zip(found, (self._value(value, frame) for value in values), strict=True))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                known = self._truth(self._value(operand, frame))
+                return UNCLEAR if known is UNCLEAR else not known
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                number = self._value(operand, frame)
+                return -number if isinstance(number, (int, float)) else UNCLEAR
+            case ast.BoolOp(op=op, values=values):
+                return self._joined(isinstance(op, ast.And), values, frame)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                known = self._truth(self._value(test, frame))
+                return UNCLEAR if known is UNCLEAR else self._value(body if known else orelse, frame)
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self._compared(node, left, ops, comparators, frame)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+                return self._applied(
+                    ARITHMETIC[type(op)], self._value(left, frame), self._value(right, frame), frame, node
+                )
+            case ast.Subscript(value=inner, slice=index):
+                return self._item(self._value(inner, frame), self._value(index, frame))
+            case ast.Call():
+                return self._call(node, frame)
+        return UNCLEAR
+
+    def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
+        unclear = False
+        found: Any = UNCLEAR
+        for value in values:
+            try:
+                found = self._value(value, frame)
+            except RefusedError:
+                if unclear:
+                    return UNCLEAR
+                raise
+            known = self._truth(found)
+            if known is UNCLEAR:
+                unclear = True
+            elif known is not every:
+                return found
+        return UNCLEAR if unclear else found
+
+    def _compared(
+        self,
+        node: ast.expr,
+        left: ast.expr,
+        ops: Sequence[ast.cmpop],
+        comparators: Sequence[ast.expr],
+        frame: _Frame,
+    ) -> Any:
+        values = [self._value(one, frame) for one in (left, *comparators)]
+        for place, op in enumerate(ops):
+            found = self._compare(op, values[place], values[place + 1], frame, node)
+            if found is UNCLEAR or not found:
+                return found
+        return True
+
+    def _compare(self, op: ast.cmpop, left: Any, right: Any, frame: _Frame, node: ast.expr) -> Any:
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Section) and isinstance(left, str):
+            there = self.value_at(f"{right.key}.{left}" if right.key else left) is not MISSING
+            return there is isinstance(op, ast.In)
+        if UNCLEAR in (left, right) or MISSING in (left, right):
+            return UNCLEAR
+        if isinstance(op, (ast.Is, ast.IsNot)) and (left is None or right is None):
+            return (left is right) is isinstance(op, ast.Is)
+        return self._applied(COMPARE[type(op)], left, right, frame, node)
+
+    def _applied(
+        self, operation: Callable[[Any, Any], Any], left: Any, right: Any, frame: _Frame, node: ast.expr
+    ) -> Any:
+        for value in (left, right):
+            if not _is_plain(value):
+                return UNCLEAR
+        try:
+            return operation(left, right)
+        except (TypeError, ZeroDivisionError) as error:
+            self._impossible(type(error).__name__, str(error), node, frame)
+        except ValueError:
+            pass
+        return UNCLEAR
+
+    def _impossible(self, raised: str, words: str, node: ast.expr, frame: _Frame) -> None:
+        there = self._module(frame.module)
+        place = f"{there[0] if there else frame.module}:{node.lineno}"
+        raise RefusedError(Refusal(raised, words, place, _words(node), self._read_keys()))
+
+    def _read_keys(self) -> tuple[str, ...]:
+        """The keys that were read last, without the sections on the way to them."""
+        keys = dict.fromkeys(self._keys)
+        return tuple(key for key in keys if key and not isinstance(self._look(key), Mapping))
+
+    def _item(self, value: Any, index: Any) -> Any:
+        if isinstance(value, Section) and isinstance(index, str):
+            return self._attribute(value, index)
+        if isinstance(value, Made) and isinstance(index, str):
+            return self._attribute(value, index)
+        if isinstance(value, dict) and isinstance(index, (str, int)):
+            return value.get(index, UNCLEAR)
+        if isinstance(value, (list, tuple, str)) and isinstance(index, int):
+            return value[index] if -len(value) <= index < len(value) else UNCLEAR
+        return UNCLEAR
+
+    # Calls
+
+    def _call(self, node: ast.Call, frame: _Frame) -> Any:
+        if any(isinstance(one, ast.Starred) for one in node.args) or any(
+            not one.arg for one in node.keywords
+        ):
+            return UNCLEAR
+        match node.func:
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name):
+                return self._above(name, node, frame)
+            case ast.Attribute(value=ast.Name(id="object"), attr="__setattr__"):
+                owner, name, value = (self._value(one, frame) for one in node.args[:3])
+                if isinstance(owner, Made) and isinstance(name, str):
+                    owner.fields[name] = value
+                return None
+        keys: dict[str | int, tuple[str, ...]] = {}
+        given = [self._argument(one, place, keys, frame) for place, one in enumerate(node.args)]
+        named = {one.arg: self._argument(one.value, one.arg, keys, frame) for one in node.keywords if one.arg}
+        name = dotted(node.func)
+        if isinstance(node.func, ast.Attribute):
+            owner = self._value(node.func.value, frame)
+            answer = self._asked(owner, node.func.attr, given)
+            if answer is not _NOTHING:
+                return answer
+        if name in ("getattr", "hasattr") and len(given) > 1 and isinstance(given[1], str):
+            return self._getattr(name, given)
+        if name.rpartition(".")[2] == "get_args" and given and isinstance(given[0], Choices):
+            return given[0].values
+        if name.rpartition(".")[2] == "omega_conf_to_dataclass" and given and isinstance(given[0], Section):
+            return self.made(given[0].key) if len(given) == 1 and not named else UNCLEAR
+        if name in _FUNCTIONS and name not in frame.names:
+            return self._built_in(name, given, named)
+        function = self._value(node.func, frame)
+        if not isinstance(function, FunctionNode):
+            return UNCLEAR
+        try:
+            return self.call(function, given, named, keys)
+        except NotFollowedError:
+            for one in (function.bound, *given, *named.values()):
+                if isinstance(one, Made):
+                    one.fields.update(dict.fromkeys(one.fields, UNCLEAR))
+            return UNCLEAR
+
+    def _argument(
+        self, node: ast.expr, place: str | int, keys: dict[str | int, tuple[str, ...]], frame: _Frame
+    ) -> Any:
+        before = len(self._keys)
+        found = self._value(node, frame)
+        keys[place] = tuple(self._keys[before:])
+        return found
+
+    def _above(self, name: str, node: ast.Call, frame: _Frame) -> Any:
+        if not isinstance(frame.bound, Made) or frame.owner is None:
+            return UNCLEAR
+        method = self._method(frame.bound.owner, name, above=frame.owner)
+        if method is None:
+            return UNCLEAR
+        keys: dict[str | int, tuple[str, ...]] = {}
+        given = [self._argument(one, place, keys, frame) for place, one in enumerate(node.args)]
+        named = {one.arg: self._argument(one.value, one.arg, keys, frame) for one in node.keywords if one.arg}
+        return self.call(
+            FunctionNode(method.node, method.module, frame.bound, method.owner), given, named, keys
+        )
+
+    def _asked(self, owner: Any, method: str, given: Sequence[Any]) -> Any:
+        """The answer of a method of a section, an object or a plain value; `_NOTHING` where it has none here."""
+        default = given[1] if len(given) > 1 else None
+        if method == "get" and given and isinstance(given[0], str):
+            if isinstance(owner, Section):
+                found = self.value_at(f"{owner.key}.{given[0]}" if owner.key else given[0])
+                return default if found is MISSING else found
+            if isinstance(owner, Made):
+                return self._attribute(owner, given[0]) if given[0] in owner.fields else UNCLEAR
+            if isinstance(owner, dict):
+                return owner.get(given[0], default)
+        if (
+            method in _METHODS
+            and isinstance(owner, (str, dict))
+            and _is_plain(owner)
+            and all(map(_is_plain, given))
+        ):
+            try:
+                found = getattr(owner, method)(*given)
+            except (AttributeError, TypeError, ValueError):
+                return UNCLEAR
+            return found if isinstance(found, (str, bool)) else list(found)
+        return _NOTHING
+
+    def _getattr(self, name: str, given: Sequence[Any]) -> Any:
+        owner, attribute = given[0], given[1]
+        if isinstance(owner, Section):
+            found = self.value_at(f"{owner.key}.{attribute}" if owner.key else attribute)
+            if name == "hasattr":
+                return found is not MISSING
+            return (given[2] if len(given) > 2 else UNCLEAR) if found is MISSING else found
+        if isinstance(owner, Made) and attribute in owner.fields:
+            return True if name == "hasattr" else self._attribute(owner, attribute)
+        return UNCLEAR
+
+    @staticmethod
+    def _built_in(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        if named or not all(map(_is_plain, given)):
+            return UNCLEAR
+        try:
+            return _FUNCTIONS[name](*given)
+        except (TypeError, ValueError):
+            return UNCLEAR
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is known through and through."""
+    if isinstance(value, (list, tuple, set)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return isinstance(value, (*_PLAIN, range))
+
+
+def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(part, (ast.Break, ast.Continue)) for node in body for part in walk(node))
+
+
+def _words(node: ast.expr) -> str:
+    return " ".join(ast.unparse(node).split())[:_TEXT]

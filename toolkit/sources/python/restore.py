@@ -1,0 +1,148 @@
+"""From a patched source back to what was there: the replaced lines stand in it as comments.
+
+A patch is one or several kept lines (comments) and the code that replaces them, all ending in one marker. What this
+doctor writes keeps first and replaces then; between its marked lines some may be unmarked, as a comment cannot stand
+everywhere. What people write by hand may have the two in either order, and every line of it is marked.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.sources.python.source import parse
+
+_KEPT = re.compile(r"(?P<indent>\s*)# ?(?P<code>.*\S)\s*")
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """One patch in a source: its lines `first` to `last` (from 1, both included) replace the lines `old`.
+
+    `new` is the code that replaces them. Both are without the marker and without line ends.
+    """
+
+    marker: str
+    first: int
+    last: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A source without its patches. `hunks` are those taken out, each with the line (from 1) where `old` stands now.
+
+    `untold` are lines of patches from which what was there cannot be told.
+    """
+
+    text: str
+    hunks: tuple[tuple[Hunk, int], ...]
+    untold: tuple[int, ...] = ()
+
+
+def restored(text: str, marked: Mapping[int, str], ours: str) -> Restored:
+    """Take the patches out of a source. `marked` says which lines end in which marker; `ours` is this doctor's word."""
+    lines = text.splitlines()
+    hunks: list[Hunk] = []
+    untold: list[Hunk] = []
+    for hunk in _hunks(lines, marked, ours):
+        whole = bool(hunk.old and hunk.new) and _parses(_without(lines, [hunk])[0])
+        (hunks if whole else untold).append(hunk)
+    found, places = _without(lines, hunks)
+    if hunks and not _parses(found):
+        return Restored(text, (), tuple(hunk.first for hunk in (*hunks, *untold)))
+    end = "\r\n" if "\r\n" in text else "\n"
+    joined = "".join(f"{line}{end}" for line in found)
+    return Restored(joined, tuple(zip(hunks, places, strict=True)), tuple(hunk.first for hunk in untold))
+
+
+def _parses(lines: Sequence[str]) -> bool:
+    return isinstance(
+        parse("\n".join(lines).encode("utf-8", "surrogatepass"), Path("<restored>")), ast.Module
+    )
+
+
+def _without(lines: Sequence[str], hunks: Sequence[Hunk]) -> tuple[list[str], list[int]]:
+    """The lines with the old ones in place of hunks, and where (from 1) those stand."""
+    found: list[str] = []
+    places: list[int] = []
+    done = 0
+    for hunk in hunks:
+        found += lines[done : hunk.first - 1]
+        places.append(len(found) + 1)
+        found += hunk.old
+        done = hunk.last
+    return [*found, *lines[done:]], places
+
+
+def _hunks(lines: Sequence[str], marked: Mapping[int, str], ours: str) -> Iterator[Hunk]:
+    numbers = sorted(marked)
+    while numbers:
+        first, marker = numbers[0], marked[numbers[0]]
+        by_us = marker.startswith(f"{ours}:")
+        last = (_ours(numbers, lines, marked, ours) if by_us else _by_hand(numbers, marked))[-1]
+        kept = [n for n in numbers if n <= last and _is_comment(lines[n - 1])]
+        old = [n for n in kept if marked[n] == marker and not _is_nested(lines[n - 1], marker, ours)]
+        new = [n for n in range(first, last + 1) if n not in kept]
+        yield Hunk(
+            marker,
+            first,
+            last,
+            tuple(_uncommented(_unmarked(lines[n - 1], marker)) for n in old),
+            tuple(_unmarked(lines[n - 1], marked.get(n, "")) for n in new),
+        )
+        numbers = [n for n in numbers if n > last]
+
+
+def _ours(numbers: Sequence[int], lines: Sequence[str], marked: Mapping[int, str], ours: str) -> list[int]:
+    """The marked lines of a patch of ours: up to the next kept line that was not kept out of this patch itself."""
+    taken: list[int] = []
+    markers = {marked[numbers[0]]}
+    has_code = False
+    for n in numbers:
+        if _is_comment(lines[n - 1]):
+            if _is_nested(lines[n - 1], marked[n], ours):
+                markers.add(marked[n])
+            elif has_code or marked[n] not in markers:
+                break
+        elif marked[n] not in markers:
+            break
+        else:
+            has_code = True
+        taken.append(n)
+    return taken
+
+
+def _is_nested(line: str, marker: str, ours: str) -> bool:
+    """Whether a kept line was itself a line that this doctor had written."""
+    return re.search(rf"# {re.escape(ours)}: [A-Z]+\d+$", _unmarked(line, marker)) is not None
+
+
+def _by_hand(numbers: Sequence[int], marked: Mapping[int, str]) -> list[int]:
+    """The marked lines that follow each other without a gap."""
+    first = numbers[0]
+    return [
+        number
+        for index, number in enumerate(numbers)
+        if number == first + index and marked[number] == marked[first]
+    ]
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def _unmarked(line: str, marker: str) -> str:
+    """A line without the marker that ends it."""
+    word, _, code = marker.partition(":")
+    rest = rf":\s*{re.escape(code.strip())}" if code else ""
+    return re.sub(rf"\s*#\s*{re.escape(word)}{rest}\s*$", "", line) if marker else line
+
+
+def _uncommented(line: str) -> str:
+    match = _KEPT.fullmatch(line)
+    return f"{match['indent']}{match['code']}" if match else ""

@@ -1,0 +1,145 @@
+"""What one module defines: a small summary, so that the syntax tree can be discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["function", "method", "classmethod", "staticmethod", "property"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a function. `kind` says how it may be given."""
+
+    name: str
+    kind: Literal["positional", "either", "keyword"]
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters, and whether there are `*args` and `**kwargs` besides them."""
+
+    parameters: tuple[Parameter, ...] = ()
+    more_positional: bool = False
+    more_keywords: bool = False
+
+    def without_first(self) -> Signature:
+        """The signature of a bound method."""
+        if not self.parameters:
+            return self
+        return Signature(self.parameters[1:], self.more_positional, self.more_keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method. `signature` is None when an unknown decorator may have changed it.
+
+    `returns` is the annotation's text; "Self" also stands for a class method that returns `cls(...)`. `makes` is set for
+    a function that turns a class into a dataclass (PEP 681): whether that refuses keywords that are no fields. `passes_on`
+    is set for an `__init__` whose `**kwargs` go to `super().__init__` and nowhere else: how many positional arguments that
+    is given, and which keywords.
+    """
+
+    name: str
+    module: str
+    line: int
+    role: Role
+    signature: Signature | None
+    returns: str = ""
+    is_async: bool = False
+    abstract: bool = False
+    makes: Literal["", "strict", "lenient"] = ""
+    passes_on: tuple[int, tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A class attribute, a field, or something that a method stores on `self`.
+
+    `field` tells whether a dataclass decorator would see it, `required` whether it has no default. `made_by` is the
+    dotted name of what is called for every value that methods store, if that is one.
+    """
+
+    name: str
+    module: str
+    line: int
+    annotation: str = ""
+    field: Literal["", "either", "keyword"] = ""
+    required: bool = False
+    made_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class. `open` says why it may have more members than are listed; empty when it may not."""
+
+    name: str
+    module: str
+    line: int
+    bases: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    members: Mapping[str, Function | Attribute | Class] = field(default_factory=dict)
+    open: str = ""
+
+    @property
+    def dotted(self) -> str:
+        """The full name."""
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A name that an import binds, or that is assigned another dotted name."""
+
+    target: str
+    line: int
+    module_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Any other name of a module. `made_by` is the dotted name of what is called to make it, if so."""
+
+    name: str
+    module: str
+    line: int
+    annotation: str = ""
+    made_by: str = ""
+
+
+Binding = Function | Class | Alias | Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """The names that a module serves without binding them, with the text that says from where. `complete`: and no others.
+
+    `computed` are packages below it (`""` for itself) of which it also serves what their files export.
+    """
+
+    table: Mapping[str, str]
+    complete: bool
+    computed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What a module binds. `typing_names` are bound for type checkers only; `open` says why there may be more.
+
+    `made` are patterns of the modules that it makes at run time: they have no file.
+    """
+
+    name: str
+    path: str
+    is_package: bool
+    names: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    typing_names: Mapping[str, tuple[Binding, ...]] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()
+    exported: frozenset[str] | None = None
+    lazy: Lazy | None = None
+    open: str = ""
+    made: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""Shell scripts: parsing, expanding, following."""

@@ -1,0 +1,443 @@
+"""What words become when the shell expands them, as far as the values are known. None stands for what reading cannot tell."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from verl_doctor.toolkit.sources.shell.arithmetic import evaluate
+from verl_doctor.toolkit.sources.shell.syntax import (
+    Arithmetic,
+    Parameter,
+    Part,
+    ShellWord,
+    Substitution,
+    Text,
+    Written,
+)
+from verl_doctor.toolkit.system.secret import is_secret
+
+Value = str | list[str | None] | None
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_MOST_WORDS = 10_000
+
+
+class Element(str):
+    """An element of an array or an argument of a function, and where it is written: not where it is used.
+
+    `conditional`: it is there under a condition only.
+    """
+
+    __slots__ = ("conditional", "line", "path")
+    path: str
+    line: int
+    conditional: bool
+
+    def __new__(  # noqa: PYI034 - `Self` is not in Python 3.10
+        cls, text: str, path: str = "", line: int = 0, *, conditional: bool = False
+    ) -> Element:
+        """Keep what is known of an element that is one already."""
+        self = super().__new__(cls, text)
+        known = text if isinstance(text, Element) else None
+        self.path, self.line = (known.path, known.line) if known and known.line else (path, line)
+        self.conditional = conditional or (known is not None and known.conditional)
+        return self
+
+
+class Array(list[str | None]):
+    """An array of which each element was written as one word: `words` are these, `path` is the file in which they stand."""
+
+    def __init__(self, values: Iterable[str | None], words: Sequence[Written], path: str) -> None:
+        super().__init__(values)
+        self.words = tuple(words)
+        self.path = path
+
+
+class Unset:
+    """The value of a variable that nobody set."""
+
+
+UNSET = Unset()
+
+
+@dataclass
+class Scope:
+    """The variables at one place of a script: `variables` hides `environ`. A value of None is set and not known.
+
+    `arguments` are `$1`, `$2`...; `script` is `$0`; not `called`: nobody said with which
+    arguments. `printed` tells what a command substitution prints, or None. `unset` collects names that were expanded plainly and
+    that nobody has set; those for which `is_empty` holds are then taken for empty, as bash takes them, all others for not known.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=dict)
+    variables: dict[str, Value | Unset] = field(default_factory=dict)
+    arguments: list[str | None] = field(default_factory=list)
+    script: str = ""
+    cwd: str = ""
+    called: bool = True
+    printed: Callable[[str], str | None] = lambda _: None
+    unset: list[str] = field(default_factory=list)
+    is_empty: Callable[[str], bool] = lambda _: False
+
+    def get(self, name: str) -> Value | Unset:
+        """The value of a variable or parameter."""
+        if name in self.variables:
+            return _withheld(name, self.variables[name])
+        if name in ("@", "*"):
+            return list(self.arguments)
+        if name == "#":
+            return str(len(self.arguments)) if self.called else None
+        if name == "0":
+            return self.script or None
+        if name.isdigit():
+            return self.arguments[int(name) - 1] if int(name) <= len(self.arguments) else UNSET
+        if name == "PWD":
+            return self.cwd or None
+        if name == "BASH_SOURCE":
+            return [self.script or None]
+        if name in ("?", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "HOSTNAME", "UID", "EUID"):
+            return None
+        return _withheld(name, self.environ.get(name, UNSET))
+
+    def single(self, name: str) -> str | Unset | None:
+        """As `get`; an array gives its first element, as in the shell."""
+        value = self.get(name)
+        if isinstance(value, list):
+            return value[0] if value else UNSET
+        return value
+
+
+def _withheld(name: str, value: Value | Unset) -> Value | Unset:
+    """What may be a secret is set and not known: words that are made of it must not carry it into a fact."""
+    if name == "PWD" or value is None or isinstance(value, Unset):
+        return value
+    return None if is_secret(name, value if isinstance(value, str) else "several") else value
+
+
+def fields(word: ShellWord, scope: Scope) -> list[str | None]:
+    """The words that one written word becomes: after braces, expansion, splitting and the removal of quotes."""
+    found: list[str | None] = []
+    for variant in _braces(word):
+        found += _split(variant, scope)
+        if len(found) > _MOST_WORDS:
+            return [None]
+    return found
+
+
+def text(word: ShellWord, scope: Scope) -> str | None:
+    """The one text that a word becomes where the shell does not split, as in an assignment."""
+    pieces = [_joined(part, scope) for part in _tilde(word, scope, everywhere=True)]
+    return None if any(piece is None for piece in pieces) else "".join(piece or "" for piece in pieces)
+
+
+def _joined(part: Part, scope: Scope) -> str | None:
+    values = _values(part, scope)
+    return None if values is None or None in values else " ".join(value or "" for value in values)
+
+
+def _split(word: ShellWord, scope: Scope) -> list[str | None]:
+    found: list[str | None] = []
+    current: list[str | None] = []
+    for part in _tilde(word, scope, everywhere=False):
+        if isinstance(part, Text):
+            current.append(part.text)
+            continue
+        values = _values(part, scope)
+        if values is None:
+            current.append(None)
+            continue
+        if part.quoted:
+            several = isinstance(part, Parameter) and _is_every(part, "@")
+            if not several:
+                values = [None if None in values else " ".join(value or "" for value in values)]
+            pieces, opens, closes = values, False, False
+        else:
+            pieces, opens, closes = _pieces(values)
+        if opens and current:
+            found.append(_one(current))
+            current = []
+        for index, piece in enumerate(pieces):
+            if index:
+                found.append(_one(current))
+                current = []
+            current.append(piece)
+        if closes and current:
+            found.append(_one(current))
+            current = []
+    if current:
+        found.append(_one(current))
+    return found
+
+
+def _pieces(values: list[str | None]) -> tuple[list[str | None], bool, bool]:
+    """Split at blanks; whether there is one in front, and one behind."""
+    pieces: list[str | None] = []
+    for value in values:
+        pieces += [None] if value is None else value.split()
+    first, last = (values[0] or "", values[-1] or "") if values else ("", "")
+    return pieces, first[:1].isspace(), last[-1:].isspace()
+
+
+def _one(pieces: list[str | None]) -> str | None:
+    if len(pieces) > 1 and any(isinstance(piece, Element) and piece.conditional for piece in pieces):
+        return None
+    if len(pieces) == 1:
+        return pieces[0]
+    return None if None in pieces else "".join(piece or "" for piece in pieces)
+
+
+def _is_every(part: Parameter, sign: str) -> bool:
+    if part.length:
+        return False
+    return part.name == sign or (part.index is not None and part.index == (Text(sign),))
+
+
+def _values(part: Part, scope: Scope) -> list[str | None] | None:
+    """The values of a part: one, or those of an array. None when not even their number is known."""
+    if isinstance(part, Text):
+        return [part.text]
+    if isinstance(part, Arithmetic):
+        number = evaluated(part.expression, scope)
+        return [None if number is None else str(number)]
+    if isinstance(part, Substitution):
+        printed = scope.printed(part.script)
+        return [None if printed is None else printed.rstrip("\n")]
+    return _parameter(part, scope)
+
+
+def evaluated(expression: ShellWord, scope: Scope) -> int | None:
+    """The value of an arithmetic expression, None when it cannot be told."""
+    written = text(expression, scope)
+    if written is None:
+        return None
+
+    def value_of(name: str) -> str | None:
+        value = scope.single(name)
+        return value if isinstance(value, str) else None
+
+    return evaluate(written, value_of)
+
+
+def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
+    every = part.name in ("@", "*") or (part.index is not None and part.index in ((Text("@"),), (Text("*"),)))
+    if every:
+        value = scope.get(part.name)
+        if isinstance(value, list):
+            values: list[str | None] = value
+        elif isinstance(value, Unset):
+            values = []
+        else:
+            values = [value] if value is not None or part.name in scope.variables else [None]
+            if value is None:
+                return None
+        if part.length:
+            return [str(len(values))]
+        if (
+            part.operator == ":"
+            and (sliced := _slice(values, part.argument, scope, part.name in ("@", "*"))) is not None
+        ):
+            return sliced
+        if part.operator in ("", "+", ":+", "-", ":-"):
+            kept = values
+            if part.operator in ("-", ":-") and not values:
+                kept = _default(part, scope)
+            if part.operator in ("+", ":+"):
+                kept = _default(part, scope) if values else []
+            return kept
+        return [_changed(value, part, scope) for value in values]
+    value_or_unset = _element(part, scope) if part.index is not None else scope.single(part.name)
+    if part.length:
+        if isinstance(value_or_unset, Unset):
+            return [None]
+        return [None if value_or_unset is None else str(len(value_or_unset))]
+    return _with_operator(part, value_or_unset, scope)
+
+
+def _default(part: Parameter, scope: Scope) -> list[str | None]:
+    return fields(part.argument, scope) if not part.quoted else [text(part.argument, scope)]
+
+
+def _element(part: Parameter, scope: Scope) -> str | Unset | None:
+    value = scope.get(part.name)
+    index = evaluated(part.index or (), scope)
+    if isinstance(value, list):
+        if index is None:
+            return None
+        return value[index] if -len(value) <= index < len(value) else UNSET
+    return value if index == 0 else None
+
+
+def _slice(
+    values: list[str | None], argument: ShellWord, scope: Scope, arguments: bool
+) -> list[str | None] | None:
+    """`${name[@]:start:count}`. The script's arguments count from one."""
+    written = text(argument, scope)
+    match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", written or "")
+    if not match:
+        return None
+    start = int(match[1])
+    if arguments:
+        if start == 0:
+            return None
+        start -= 1
+    return values[start:] if match[2] is None else values[start : start + int(match[2])]
+
+
+def _with_operator(part: Parameter, value: str | Unset | None, scope: Scope) -> list[str | None]:
+    """Apply `:-`, `:=`, `:+` and the like."""
+    operator = part.operator
+    if not operator:
+        if isinstance(value, Unset) and part.index is None and not part.name.isdigit():
+            scope.unset.append(part.name)
+            if scope.is_empty(part.name):
+                return [""]
+        return [value if isinstance(value, str) else None]
+    kind = operator.lstrip(":")
+    if kind in ("-", "=", "?", "+"):
+        if value is None:
+            return [None]
+        missing = isinstance(value, Unset) or (operator.startswith(":") and not value)
+        if kind == "+":
+            return ([] if not part.quoted else [""]) if missing else _default(part, scope)
+        if not missing:
+            return [value if isinstance(value, str) else None]
+        if kind == "?":
+            return [None]
+        default = _default(part, scope)
+        if kind == "=":
+            scope.variables[part.name] = text(part.argument, scope)
+        return default
+    return [_changed(value if isinstance(value, str) else None, part, scope)]
+
+
+def _changed(value: str | None, part: Parameter, scope: Scope) -> str | None:
+    """`#`, `%`, `/`, `^` and `,`: a text with something taken off or put in."""
+    if value is None:
+        return None
+    operator = part.operator
+    if operator == "^^":
+        return value.upper()
+    if operator == ",,":
+        return value.lower()
+    if operator in ("^", ","):
+        return (value[:1].upper() if operator == "^" else value[:1].lower()) + value[1:]
+    pattern = text(part.argument, scope)
+    if pattern is None:
+        return None
+    if operator == ":":
+        match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", pattern)
+        if not match:
+            return None
+        return value[int(match[1]) :][: int(match[2]) if match[2] is not None else None]
+    if operator in ("#", "##", "%", "%%"):
+        return _trimmed(value, operator, pattern)
+    if operator in ("/", "//") and not re.search(r"[*?\[\\]", pattern) and "/" in pattern:
+        old, _, new = pattern.partition("/")
+        return value.replace(old, new, 1 if operator == "/" else -1) if old else value
+    return None
+
+
+def _trimmed(value: str, operator: str, pattern: str) -> str | None:
+    if "[" in pattern or "\\" in pattern:
+        return None
+    cuts = range(len(value) + 1)
+    if operator in ("##", "%"):
+        cuts = range(len(value), -1, -1)
+    for cut in cuts:
+        part, rest = (value[:cut], value[cut:]) if operator[0] == "#" else (value[cut:], value[:cut])
+        if fnmatch.fnmatchcase(part, pattern):
+            return rest
+    return value
+
+
+def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
+    """`~/` in front, and behind the `=` of a word that looks like an assignment."""
+    if not word or not isinstance(word[0], Text) or word[0].quoted or "~" not in word[0].text:
+        return word
+    home = scope.get("HOME")
+    if not isinstance(home, str):
+        return word
+    first = re.sub(r"^~(?=/|$)", lambda _: home, word[0].text)
+    if not everywhere:
+        first = re.sub(r"^([A-Za-z_]\w*=)~(?=/|$)", lambda match: match[1] + home, first)
+    return (Text(first, quoted=True), *word[1:])
+
+
+def _braces(word: ShellWord) -> Iterator[ShellWord]:
+    """`a{b,c}` gives `ab` and `ac`, `{1..3}` gives 1, 2 and 3. Only braces that are written without quotes count."""
+    if not any(isinstance(part, Text) and not part.quoted and "{" in part.text for part in word):
+        yield word
+        return
+    # One element for each unquoted character, the other parts whole.
+    atoms: list[Part] = []
+    for part in word:
+        if isinstance(part, Text) and not part.quoted:
+            atoms += [Text(sign) for sign in part.text]
+        else:
+            atoms.append(part)
+    for variant in _variants(atoms, [_MOST_WORDS]):
+        yield _merged(variant)
+
+
+def _merged(atoms: list[Part]) -> ShellWord:
+    parts: list[Part] = []
+    for atom in atoms:
+        last = parts[-1] if parts else None
+        if isinstance(atom, Text) and not atom.quoted and isinstance(last, Text) and not last.quoted:
+            parts[-1] = Text(last.text + atom.text)
+        else:
+            parts.append(atom)
+    return tuple(parts)
+
+
+def _variants(atoms: list[Part], left: list[int]) -> Iterator[list[Part]]:
+    opening = Text("{")
+    for start, atom in enumerate(atoms):
+        if atom != opening:
+            continue
+        end, commas = _matching(atoms, start)
+        if end is None:
+            continue
+        choices: list[list[Part]]
+        inside = atoms[start + 1 : end]
+        if commas:
+            bounds = [start, *commas, end]
+            choices = [atoms[a + 1 : b] for a, b in itertools.pairwise(bounds)]
+        else:
+            match = _RANGE.fullmatch("".join(part.text for part in inside if isinstance(part, Text)))
+            if not match or len(match[0]) != len(inside):
+                continue
+            low, high = int(match[1]), int(match[2])
+            if abs(high - low) > _MOST_WORDS:
+                continue
+            step = 1 if high >= low else -1
+            choices = [[Text(str(number))] for number in range(low, high + step, step)]
+        tails = list(_variants(atoms[end + 1 :], left))
+        for choice in choices:
+            for middle in _variants(choice, left):
+                for tail in tails:
+                    left[0] -= 1
+                    if left[0] < 0:
+                        return
+                    yield [*atoms[:start], *middle, *tail]
+        return
+    yield atoms
+
+
+def _matching(atoms: list[Part], start: int) -> tuple[int | None, list[int]]:
+    depth = 0
+    commas: list[int] = []
+    for place in range(start, len(atoms)):
+        atom = atoms[place]
+        if atom == Text("{"):
+            depth += 1
+        elif atom == Text("}"):
+            depth -= 1
+            if depth == 0:
+                return place, commas
+        elif atom == Text(",") and depth == 1:
+            commas.append(place)
+    return None, []

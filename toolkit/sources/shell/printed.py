@@ -1,0 +1,45 @@
+"""What a command substitution prints, for the few commands that only juggle paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from verl_doctor.toolkit.sources.shell.parse import parse
+from verl_doctor.toolkit.sources.shell.syntax import AndOr, Simple
+from verl_doctor.toolkit.sources.shell.walk import Walk
+
+
+def printed(walk: Walk) -> Callable[[str], str | None]:
+    """Return what tells the output of a command substitution, for the few that only juggle paths; None for the others."""
+
+    def answer(script: str) -> str | None:
+        nodes = parse(script)
+        cwd: str | None = walk.scope.cwd
+        if len(nodes) == 1 and isinstance(nodes[0], AndOr):
+            first, rest = nodes[0].first, nodes[0].rest
+            if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
+                return None
+            moved = walk.arguments(first.words)
+            if len(moved) != 2 or moved[0].text != "cd" or moved[1].text is None or not cwd:
+                return None
+            cwd = os.path.normpath(Path(cwd, moved[1].text))
+            nodes = (rest[0][1],)
+        if len(nodes) != 1 or not isinstance(nodes[0], Simple) or nodes[0].assignments:
+            return None
+        words = [argument.text for argument in walk.arguments(nodes[0].words)]
+        if None in words or not words:
+            return None
+        known = [word or "" for word in words]
+        if known[0] == "pwd" and all(word in ("-P", "-L") for word in known[1:]):
+            return cwd or None
+        if known[0] == "dirname" and len(known) == 2:
+            return str(Path(known[1]).parent)
+        if known[0] == "basename" and len(known) in (2, 3):
+            return Path(known[1]).name.removesuffix(known[2] if len(known) == 3 else "")
+        if known[0] == "echo" and not any(word.startswith("-") or "\\" in word for word in known[1:]):
+            return " ".join(known[1:])
+        return None
+
+    return answer

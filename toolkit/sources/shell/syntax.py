@@ -1,0 +1,165 @@
+"""The parts of a shell script after parsing: words with their expansions, and commands. Nothing is run or expanded here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Text:
+    """Literal characters. Quoted ones are never split, nor expanded by braces."""
+
+    text: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`$name`, `${name[index]}` and `${name<operator>argument}`. `operator` is "#" with `length` for `${#name}`."""
+
+    name: str
+    quoted: bool = False
+    index: ShellWord | None = None
+    operator: str = ""
+    argument: ShellWord = ()
+    length: bool = False
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """`$((expression))`."""
+
+    expression: ShellWord
+    quoted: bool = False
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """`$(command)` or backquotes: what it prints."""
+
+    script: str
+    quoted: bool = False
+
+
+Part = Text | Parameter | Arithmetic | Substitution
+ShellWord = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A word where it stands: its parts, the line, and the characters as they are in the file.
+
+    `at` is how many characters of the text come before it; -1 for what no word of the grammar is, as in `[[ ... ]]`.
+    """
+
+    parts: ShellWord
+    line: int
+    raw: str
+    at: int = field(default=-1, compare=False, repr=False)
+
+    @property
+    def end(self) -> int:
+        """Where the word ends in the text."""
+        return self.at + len(self.raw)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """`name=value`, `name+=value`, `name[index]=value` or `name=(value ...)`, whose values are `items`."""
+
+    name: str
+    line: int
+    value: ShellWord = ()
+    items: tuple[Written, ...] | None = None
+    append: bool = False
+    index: ShellWord | None = None
+
+
+@dataclass(frozen=True)
+class Simple:
+    """Assignments, then a command word with its arguments. A redirection leaves no trace, a here-document neither."""
+
+    words: tuple[Written | Assignment, ...]
+    line: int
+    assignments: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True)
+class AndOr:
+    """`first && second || third ...`: each of the rest with the sign in front of it."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """`a | b`: each runs in a shell of its own."""
+
+    commands: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class If:
+    """`if`, `elif` and `else` as (condition, body); the condition of `else` is empty."""
+
+    arms: tuple[tuple[tuple[Node, ...], tuple[Node, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`for name in words` (None: the script's arguments), `while` or `until` (no name)."""
+
+    body: tuple[Node, ...]
+    name: str = ""
+    words: tuple[Written, ...] | None = None
+    condition: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """`case word in`: each arm's patterns and body."""
+
+    subject: Written
+    arms: tuple[tuple[tuple[Written, ...], tuple[Node, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A definition; its body runs where it is called."""
+
+    name: str
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """`{ ...; }`, or `( ... )` in a shell of its own."""
+
+    body: tuple[Node, ...]
+    subshell: bool = False
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A part that the parser does not follow, and why. `refused`: bash's words when it refuses this one command as it comes to it."""
+
+    line: int
+    why: str
+    refused: str = ""
+
+
+Node = Simple | AndOr | Pipeline | If | Loop | Case | Function | Group | Unread
+
+
+def below(node: Any) -> Iterator[Any]:
+    """Every part of a tree, each before those that it holds."""
+    if isinstance(node, tuple):
+        for part in node:
+            yield from below(part)
+    elif is_dataclass(node):
+        yield node
+        for part in fields(node):
+            yield from below(getattr(node, part.name))

@@ -1,0 +1,334 @@
+"""The words of a shell script: quotes and expansions taken apart, nothing expanded.
+
+Grammar: POSIX.1-2017, Shell Command Language, 2.2 to 2.6, and the bash manual for `$'...'` and arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+
+from verl_doctor.toolkit.sources.shell.syntax import (
+    Arithmetic,
+    Parameter,
+    Part,
+    ShellWord,
+    Substitution,
+    Text,
+    Written,
+)
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPECIAL = re.compile(r"[0-9@*#?$!_-]")
+_OPERATOR = re.compile(r"##?|%%?|/[/#%]?|:[-=?+]?|\^\^?|,,?|[-=?+@]")  # what may follow the name in `${name}`
+_NO_OPERATOR = re.compile(r"[.$&\\]")  # behind a name in `${name...}` bash takes none of them
+BREAK = frozenset(" \t\n;&|()<>")
+DEEPEST = 60  # levels of nesting
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "E": "\x1b",
+}
+
+
+class NoShellError(Exception):
+    """The text stops being what the grammar wants. `refused` are bash's words where it reads the text and refuses to expand it."""
+
+    refused = ""
+
+
+class WordReader(ABC):
+    """A place in the text of a script, and what reads the word there. `line` is the number of the text's first line."""
+
+    def __init__(self, text: str, line: int = 1) -> None:
+        self.text = text
+        self.at = 0
+        self.first_line = line
+        self.depth = 0
+        self._waiting: list[tuple[str, bool]] = []  # here-documents that begin after this line
+        self._counted = (0, line)
+
+    def blanks(self) -> None:
+        """Skip blanks, continued lines, and a comment."""
+        text = self.text
+        while self.at < len(text):
+            if text[self.at] in " \t":
+                self.at += 1
+            elif self.continues():
+                self.at = min(self.at + 2, len(text))
+            elif text[self.at] == "#":
+                end = text.find("\n", self.at)
+                self.at = len(text) if end < 0 else end
+            else:
+                return
+
+    def continues(self) -> bool:
+        """Whether a backslash stands here that bash drops with the end of the line, or with the end of the script."""
+        return self.text.startswith("\\", self.at) and self.text[self.at + 1 : self.at + 2] in ("\n", "")
+
+    def newlines(self) -> None:
+        """Skip blanks and ends of lines."""
+        self.blanks()
+        while self.at < len(self.text) and self.text[self.at] == "\n":
+            self.end_line()
+            self.blanks()
+
+    def end_line(self) -> None:
+        """Step over an end of line, and over the here-documents that were announced in it."""
+        self.at += 1
+        for word, tabs in self._waiting:
+            while self.at < len(self.text):
+                end = self.text.find("\n", self.at)
+                end = len(self.text) if end < 0 else end
+                found = self.text[self.at : end]
+                self.at = min(end + 1, len(self.text))
+                if (found.lstrip("\t") if tabs else found) == word:
+                    break
+        self._waiting.clear()
+
+    def peek(self, operator: str) -> bool:
+        """Whether this stands here."""
+        return self.text.startswith(operator, self.at)
+
+    @property
+    def line(self) -> int:
+        """The line of the current place; counted from where it was asked for last."""
+        at, line = self._counted
+        line += self.text.count("\n", at, self.at) if self.at >= at else -self.text.count("\n", self.at, at)
+        self._counted = (self.at, line)
+        return line
+
+    def skip_arithmetic(self) -> None:
+        """Move behind the `))` that ends an arithmetic expression."""
+        depth = 0
+        while self.at < len(self.text):
+            sign = self.text[self.at]
+            if sign == "(":
+                depth += 1
+            elif sign == ")":
+                if depth == 0 and self.peek("))"):
+                    self.at += 2
+                    return
+                depth -= 1
+            self.at += 1
+        raise NoShellError("`))` is missing")
+
+    def word(self, *, pattern: bool = False) -> Written:
+        """The word that begins here."""
+        line, start = self.line, self.at
+        parts = self.parts(pattern=pattern)
+        if self.at == start:
+            raise NoShellError("a word is missing")
+        return Written(parts, line, self.text[start : self.at], start)
+
+    def all_parts(self) -> ShellWord:
+        """The whole text as one word, blanks included."""
+        parts: list[Part] = []
+        while self.at < len(self.text):
+            parts += self.parts(stop=frozenset())
+        return tuple(parts)
+
+    def parts(self, stop: frozenset[str] = BREAK, *, pattern: bool = False) -> ShellWord:
+        """Parts up to one of the characters in `stop`."""
+        text = self.text
+        parts: list[Part] = []
+        plain = ""
+
+        def flush() -> None:
+            nonlocal plain
+            if plain:
+                parts.append(Text(plain))
+                plain = ""
+
+        while self.at < len(text):
+            sign = text[self.at]
+            if sign in stop and not (pattern and sign in "()|" and plain):
+                if sign in "<>" and text.startswith("(", self.at + 1):
+                    flush()
+                    self.at += 1
+                    parts.append(Substitution(self.parenthesised()))
+                    continue
+                break
+            if sign == "\\":
+                if self.continues():
+                    self.at = min(self.at + 2, len(text))
+                    continue
+                flush()
+                parts.append(Text(text[self.at + 1 : self.at + 2], quoted=True))
+                self.at += 2
+            elif sign == "'":
+                flush()
+                end = text.find("'", self.at + 1)
+                if end < 0:
+                    raise NoShellError("a single quote is not closed")
+                parts.append(Text(text[self.at + 1 : end], quoted=True))
+                self.at = end + 1
+            elif sign == '"':
+                flush()
+                self.at += 1
+                parts += self.double_quoted()
+            elif sign == "$" and text.startswith("'", self.at + 1):
+                flush()
+                self.at += 2
+                parts.append(Text(self.ansi_quoted(), quoted=True))
+            elif sign == "$" and text.startswith('"', self.at + 1):
+                flush()
+                self.at += 2
+                parts += self.double_quoted()
+            elif sign in "$`":
+                flush()
+                parts.append(self.expansion(quoted=False))
+            else:
+                plain += sign
+                self.at += 1
+        flush()
+        return tuple(parts)
+
+    def double_quoted(self) -> list[Part]:
+        """What stands up to the closing double quote."""
+        text = self.text
+        parts: list[Part] = []
+        plain = ""
+        while self.at < len(text):
+            sign = text[self.at]
+            if sign == '"':
+                self.at += 1
+                return [*parts, Text(plain, quoted=True)] if plain or not parts else parts
+            if sign == "\\" and self.at + 1 < len(text) and text[self.at + 1] in '$`"\\\n':
+                plain += "" if text[self.at + 1] == "\n" else text[self.at + 1]
+                self.at += 2
+            elif sign in "$`":
+                if plain:
+                    parts.append(Text(plain, quoted=True))
+                    plain = ""
+                parts.append(self.expansion(quoted=True))
+            else:
+                plain += sign
+                self.at += 1
+        raise NoShellError("a double quote is not closed")
+
+    def ansi_quoted(self) -> str:
+        r"""What stands in `$'...'`, whose `\n` is a new line."""
+        found = ""
+        while self.at < len(self.text):
+            sign = self.text[self.at]
+            if sign == "'":
+                self.at += 1
+                return found
+            if sign == "\\":
+                self.at += 1
+                escaped = self.text[self.at : self.at + 1]
+                found += _ESCAPES.get(escaped, escaped if escaped in "\\'\"?" else "\\" + escaped)
+            else:
+                found += sign
+            self.at += 1
+        raise NoShellError("a single quote is not closed")
+
+    def expansion(self, *, quoted: bool) -> Part:
+        """What a `$` or a backquote begins."""
+        text = self.text
+        if text[self.at] == "`":
+            end = re.compile(r"(?:[^`\\]|\\.)*`", re.DOTALL).match(text, self.at + 1)
+            if not end:
+                raise NoShellError("a backquote is not closed")
+            script = text[self.at + 1 : end.end() - 1]
+            self.at = end.end()
+            return Substitution(re.sub(r"\\([$`\\])", r"\1", script), quoted)
+        self.at += 1
+        if self.peek("(("):
+            start = self.at + 2
+            before = self.at
+            self.at = start
+            try:
+                self.skip_arithmetic()
+            except NoShellError:
+                self.at = before
+            else:
+                inside = type(self)(text[start : self.at - 2], self.line)
+                return Arithmetic(inside.all_parts(), quoted)
+        if self.peek("("):
+            return Substitution(self.parenthesised(), quoted)
+        if self.peek("{"):
+            self.at += 1
+            return self.braced(quoted=quoted)
+        match = NAME.match(text, self.at) or _SPECIAL.match(text, self.at)
+        if not match:
+            return Text("$", quoted)
+        self.at = match.end()
+        return Parameter(match.group(), quoted)
+
+    def braced(self, *, quoted: bool) -> Part:
+        """`${...}`, behind its brace."""
+        text, start = self.text, self.at
+        length = self.peek("#") and not self.peek("#}")
+        if length:
+            self.at += 1
+        elif self.peek("!"):
+            raise NoShellError("`${!name}` is not followed")
+        match = NAME.match(text, self.at) or re.compile(r"\d+|[@*#?$!-]").match(text, self.at)
+        if not match:
+            raise NoShellError("`${` names no variable")
+        self.at = match.end()
+        index: ShellWord | None = None
+        if self.peek("["):
+            self.at += 1
+            index = self.parts(frozenset("]"))
+            self.at += 1
+        found = _OPERATOR.match(text, self.at)
+        operator = found.group() if found else ""
+        self.at += len(operator)
+        argument = self.argument(quoted=quoted)
+        if not self.peek("}"):
+            raise NoShellError("the `}` of `${` is missing")
+        self.at += 1
+        if argument and not operator:
+            problem = NoShellError("what stands in `${` is not followed")
+            if _NO_OPERATOR.match(text, match.end()) and index is None:
+                problem.refused = f"{text[start - 2 : self.at]}: bad substitution"
+            raise problem
+        return Parameter(match.group(), quoted, index, operator, argument, length)
+
+    def argument(self, *, quoted: bool) -> ShellWord:
+        """The word behind `${name:-`, in which blanks are plain characters."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise NoShellError("this is nested too deeply")
+        parts = self.quoted_argument() if quoted else self.parts(frozenset("}"))
+        self.depth -= 1
+        return parts
+
+    def quoted_argument(self) -> ShellWord:
+        """As `argument`, inside double quotes, where single quotes mean themselves."""
+        text = self.text
+        parts: list[Part] = []
+        plain = ""
+        while self.at < len(text) and text[self.at] != "}":
+            sign = text[self.at]
+            if sign in "$`" or sign == '"':
+                if plain:
+                    parts.append(Text(plain, quoted=True))
+                    plain = ""
+                if sign == '"':
+                    self.at += 1
+                    parts += self.double_quoted()
+                else:
+                    parts.append(self.expansion(quoted=True))
+            elif sign == "\\" and self.at + 1 < len(text) and text[self.at + 1] in '$`"\\\n}':
+                plain += "" if text[self.at + 1] == "\n" else text[self.at + 1]
+                self.at += 2
+            else:
+                plain += sign
+                self.at += 1
+        if plain:
+            parts.append(Text(plain, quoted=True))
+        return tuple(parts)
+
+    @abstractmethod
+    def parenthesised(self) -> str:
+        """Step over `( ... )`, and return what stands in it: commands."""

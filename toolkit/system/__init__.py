@@ -1,0 +1,1 @@
+"""This machine: children, files, caches, sockets, processes, secrets."""

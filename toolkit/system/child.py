@@ -1,0 +1,74 @@
+"""Handing a script to an interpreter, and hearing the one JSON document that it answers with, whatever else is printed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from verl_doctor.toolkit.facts import Unknown, UnknownKind
+from verl_doctor.toolkit.machine import Answer, Machine
+
+_LONGEST = 300  # characters of a complaint
+_KINDS: Mapping[int, UnknownKind] = {
+    errno.EAGAIN: "no more processes",
+    errno.ENOMEM: "no more processes",
+    errno.EROFS: "no temporary folder",  # of Machine.run
+}
+
+
+def ending(answer: Answer, timeout: float) -> str:
+    """In words how a child ended that told less than it should."""
+    if answer.code is None:
+        return f"it did not end within {timeout:.0f} s"
+    if answer.flooded:
+        return answer.said
+    if answer.code < 0:
+        return f"the process was ended by signal {-answer.code}"
+    if answer.stderr.strip():
+        return answer.said[:_LONGEST]
+    return f"the process ended with status {answer.code} before it had answered"  # what it printed may be half an answer
+
+
+def ask_child(
+    machine: Machine,
+    python: str,
+    script: ModuleType,
+    *arguments: str,
+    timeout: float,
+    variables: Mapping[str, str] | None = None,
+) -> tuple[Answer, Any] | Unknown:
+    """Run the text of a `child_*` module with a token and these arguments, and in its environment these `variables` too.
+
+    The document stands behind the token, which nobody else can print. None in its place: there was none, and how the
+    process ended says why.
+    """
+    text = Path(str(script.__file__)).read_text("utf-8")
+    env = {"PYTHONDONTWRITEBYTECODE": "1", **variables} if variables else None
+    return ask_text(machine, (python,), text, *arguments, timeout=timeout, env=env)
+
+
+def ask_text(
+    machine: Machine,
+    python: Sequence[str],
+    text: str,
+    *arguments: str,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+) -> tuple[Answer, Any] | Unknown:
+    """The same with a text, which is for interpreters too old for a module of ours. `python` may have options of its own."""
+    token = f"verl-doctor {secrets.token_hex(8)} "
+    try:
+        answer = machine.run([*python, "-c", text, token, *arguments], timeout=timeout, env=env)
+    except OSError as error:
+        reason = f"{python[0]} cannot be started: {error.strerror}"
+        return Unknown(reason, kind=_KINDS.get(error.errno or 0, ""))
+    _, found, rest = answer.stdout.rpartition(token)
+    try:
+        return answer, json.loads(rest.partition("\n")[0]) if found else None
+    except (ValueError, RecursionError):
+        return answer, None

@@ -1,0 +1,31 @@
+"""A copy of a descriptor of another process (pidfd_getfd(2), Linux 5.6): to look at what it leads to, without changing anything there."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+
+from verl_doctor.toolkit.system.process_table import own_number
+
+_PIDFD_GETFD = 438  # on all architectures
+
+
+def copy_of(pid: int, number: int) -> int | None:
+    """A descriptor of this process that leads where that one does; None where the kernel gives none."""
+    if own_number() != os.getpid():
+        return None  # /proc is that of another namespace, where the same number means another process
+    try:
+        held = os.pidfd_open(pid)
+    except OSError:
+        return None
+    try:
+        copy: int = _libc().syscall(_PIDFD_GETFD, held, number, 0)
+    finally:
+        os.close(held)
+    return None if copy < 0 else copy
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

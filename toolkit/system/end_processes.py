@@ -1,0 +1,105 @@
+"""Ending processes by number, and none but those that are meant: each is held fast by a descriptor before it is looked at.
+
+A pidfd (pidfd_open(2), Linux 5.3) goes on meaning the process that it was opened for, whoever gets its number next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+from verl_doctor.toolkit.leftover import EndProcess
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.process_table import Row, own_number, row_of
+
+PATIENCE = 10.0  # seconds between asking a process to end and ending it
+_LAST = 2.0  # seconds for what was killed. A process that hangs in the kernel may never go
+_ENDED = "ZX"
+
+
+def end_processes(
+    removals: Sequence[EndProcess], machine: Machine, patience: float = PATIENCE
+) -> dict[EndProcess, str]:
+    """Ask these processes to end, in this order, and end those that do not. Of each, why it still runs: "" when it has ended."""
+    with contextlib.ExitStack() as held:
+        told: dict[EndProcess, str] = {}
+        open_ends: dict[EndProcess, int] = {}
+        for removal in removals:
+            descriptor, told[removal] = _hold(removal, machine)
+            if descriptor is not None:
+                held.callback(os.close, descriptor)
+                open_ends[removal] = descriptor
+        for removal, descriptor in open_ends.items():
+            told[removal] = _send(descriptor, signal.SIGTERM)
+        _wait(open_ends, patience)
+        for removal, descriptor in open_ends.items():
+            if not _wait({removal: descriptor}, 0):
+                told[removal] = _send(descriptor, signal.SIGKILL)
+                _wait(open_ends, 0.1)
+        _wait(open_ends, _LAST)
+        for removal, descriptor in open_ends.items():
+            ended = _wait({removal: descriptor}, 0)
+            told[removal] = "" if ended else told[removal] or "it was killed, and hangs in the kernel"
+        return told
+
+
+def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
+    """A descriptor of the process that is meant; else None, and why there is none: "" when it has ended already."""
+    if removal.pid in _own_line(machine):
+        return None, "it is this program itself, or what started it"
+    try:
+        descriptor = os.pidfd_open(removal.pid)
+    except ProcessLookupError:
+        return None, ""
+    except OSError as error:
+        return (
+            None,
+            f"this kernel does not hold processes fast ({error.strerror}); end it with: kill {removal.pid}",
+        )
+    # Read after it is held: were the number given away in between, this would be another start.
+    row = row_of(removal.pid, machine)
+    if row is not None and row.ticks == removal.ticks and row.mine and row.state not in _ENDED:
+        return descriptor, ""
+    os.close(descriptor)
+    if row is None or row.ticks != removal.ticks or row.state in _ENDED:
+        return None, ""
+    return None, "it is another user's"
+
+
+def _own_line(machine: Machine) -> frozenset[int]:
+    """This process, those that it descends from, and the first one."""
+    line = {1}
+    row: Row | None = row_of(own_number(), machine)
+    while row is not None and row.pid not in line:
+        line.add(row.pid)
+        row = row_of(row.parent, machine)
+    return frozenset(line)
+
+
+def _send(descriptor: int, number: signal.Signals) -> str:
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return ""
+    except OSError as error:
+        return f"no signal may be sent to it: {error.strerror}"
+    return ""
+
+
+def _wait(open_ends: Mapping[EndProcess, int], seconds: float) -> bool:
+    """Wait until all of them have ended, and no longer than this. Whether they have."""
+    deadline = time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        for descriptor in open_ends.values():
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            ended = selector.select(max(0.0, deadline - time.monotonic()))
+            for key, _ in ended:
+                selector.unregister(key.fileobj)
+            if not ended and time.monotonic() >= deadline:
+                return False
+    return True

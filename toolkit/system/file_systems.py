@@ -1,0 +1,210 @@
+"""Which file system a path lies on, read from the kernel's list of mounts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.machine import Machine
+
+# What several machines see at once, as /proc/filesystems spells it. FUSE says what is behind it in the subtype (fuse.sshfs).
+_SHARED = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "ceph",
+        "afs",
+        "9p",
+        "orangefs",
+        "pvfs2",
+        "glusterfs",
+        "gfs2",
+        "ocfs2",
+        "wekafs",
+        "panfs",
+        "vastnfs",
+    ]
+)
+_SHARED_FUSE = re.compile(
+    r"fuse\.(?!(?:snapfuse|overlayfs|fuse-overlayfs|squashfuse|portal|lxcfs|gvfsd)).*|fuseblk\.ceph"
+)
+# What the kernel shows of itself as files: nobody can make one there, whatever the permissions say.
+_OF_THE_KERNEL = frozenset(
+    ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
+)
+_IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """A mount: where, of what kind, from which device. `shared` says that other machines may see the same files.
+
+    `root` is the folder of the file system that is mounted there, and `options` are the mount's and the file system's own.
+    `number` is that of the device, "8:1".
+    """
+
+    mounted_on: str
+    kind: str
+    device: str
+    read_only: bool = False
+    root: str = "/"
+    options: tuple[str, ...] = ()
+    number: str = ""
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its files are kept in memory alone."""
+        return self.kind in _IN_MEMORY
+
+    @property
+    def shared(self) -> bool:
+        """Whether the kind is one that several machines mount at once."""
+        return self.kind in _SHARED or _SHARED_FUSE.fullmatch(self.kind) is not None
+
+    @property
+    def of_kernel(self) -> bool:
+        """Whether its files are the kernel's own, and no others can be made there."""
+        return self.kind in _OF_THE_KERNEL
+
+
+@dataclass(frozen=True)
+class Space:
+    """The room of a file system, in bytes, of which `free` is what this user may fill.
+
+    `inodes`, and of them `inodes_free`, are None where a file system makes them as it needs them.
+    """
+
+    size: int
+    free: int
+    inodes: int | None = None
+    inodes_free: int | None = None
+
+
+def space_of(place: Path) -> Space | None:
+    """The room of the file system that holds a file or folder; None when it does not say."""
+    try:
+        state = os.statvfs(place)
+    except OSError:
+        return None
+    inodes = (state.f_files, state.f_favail) if state.f_files else (None, None)
+    return Space(state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize, *inodes)
+
+
+def nearest(machine: Machine, path: str) -> Path:
+    """What lies at a path of the machine, or at the nearest one above it where something does."""
+    place = machine.at(path)
+    return next(part for part in (place, *place.parents) if os.path.exists(part))
+
+
+def may_write(place: Path) -> bool:
+    """Whether it is a folder in which this user may make files and folders: it is tried."""
+    return os.path.isdir(place) and not why_refused(place)
+
+
+def why_refused(folder: Path) -> str:
+    """Why the kernel makes no file in a folder, in its words; "" where it does.
+
+    The file that is tried has no name (O_TMPFILE), so that nothing is left, not even for a moment. Options of a mount and
+    permissions are read only where the file system knows no such files: they say nothing of quotas, ACLs and read-only devices.
+    """
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except AttributeError:  # another system than Linux
+        return _by_permissions(folder)
+    except OSError as error:
+        if error.errno in _REFUSING:
+            return os.strerror(error.errno)
+        return _by_permissions(folder)
+    return ""
+
+
+_REFUSING = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT})
+
+
+def _by_permissions(folder: Path) -> str:
+    return "" if os.access(folder, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
+def why_not_writable(machine: Machine, path: str) -> str:
+    """Why no file can be made at a path, in words that name the folder; "" where nothing speaks against it."""
+    # A link that leads nowhere is there, too.
+    there = next(part for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part))))
+    place = machine.at(str(there))
+    if not os.path.isdir(place):
+        return f"{there} is no folder"
+    system = file_system_of(machine, str(there))
+    if system is not None and system.of_kernel:
+        return f"{there} is the kernel's own ({system.kind}), where nobody can make files"
+    if may_write(place):
+        return ""
+    if system is not None and system.read_only:
+        return f"{there} is mounted read-only"
+    return f"user {os.geteuid()} may not write into {there}"
+
+
+def file_system_of(
+    machine: Machine, path: str, mounts: Iterable[FileSystem] | None = None, *, follow: bool = True
+) -> FileSystem | None:
+    """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts.
+
+    `mounts` are all there are, for who asks about many paths. Without `follow` links are not followed, and nothing is asked of
+    the file system itself.
+    """
+    real = os.path.realpath(path) if follow and machine.root == Path("/") else path
+    best = None
+    for mount in file_systems(machine) if mounts is None else mounts:
+        # Of two mounts on one folder the later one hides the other.
+        inside = f"{real}/".startswith(f"{mount.mounted_on.rstrip('/')}/")
+        if inside and (best is None or len(mount.mounted_on) >= len(best.mounted_on)):
+            best = mount
+    return best
+
+
+def read_ahead(machine: Machine, number: str) -> int | None:
+    """The bytes that the kernel reads ahead on the device with this number ("8:1"); None where it does not say.
+
+    Of the file system's own backing device, which network file systems have too; a partition has its disk's.
+    """
+    for path in (
+        f"/sys/class/bdi/{number}/read_ahead_kb",
+        f"/sys/dev/block/{number}/queue/read_ahead_kb",
+        f"/sys/dev/block/{number}/../queue/read_ahead_kb",
+    ):
+        said = (machine.read(path) or "").strip()
+        if number and said.isdecimal():
+            return int(said) * 1024
+    return None
+
+
+def file_systems(machine: Machine) -> Iterator[FileSystem]:
+    """All mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
+    for line in (machine.read("/proc/self/mountinfo") or "").splitlines():
+        front, separator, back = line.partition(" - ")
+        fields, rest = front.split(" "), back.split(" ")
+        if separator and len(fields) > 5 and len(rest) > 1:
+            own = fields[5].split(",")
+            options = (*own, *(rest[2].split(",") if len(rest) > 2 else ()))
+            yield FileSystem(
+                _plain(fields[4]),
+                rest[0],
+                _plain(rest[1]),
+                "ro" in options,
+                _plain(fields[3]),
+                options,
+                fields[2],
+            )
+
+
+def _plain(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)

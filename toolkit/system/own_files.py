@@ -1,0 +1,8 @@
+"""Where the doctor's own sources and data lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TOOLKIT = Path(__file__).parents[1]
+DATA = TOOLKIT / "data"

@@ -1,0 +1,98 @@
+"""Whether a file may be another user's work: nobody else gives this user's doctor orders.
+
+As ssh and git see it (StrictModes in sshd_config(5), safe.directory in git-config(1)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import grp
+import os
+import pwd
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from verl_doctor.toolkit.text import harmless
+
+
+def why_foreign(file: Path, *, group_counts: bool) -> str:
+    """Why a file, or a folder in which it could be replaced, may be another user's work; "" when it is this user's or root's.
+
+    `group_counts`: nor may a group write there, unless it is this user's own, with nobody else in it.
+    """
+    real = Path(os.path.realpath(file))
+    return why_any_foreign((file, file.parent, real, real.parent), group_counts=group_counts)
+
+
+def why_named_foreign(file: Path) -> str:
+    """The same for a file that the user named; in a folder such as /tmp nobody can replace what belongs to another."""
+    real = Path(os.path.realpath(file))
+    folders = [folder for folder in (file.parent, real.parent) if not _is_sticky(folder)]
+    return why_any_foreign((file, real, *folders), group_counts=True)
+
+
+def why_any_foreign(paths: Iterable[Path], *, group_counts: bool, trusted: int = 0) -> str:
+    """The same for these paths alone, each by itself. `trusted` is one more user who is obeyed."""
+    for path in dict.fromkeys(paths):
+        with contextlib.suppress(OSError):  # what is absent or closed is reported by whoever reads it
+            if why := why_status_foreign(path, path.stat(), group_counts=group_counts, trusted=trusted):
+                return why
+    return ""
+
+
+def why_status_foreign(
+    path: Path, about: os.stat_result, *, group_counts: bool = True, trusted: int = 0
+) -> str:
+    """The same for a file or folder that was looked at: the sentence names its owner and its mode."""
+    shown = f"(owner {_user(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
+    if about.st_uid not in {0, os.geteuid(), trusted}:
+        return f"{path} belongs to user {about.st_uid} {shown}"
+    if about.st_mode & stat.S_IWOTH:
+        return f"anybody may write to {path} {shown}"
+    if group_counts and about.st_mode & stat.S_IWGRP and not _is_own(about.st_gid):
+        return f"group {about.st_gid} may write to {path} {shown}"
+    return ""
+
+
+def next_step(path: Path, *inside: Path) -> str:
+    """What a person does about a file or folder that is not obeyed, for itself or for what is `inside` of it."""
+    for one in (path, *inside):
+        with contextlib.suppress(OSError):
+            owner = one.stat().st_uid
+            if owner not in {0, os.geteuid()}:
+                return f"run this as user {owner}, or move {path} away"
+    return f"look through it, and if you trust it: chmod -R go-w {path}"
+
+
+@functools.cache
+def warn_once(sentence: str) -> None:
+    """Print a sentence on stderr, once in a run."""
+    print(f"verl-doctor: {harmless(sentence)}", file=sys.stderr)
+
+
+def _is_sticky(folder: Path) -> bool:
+    try:
+        about = folder.stat()
+    except OSError:
+        return False
+    return bool(about.st_mode & stat.S_ISVTX) and about.st_uid in {0, os.geteuid()}
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _is_own(group: int) -> bool:
+    """Whether a group is this user's alone, as the umask 002 of many distributions supposes."""
+    try:
+        user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    own = user.pw_gid == group and user.pw_name == named.gr_name
+    return own and not set(named.gr_mem) - {user.pw_name}

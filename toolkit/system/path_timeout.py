@@ -1,0 +1,36 @@
+"""File-system calls with a time limit: on a dead network mount they never return."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 5  # seconds
+
+
+def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
+    """What a question about a path says; None when it did not answer in time."""
+    return all_in_time([ask], patience)[0]
+
+
+def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
+    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATIENCE`).
+
+    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive.
+    """
+    answers: list[T | None] = [None] * len(questions)
+
+    def ask(number: int) -> None:
+        answers[number] = questions[number]()
+
+    threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(questions))]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    for thread in threads:
+        thread.join(max(0, until - time.monotonic()))
+    return list(answers)

@@ -1,0 +1,224 @@
+"""What a process holds that shows by itself that it lives: listeners, locks, files that it writes, devices by which it serves others.
+
+Sockets are looked at through a copy of the descriptor (pidfd_getfd(2)), which tells of all families and network namespaces. Where
+the kernel gives none, the tables of the process's own namespace count, and what they do not list keeps the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.descriptor_copy import copy_of
+from verl_doctor.toolkit.system.process_tasks import steadily, views
+
+_STANDARD = 2
+_ACL = socket.SOL_SOCKET, socket.SO_ACCEPTCONN
+_USER_NETLINK = 2  # NETLINK_USERSOCK, the one by which processes talk with each other
+# Devices that a computing process has open and by which it serves nobody.
+_DEVICES = re.compile(
+    r"/dev/(?:null|zero|full|u?random|tty|console|pts/\d+|nvidia[\w-]*(?:/.*)?|infiniband/.*|dri/.*|kfd|gdrdrv|cpu_dma_latency"
+    r"|shm(?:/.*)?|hugepages(?:/.*)?|mqueue/.*)"
+)
+_HARMLESS = re.compile(
+    r"anon_inode:\[?(?:eventfd|eventpoll|timerfd|signalfd|io_uring|sync_file)\]?|/dmabuf:.*|/memfd:.*"
+)
+_TIMER = re.compile(r"^it_value: \((\d+), (\d+)\)$", re.MULTILINE)
+_LOCK = re.compile(r"^lock:\s", re.MULTILINE)
+_SESSION_FILE = re.compile(r".*/session_[\w-]+/.*")
+_TERMINAL, _FOREGROUND, _GROUP, _STATE = 7, 8, 5, 3  # fields of /proc/PID/stat, counted from 1
+_NAME_ENDS = 3
+
+Family = Literal["TCP listener", "other"]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One thing that shows life, as the end of a sentence that begins with "it". `port` is that of a listener on TCP."""
+
+    text: str
+    family: Family = "other"
+    port: int = 0
+
+
+def signs_of_life(pid: int, machine: Machine) -> tuple[Sign, ...]:
+    """All that this process shows. What may not be looked at is one of them."""
+    try:
+        if views(pid, machine) != (f"/proc/{pid}",):
+            return (Sign("has threads with descriptors or folders of their own"),)
+        return steadily(pid, machine, lambda: (*_state(pid, machine), *_descriptors(pid, machine)))
+    except FileNotFoundError:
+        return (Sign("ended while it was looked at"),)
+    except OSError as error:
+        return (Sign(f"may not be looked into ({error.strerror})"),)
+
+
+def _state(pid: int, machine: Machine) -> Iterator[Sign]:
+    fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if len(fields) > _FOREGROUND:
+        if fields[_STATE - _NAME_ENDS] in "tT":
+            yield Sign("is stopped, and whoever stopped it may let it go on")
+        terminal, foreground, group = (
+            int(fields[at - _NAME_ENDS]) for at in (_TERMINAL, _FOREGROUND, _GROUP)
+        )
+        if terminal and foreground == group:
+            yield Sign("runs in the foreground of a terminal")
+
+
+def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:
+    folder = machine.at(f"/proc/{pid}/fd")
+    names = sorted(os.listdir(folder), key=int)  # noqa: PTH208 - names alone
+    targets: dict[int, str] = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            targets[int(name)] = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - "socket:[4711]" is no path
+    output = {targets.get(number) for number in (1, 2)}
+    for number, target in targets.items():
+        info = machine.read(f"/proc/{pid}/fdinfo/{number}") or ""
+        if _LOCK.search(info):
+            yield Sign(f"holds a lock or a lease on {target}")
+        if target.startswith("socket:"):
+            yield from _socket(pid, number, target, machine)
+        elif target.startswith("anon_inode:"):
+            yield from _anonymous(target, info)
+        elif target.startswith("/dev/"):
+            if not _DEVICES.fullmatch(target):
+                yield Sign(f"has {target} open, by which it may serve others")
+        elif target.startswith("/") and not _HARMLESS.fullmatch(target):
+            yield from _file(f"{folder}/{number}", number, target, written_as_output=target in output)
+
+
+def _anonymous(target: str, info: str) -> Iterator[Sign]:
+    if not _HARMLESS.fullmatch(target):
+        yield Sign(f"has {target} open, which wakes it or others")
+    timer = _TIMER.search(info)
+    if timer and (int(timer[1]) or int(timer[2])):
+        yield Sign("has a timer that is running")
+
+
+def _file(link: str, number: int, target: str, *, written_as_output: bool) -> Iterator[Sign]:
+    """A file on a disk. Its log, which is its output, does not count, nor what belongs to a session of Ray's."""
+    try:
+        about, opened = Path(link).stat(), Path(link).lstat()
+    except FileNotFoundError:
+        return  # closed meanwhile
+    if stat.S_ISFIFO(about.st_mode):
+        yield Sign(f"has the named pipe {target} open, to which anybody may come")
+    elif (
+        stat.S_ISREG(about.st_mode)
+        and opened.st_mode & stat.S_IWUSR
+        and not (number <= _STANDARD or written_as_output or _SESSION_FILE.fullmatch(target))
+    ):
+        yield Sign(f"has {target} open for writing")
+
+
+def _socket(pid: int, number: int, target: str, machine: Machine) -> Iterator[Sign]:
+    copy = _copy(pid, number)
+    if copy is None:
+        yield from _listed(pid, number, target, machine)
+        return
+    with copy:
+        yield from _looked_at(copy)
+
+
+def _looked_at(one: socket.socket) -> Iterator[Sign]:
+    try:
+        name = one.getsockname()
+    except (OSError, ValueError):
+        name = ""
+    if one.family not in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
+        yield Sign(f"has a socket of family {int(one.family)} open")
+    elif one.family == socket.AF_NETLINK:
+        if one.proto == _USER_NETLINK or (isinstance(name, tuple) and name[1]):
+            yield Sign("listens to messages of the kernel's or of other processes (netlink)")
+    elif one.getsockopt(*_ACL):
+        family: Family = (
+            "TCP listener"
+            if one.family != socket.AF_UNIX and one.proto in (0, socket.IPPROTO_TCP)
+            else "other"
+        )
+        yield Sign(f"listens at {_named(name)}", family, name[1] if isinstance(name, tuple) else 0)
+    elif one.type == socket.SOCK_RAW:
+        yield Sign("has a raw socket open")
+    elif one.type != socket.SOCK_STREAM and one.family == socket.AF_UNIX:
+        if name and one.type == socket.SOCK_DGRAM:
+            yield Sign(f"receives datagrams at {_named(name)}")
+    elif one.type != socket.SOCK_STREAM and isinstance(name, tuple) and name[1]:
+        yield Sign(f"sends or receives datagrams at {_named(name)}")
+
+
+def _named(name: object) -> str:
+    if isinstance(name, tuple):
+        return f"[{name[0]}]:{name[1]}" if ":" in str(name[0]) else f"{name[0]}:{name[1]}"
+    return (
+        os.fsdecode(name)
+        if isinstance(name, bytes) and name[:1] != b"\0"
+        else f"@{name!r}"
+        if isinstance(name, bytes)
+        else str(name)
+    )
+
+
+_NAMES = {"tcp": ("TCP", "TCPv6"), "udp": ("UDP", "UDPv6", "UDP-Lite", "UDPLITEv6")}
+_LISTENS = "0A"
+
+
+def _listed(pid: int, number: int, target: str, machine: Machine) -> Iterator[Sign]:
+    """The same from the tables of its network namespace, where no copy is given."""
+    try:
+        kind = (
+            os.getxattr(machine.at(f"/proc/{pid}/fd/{number}"), "system.sockprotoname").decode().rstrip("\0")
+        )
+    except OSError:
+        kind = ""
+    inode = target[len("socket:[") : -1]
+    if kind.startswith("UNIX"):
+        for line in (machine.read(f"/proc/{pid}/net/unix") or "").splitlines()[1:]:
+            words = line.split(None, 7)
+            if len(words) > 6 and words[6] == inode:
+                if words[3] != "00000000":  # __SO_ACCEPTCON
+                    yield Sign(f"listens at {words[7] if len(words) > 7 else 'a Unix socket'}")
+                elif words[4] == "0002" and len(words) > 7:
+                    yield Sign(f"receives datagrams at {words[7]}")
+                return
+    elif kind in _NAMES["tcp"]:
+        for row in _table(pid, machine, "tcp", "tcp6"):
+            if row[9] == inode:
+                if row[3] == _LISTENS:
+                    port = int(row[1].rpartition(":")[2], 16)
+                    yield Sign(f"listens at port {port}", "TCP listener", port)
+                return
+    elif kind in _NAMES["udp"]:
+        if any(row[9] == inode for row in _table(pid, machine, "udp", "udp6", "udplite", "udplite6")):
+            yield Sign("sends or receives datagrams")
+            return
+    elif kind == "NETLINK":
+        return
+    yield Sign("has a socket that may not be looked at")
+
+
+def _table(pid: int, machine: Machine, *names: str) -> Iterator[list[str]]:
+    for name in names:
+        for line in (machine.read(f"/proc/{pid}/net/{name}") or "").splitlines()[1:]:
+            if len(words := line.split()) > 9:
+                yield words
+
+
+def _copy(pid: int, number: int) -> socket.socket | None:
+    """A copy of a socket of another process; None where the kernel gives none."""
+    descriptor = copy_of(pid, number)
+    if descriptor is None:
+        return None
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        return None

@@ -1,0 +1,166 @@
+"""The table of processes: of each one who started it, when, whose it is, and what it calls itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+
+_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
+_STATE, _PARENT, _STARTED = 3, 4, 22  # fields of /proc/PID/stat, counted in proc(5) from 1
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
+_MEMORY = re.compile(r"^VmSize:", re.MULTILINE)
+_TRIES, _MOMENT = 50, 0.002  # seconds
+_NAME_ENDS = 3  # where the fields behind the name begin
+
+
+@dataclass(frozen=True)
+class Row:
+    """One process. `ticks` is when it started, in clock ticks since the machine did: with the number it is its identity.
+
+    `command` is its command line with blanks between the words, "" for one that has ended or that is the kernel's.
+    `state` is the kernel's letter: R, S, D, T, t, Z... `mine` says that it runs as this user.
+    """
+
+    pid: int
+    parent: int
+    ticks: int
+    state: str
+    mine: bool
+    command: str
+
+    @property
+    def title(self) -> str:
+        """The first word of the command line, which holds no arguments and so no secrets."""
+        return self.command.partition(" ")[0]
+
+
+def boot_time(machine: Machine) -> int | None:
+    """When the machine started, in seconds since the epoch; None without a table of processes."""
+    booted = _BOOTED.search(machine.read("/proc/stat") or "")
+    return None if booted is None else int(booted[1])
+
+
+def seconds_of(ticks: int) -> float:
+    """Clock ticks in seconds."""
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def numbers(machine: Machine) -> list[int] | Unknown:
+    """The numbers of all processes that are seen from here."""
+    try:
+        names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
+    except OSError as error:
+        return Unknown(f"/proc cannot be read: {error.strerror}")
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def own_number() -> int:
+    """The number under which /proc shows this process. It has another one itself where /proc is that of the host."""
+    try:
+        return int(Path("/proc/self").readlink().name)
+    except (OSError, ValueError):
+        return os.getpid()
+
+
+def commands(machine: Machine, read: Callable[[int, Machine], str] | None = None) -> dict[int, str]:
+    """The command lines of all processes that are seen from here, by number. The kernel's own have none and are left out.
+
+    They are `read` as `command_of` does; with `settled_command` none is missed, which takes twice as long.
+    """
+    listed = numbers(machine)
+    every = () if isinstance(listed, Unknown) else listed
+    found = ((pid, (read or command_of)(pid, machine)) for pid in every)
+    return {pid: command for pid, command in found if command}
+
+
+def open_files(pid: int, machine: Machine) -> Iterator[str]:
+    """What the descriptors of a process lead to: a path, "socket:[4711]". Raises OSError when that may not be looked at."""
+    folder = machine.at(f"/proc/{pid}/fd")
+    for name in os.listdir(folder):  # noqa: PTH208 - names alone
+        with contextlib.suppress(OSError):  # closed meanwhile
+            yield os.readlink(f"{folder}/{name}")  # noqa: PTH115 - "socket:[4711]" is no path
+
+
+def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None:
+    """One process; None when there is none of that number. `command` is its command line where that was read before."""
+    user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
+    # The name, in brackets, may hold anything; the fields behind it are numbers and one letter.
+    fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if user is None or len(fields) <= _STARTED - _NAME_ENDS:
+        return None
+    return Row(
+        pid,
+        parent=int(fields[_PARENT - _NAME_ENDS]),
+        ticks=int(fields[_STARTED - _NAME_ENDS]),
+        state=fields[_STATE - _NAME_ENDS],
+        mine=int(user[1]) == os.geteuid(),
+        command=command_of(pid, machine) if command is None else command,
+    )
+
+
+def below(pid: int, machine: Machine) -> frozenset[tuple[int, int]]:
+    """The processes that this one has started, and those that they have, by number and start (`Row.ticks`).
+
+    Nothing where the kernel does not list children (CONFIG_PROC_CHILDREN).
+    """
+    found: dict[int, int] = {}
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        for path in machine.at(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # the thread has ended
+                for word in path.read_text(encoding="ascii").split():
+                    row = row_of(int(word), machine, command="")
+                    if row is not None and row.pid not in found:
+                        found[row.pid] = row.ticks
+                        waiting.append(row.pid)
+    return frozenset(found.items())
+
+
+def sees_all(machine: Machine) -> bool:
+    """Whether the table has all processes of the machine: not in a container, nor where /proc hides those of others."""
+    try:
+        namespace = str(machine.at("/proc/self/ns/pid").readlink())
+    except OSError:
+        return False
+    return namespace == _FIRST_NAMESPACE and machine.read("/proc/1/stat") is not None
+
+
+def is_first_of_machine(pid: int, machine: Machine) -> bool:
+    """Whether it is the one that the kernel has started: no job, though nobody may look into it on some virtual machines."""
+    return pid == 1 and sees_all(machine)
+
+
+def command_of(pid: int, machine: Machine) -> str:
+    """The command line of a process, its words apart by blanks; "" when it has ended, or has none."""
+    # setproctitle(3) leaves the rest of the old command line as zero bytes.
+    return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0 ").replace("\0", " ")
+
+
+def settled_command(pid: int, machine: Machine) -> str:
+    """The same after execve(2), in the middle of which a process has neither command line nor environment: it is waited for.
+
+    Up to 20 ms after Popen has returned, on a busy machine. For what takes a process that is not seen for one that is not there.
+    """
+    for _ in range(_TRIES):
+        command = command_of(pid, machine)
+        if command or not has_memory(machine.read(f"/proc/{pid}/status") or ""):
+            break
+        if machine.read(f"/proc/{pid}/environ") != "":
+            break  # it may not be looked into, or has taken its command line away
+        time.sleep(_MOMENT)
+    return command
+
+
+def has_memory(status: str) -> bool:
+    """Whether the process of this /proc/PID/status has memory of its own: a thread of the kernel's has none, nor what has ended."""
+    return _MEMORY.search(status) is not None

@@ -1,0 +1,372 @@
+"""What running processes hold in common: the two ends of a pipe, a socket or a connection, shared memory, files, events.
+
+Whoever holds the other end may still need a process, whatever its parent. An end of which no holder is seen counts as held
+by somebody: another user, another container, another machine. Only the kernel's word shows that a pipe has no other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import re
+import select
+import stat
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.descriptor_copy import copy_of
+from verl_doctor.toolkit.system.process_table import (
+    has_memory,
+    is_first_of_machine,
+    numbers,
+    own_number,
+    sees_all,
+)
+from verl_doctor.toolkit.system.process_tasks import steadily, views
+from verl_doctor.toolkit.system.unix_sockets import unix_peers, unix_sockets
+
+_ESTABLISHED = "01"
+LISTENS = "0A"
+# A connection of which one side may still wait for the other: it is whole, or one side has sent all that it has to send.
+_WAITING = frozenset(
+    {"01", "03", "04", "05", "08"}
+)  # ESTABLISHED, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
+_GONE = frozenset({"04", "05", "08"})  # those that outlive the other side
+
+
+@dataclass(frozen=True)
+class End:
+    """An address and a port."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One socket. `inode` is 0 while no process holds it."""
+
+    inode: int
+    local: End
+    remote: End
+    established: bool
+    state: str = _ESTABLISHED
+
+
+def connections(machine: Machine) -> Iterator[Connection]:
+    """All TCP sockets of this namespace."""
+    for name in ("tcp", "tcp6"):
+        for line in (machine.read(f"/proc/net/{name}") or "").splitlines()[1:]:
+            words = line.split()
+            if (
+                len(words) > 9
+            ):  # number, local, remote, state, queues, timer, retransmitted, user, timeout, inode
+                yield Connection(
+                    int(words[9]), _end(words[1]), _end(words[2]), words[3] == _ESTABLISHED, words[3]
+                )
+
+
+def _end(written: str) -> End:
+    """Read 32-bit words in the order of the machine's bytes: "0100007F:84C1" is 127.0.0.1, port 33985."""
+    digits, _, port = written.partition(":")
+    packed = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
+    address = ipaddress.ip_address(packed)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return End(str(mapped or address), int(port, 16))
+
+
+_PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket|eventfd):\[\d+\]")
+_STANDARD = 2  # the last of the descriptors for input, output and complaints
+# What a process has mapped shared, but devices. Two that only read the same, a library or a model, have no need of each other.
+# Columns: permissions, offset, device, inode, path.
+_SHARED = re.compile(
+    rb"^\S+ (\S\S\Ss) \S+ (\S+) (\d+) +((?!/dev/|anon_inode:|socket:)[^\n]+|/dev/(?:shm/|zero|hugepages/)[^\n]*)$",
+    re.MULTILINE,
+)
+_INHERITED = b"/dev/zero"  # shared memory without a name, which only children get
+_EVENT = re.compile(r"^eventfd-id:\s*(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Tie:
+    """One thing that a process holds in common with another. `other` is that one's number, 0 when it is not seen.
+
+    `by` names it: "a pipe". `standard` says that it is a pipe or socket which the process has as its standard input, output or
+    error alone, as it has a terminal or a log.
+    """
+
+    other: int
+    by: str
+    standard: bool = False
+
+
+@dataclass(frozen=True)
+class _Descriptor:
+    number: int
+    target: str  # "pipe:[4711]"
+    reads: bool
+    writes: bool
+    view: str
+
+
+@dataclass(frozen=True)
+class _Area:
+    """One piece of shared memory: whether this process may write there, and its path."""
+
+    writes: bool
+    path: bytes
+
+
+def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]]:
+    """What each of these processes holds in common with any other one, among them or not. This process does not count."""
+    own = {pid: _descriptors(pid, machine) for pid in pids}
+    sockets = _Sockets(machine)
+    memory = {pid: _shared_memory(pid, machine) for pid in pids}
+    mapped = {os.fsdecode(area.path) for areas in memory.values() for area in (areas or {}).values()}
+    wanted = {end.target for ends in own.values() for end in ends or ()} | mapped
+    wanted |= {
+        target for ends in own.values() for end in ends or () for target in sockets.other_ends(end.target)
+    }
+    holders: dict[str, list[tuple[int, _Descriptor]]] = defaultdict(list)
+    sharers: dict[bytes, list[tuple[int, bool]]] = defaultdict(list)
+    hidden = not sees_all(machine)
+    listed, myself = numbers(machine), own_number()
+    for pid in () if isinstance(listed, Unknown) else listed:
+        if pid == myself:
+            continue
+        for end in _descriptors(pid, machine, wanted) or ():
+            holders[end.target].append((pid, end))
+        if any(memory.values()):
+            areas = memory[pid] if pid in memory else _shared_memory(pid, machine)
+            hidden |= areas is None and _may_share(pid, machine)
+            for key, area in (areas or {}).items():
+                sharers[key].append((pid, area.writes))
+    return {
+        pid: frozenset(
+            {
+                *((Tie(0, "descriptors that may not be looked at"),) if own[pid] is None else ()),
+                *((Tie(0, "memory that may not be looked at"),) if memory[pid] is None else ()),
+                *(tie for end in own[pid] or () for tie in _at(end, pid, holders, sockets, machine)),
+                *_shared(pid, memory[pid] or {}, sharers, holders, hidden=hidden),
+            }
+        )
+        for pid in pids
+    }
+
+
+def socket_inodes(pid: int, machine: Machine) -> frozenset[int]:
+    """The numbers of the sockets that a process has open; none where that may not be looked at."""
+    ends = _descriptors(pid, machine) or ()
+    return frozenset(inode for end in ends if (inode := _inode(end.target)) is not None)
+
+
+def _may_share(pid: int, machine: Machine) -> bool:
+    """Whether a process that may not be looked into may have memory in common with others."""
+    return has_memory(machine.read(f"/proc/{pid}/status") or "") and not is_first_of_machine(pid, machine)
+
+
+def _shared(
+    pid: int,
+    areas: Mapping[bytes, _Area],
+    sharers: Mapping[bytes, list[tuple[int, bool]]],
+    holders: Mapping[str, list[tuple[int, _Descriptor]]],
+    *,
+    hidden: bool,
+) -> Iterator[Tie]:
+    """The ties by shared memory. Where some process is `hidden`, it may share what has a name."""
+    for key, area in areas.items():
+        for other, too in sharers.get(key, ()):
+            if other != pid and (area.writes or too):
+                yield Tie(other, "shared memory")
+        for other, end in holders.get(os.fsdecode(area.path), ()):
+            if other != pid and (area.writes or end.writes):
+                yield Tie(other, "shared memory")
+        if hidden and area.writes and not area.path.startswith(_INHERITED):
+            yield Tie(0, "shared memory")
+
+
+def lost_ends(pid: int, machine: Machine) -> int:
+    """How many pipes and connections of a process have nobody at the other end any more, as the kernel has it.
+
+    A child of multiprocessing has at least one when its parent has ended: the pipe on which it waits for that.
+    """
+    sockets = _Sockets(machine)
+    ends = _descriptors(pid, machine) or ()
+    return sum(_is_lost(end, pid, machine) or sockets.is_lost(end.target) for end in ends)
+
+
+def _is_lost(end: _Descriptor, pid: int, machine: Machine) -> bool:
+    """Whether nobody at all has the other end of an unnamed pipe: then a reader hears of an end, and a writer of an error."""
+    if not end.target.startswith("pipe:") or end.reads == end.writes:
+        return False
+    copy = copy_of(pid, end.number) if end.view == f"/proc/{pid}" else None
+    if copy is None:
+        way = os.O_RDONLY if end.reads else os.O_WRONLY
+        try:
+            copy = os.open(machine.at(f"{end.view}/fd/{end.number}"), way | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+    try:
+        poll = select.poll()
+        poll.register(copy, select.POLLIN if end.reads else select.POLLOUT)
+        seen = dict(poll.poll(0)).get(copy, 0)
+    finally:
+        os.close(copy)
+    return bool(seen & (select.POLLHUP if end.reads else select.POLLERR))
+
+
+def _at(
+    end: _Descriptor,
+    pid: int,
+    holders: Mapping[str, list[tuple[int, _Descriptor]]],
+    sockets: _Sockets,
+    machine: Machine,
+) -> Iterator[Tie]:
+    """The ties at one descriptor."""
+    standard = end.number <= _STANDARD
+    if end.target.startswith("eventfd:"):
+        yield from (Tie(other, "an event") for other, _ in holders[end.target] if other != pid)
+        return
+    if not end.target.startswith("socket:"):
+        ends = [
+            (other, its)
+            for other, its in holders[end.target]
+            if (end.reads and its.writes) or (end.writes and its.reads)
+        ]
+        yield from (Tie(other, "a pipe", standard) for other, _ in ends if other != pid)
+        if not ends and end.target.startswith("pipe:") and not _is_lost(end, pid, machine):
+            yield Tie(0, "a pipe", standard)
+        return
+    for other, _ in holders[end.target]:
+        if other != pid:
+            yield Tie(other, "one socket", standard)
+    for target in sockets.other_ends(end.target):
+        others = [other for other, _ in holders[target]]
+        yield from (Tie(other, "a connection", standard) for other in others if other != pid)
+        if not others:
+            yield Tie(0, sockets.name(end.target), standard)
+
+
+class _Sockets:
+    """Who is at the other end of the connected sockets of this network namespace."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._peers = unix_peers()
+        self._tcp: dict[int, Connection] = {}
+        self._by_ends: dict[tuple[object, object], Connection] = {}
+        self._unix = {one.inode for one in unix_sockets(machine) if one.connected}
+        for connection in connections(machine):
+            if connection.state in _WAITING:
+                self._by_ends[connection.local, connection.remote] = connection
+                if connection.inode:
+                    self._tcp[connection.inode] = connection
+
+    def other_ends(self, target: str) -> tuple[str, ...]:
+        """The socket at the other end, as a descriptor's target; "socket:[0]" when it is held by nobody here."""
+        inode = _inode(target)
+        if inode is None:
+            return ()
+        connection = self._tcp.get(inode)
+        if connection is not None:
+            there = self._by_ends.get((connection.remote, connection.local))
+            if connection.state in _GONE and self._has_ended(connection, there):
+                return ()
+            return (f"socket:[{there.inode if there else 0}]",)
+        if self._peers is None:
+            return ("socket:[0]",) if inode in self._unix else ()
+        peer = self._peers.get(inode, 0)
+        return (f"socket:[{peer}]",) if peer else ()
+
+    def is_lost(self, target: str) -> bool:
+        """Whether it was connected with somebody of this machine who has ended."""
+        inode = _inode(target)
+        connection = self._tcp.get(inode or 0)
+        if connection is not None:
+            there = self._by_ends.get((connection.remote, connection.local))
+            return connection.state in _GONE and self._has_ended(connection, there)
+        return inode in self._unix and self._peers is not None and not self._peers.get(inode or 0, 0)
+
+    def _has_ended(self, here: Connection, there: Connection | None) -> bool:
+        """Whether nobody holds the other side: it is on this machine, and no process has it any more."""
+        local = (
+            here.remote.address == here.local.address or ipaddress.ip_address(here.remote.address).is_loopback
+        )
+        return local and (there is None or not there.inode)
+
+    def name(self, target: str) -> str:
+        """What to call a connection whose other end nobody here holds."""
+        connection = self._tcp.get(_inode(target) or 0)
+        return f"a connection with {connection.remote}" if connection else "a Unix socket"
+
+
+def _inode(target: str) -> int | None:
+    return int(target[len("socket:[") : -1]) if target.startswith("socket:[") else None
+
+
+def _descriptors(
+    pid: int, machine: Machine, wanted: Collection[str] | None = None
+) -> tuple[_Descriptor, ...] | None:
+    """The `wanted` ones of what a process has open, else all that may tie it; None when that may not be looked at."""
+    try:
+        return steadily(pid, machine, lambda: tuple(_open_in(views(pid, machine), machine, wanted)))
+    except OSError:
+        return None
+
+
+def _open_in(
+    folders: Collection[str], machine: Machine, wanted: Collection[str] | None
+) -> Iterator[_Descriptor]:
+    events = wanted is None or any(target.startswith("eventfd:") for target in wanted)
+    for view in folders:
+        with os.scandir(machine.at(f"{view}/fd")) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+                    target = os.readlink(entry.path)  # noqa: PTH115 - one of very many
+                    if events and target == "anon_inode:[eventfd]":
+                        target = _event(f"{view}/fdinfo/{entry.name}", machine)
+                    if _talks(entry, target) if wanted is None else target in wanted:
+                        mode = entry.stat(follow_symlinks=False).st_mode
+                        reads, writes = bool(mode & stat.S_IRUSR), bool(mode & stat.S_IWUSR)
+                        yield _Descriptor(int(entry.name), target, reads, writes, view)
+
+
+def _event(path: str, machine: Machine) -> str:
+    """What tells an eventfd from others: "eventfd:[4711]", where the kernel numbers them."""
+    number = _EVENT.search(machine.read(path) or "")
+    return f"eventfd:[{number[1]}]" if number else ""
+
+
+def _talks(entry: os.DirEntry[str], target: str) -> bool:
+    """Whether this is a pipe, with or without a name, a socket or an event."""
+    return bool(_PIPE_OR_SOCKET.fullmatch(target)) or (
+        target.startswith("/") and stat.S_ISFIFO(entry.stat().st_mode)
+    )
+
+
+def _maps_of_threads(pid: int, machine: Machine) -> bytes:
+    """What a process has mapped whose first thread has ended; nothing for one of the kernel's."""
+    folders = [folder for folder in views(pid, machine) if folder != f"/proc/{pid}"]
+    return machine.at(f"{folders[0]}/maps").read_bytes() if folders else b""
+
+
+def _shared_memory(pid: int, machine: Machine) -> dict[bytes, _Area] | None:
+    """What a process has mapped shared, by device and inode; None when that may not be looked at."""
+    areas: dict[bytes, _Area] = {}
+    try:
+        mapped = machine.at(f"/proc/{pid}/maps").read_bytes() or _maps_of_threads(pid, machine)
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        return None
+    for permissions, device, inode, path in _SHARED.findall(mapped):
+        key = device + b":" + inode
+        before = areas.get(key)
+        areas[key] = _Area(b"w" in permissions or (before is not None and before.writes), path)
+    return areas

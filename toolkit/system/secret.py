@@ -1,0 +1,291 @@
+"""What may be a secret, by a name or by the look of a text. When in doubt it is one: rules do without the value.
+
+This module decides for all others. `console.masked` applies it to everything that leaves the doctor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from verl_doctor.toolkit.system.token_shapes import without_tokens
+
+MASK = "***"
+"""What stands in place of a secret."""
+
+# Words that smell wherever they stand in a name, alone or glued to others: HF_TOKEN, hfToken, SLURMJWT, OAUTH2, DBPW.
+_SECRET_WORD = re.compile(
+    r"SECRET|PASSW|PASWD|PSWD|PASSPHRASE|PASSCODE|CREDENTIAL|BEARER|JWT|COOKIE|TOKEN(?!I[SZ]|S$)"
+    r"|AUTH(?!OR(S|ITY|ED)?$|ORING)|(?<!MON)(?<!TUR)(?<!DON)(?<!HOC)(?<!WHIS)(?<!JOC)KEYS?$|(?<!COM)PATS?$|SAS$|PWD?$"
+    r"|^(CREDS?|PINS?|PINCODE|PSK|SIG|SIGNATURE|OTP|TOTP|MFA)$"
+    r"|^(?!BY|COM|TRES|SUR|OVER|UNDER|ENCOM)[A-Z]*PASS$"
+)
+# HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is none.
+_LAST_WORD = re.compile(r"^API$")
+_PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # others are counted
+# What looks like a secret's name and is none: a partition of the fabric, the keys and tokens of attention, columns of the data,
+# threads pinned to cores, passes over a graph or over the data.
+_HARMLESS_NAME = re.compile(
+    r"IB_PKEY|SIG_(Q|PND|BLK|IGN|CGT)$|KEY_(CACHE|STATES?|PADDING|VALUE|NAMES?|LEN|LENGTH|HEADS?|DIM|LAYER|FN|FUNC|PROJ)"
+    r"|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?|LOSS|MEAN|SUM|LOGPROBS?|REWARDS?|SCORES?|USAGE|THROUGHPUT|MASK|TYPE)"
+    r"|(BOS|EOS|PAD|UNK|CLS|SEP|MASK|STOP|IMAGE|VIDEO|AUDIO|SPECIAL|CONTINUOUS|NUM|MAX|MIN|PER|NEW|CACHED|TOTAL|BOUNDARY|FIRST"
+    r"|NEXT|LAST|OUTPUT|INPUT|DRAFT)_TOKEN"
+    r"|(PROMPT|QUESTION|RESPONSE|ANSWER|LABEL|IMAGE|VIDEO|AUDIO|MESSAGES?|TOOLS?|THINKING|REWARD_(FN|MODEL)|DATA_SOURCE"
+    r"|TEACHER|DICT|FULL|MISSING|UNEXPECTED|SORT|GROUP|CACHE|STATE_DICT|UID|MATCH|PRIMARY|FOREIGN|PARTITION|METRICS?)_KEYS?(?=_|$)"
+    r"|^KEYS$"
+    r"|PIN_(MEMORY|MEM|CPUS?|CORES?|THREADS?|NUMA|GPUS?|PROCESS|BUFFERS?|HOST)|(CPU|CORE|THREAD|NUMA|GPU)_PINS?(?=_|$)"
+    r"|PASS_(AT|RATE|CONFIG|K|THROUGH|MANAGER|COUNT|NUM|PERCENT|RATIO|THRESHOLD|FAIL|ARGS|KWARGS|\d)"
+    r"|(FORWARD|BACKWARD|SINGLE|TWO|ONE|MULTI|FIRST|SECOND|LAST|NUM|PER|GRAPH|FUSION|INDUCTOR|CUSTOM|GRAD|AT|ALL|TEST|TESTS|DID|MUST)_"
+    r"PASS(ES)?(?=_|$)"
+)
+# Columns of the user's own data, whatever they are called: data.question_key=question.
+_COLUMN = re.compile(
+    r"data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
+)
+_WORD_OF_KEY = re.compile(r"[\w-]+")
+# What is no secret under any name, and what is none under the name of a token: a number of tokens.
+_NOTHING = re.compile(
+    r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
+    r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|~?",
+    re.IGNORECASE,
+)
+_NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
+# A name that ends so says where a secret lies, or how it is used.
+_BESIDE_THE_SECRET = frozenset({"PATH", "FILE", "DIR", "MODE", "TIMEOUT"})
+_WHERE = frozenset({"PATH", "FILE", "DIR"})
+_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LETTERS = re.compile(r"[A-Z]+")
+
+# Names that are given a value, or quoted beside one: --name, "name", name=, name:, {name: and -Dname.
+_NAMED = re.compile(
+    r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])([\w.-]+)(?=\s*:))"
+)
+_ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
+
+# What names a value that stands behind it, as logs and configurations write it: name=, "name": , --name , -e NAME ,
+# "name": "NAME", "value": . Behind a name without quotes and signs prose may follow: HF_TOKEN is not set.
+_BEFORE_A_VALUE = re.compile(
+    r"""(?<![\w.-])(?:
+    name\\*["']?\s*[:=]\s*\\*["']?(?P<entry>[\w.-]+)\\*["']?,?\s*\\*["']?value\\*["']?\s*[:=]\s*
+    |(?:-e|--env)\s+(?P<variable>\w+)\s+(?!-)
+    |--?(?P<option>[A-Za-z][\w-]*)\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
+    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?(?:\s*(?:=(?!=)|:)\s*|[ ]is[ ]+(?=\S*\d)(?=\S{16}))
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# Programs that take a secret as an option or a word of a short name, and what stands before it.
+_LOGIN = re.compile(
+    r"(\b(?:wandb|swanlab|comet|vault|heroku)\s+login(?:\s+--?[\w-]+=\S+|\s+--[\w-]+)*\s+(?:-k\s+)?)"
+    r"(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
+)
+_USER_OPTION = re.compile(
+    r"""(?:
+    (?<![\w-])(?:-[uU]|--(?:proxy-)?user)[\s=]*["']?[A-Za-z_][\w.+@\\-]*[:%]
+    |\bsshpass\s+-p\s*
+    |\blogin\b[^\n]{0,200}?\s(?:-p[\s=]*(?=\S)|--password[\s=]+)
+    |\b(?:mysql|mariadb|mysqldump|mysqladmin|mongo|mongosh|mongodump|rsync|smbclient)\b[^\n]{0,200}?\s-p[\s=]*(?=[^\s-])
+    |\b(?:zip|unzip|7za?|rar|unrar)\b[^\n]{0,200}?\s-[pP]\s?(?=[^\s-])
+    |\b(?:twine|huggingface-cli|hf|az|oc|helm|podman|docker|skopeo|ngc)\b[^\n]{0,200}?\s-p\s+(?=[^\s-])(?![\d.]+:\d)
+    |\bredis-cli\b[^\n]{0,200}?\s-a\s+
+    |\bldap\w+\b[^\n]{0,200}?\s-w\s+
+    |\bssh-keygen\b[^\n]{0,200}?\s-[NP]\s+
+    |\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+
+    |\bmc\s+(?:alias\s+set|config\s+host\s+add)\s+\S+\s+\S+\s+\S+\s+
+    |\banaconda\s+(?:-t|--token)\s+
+    |\bpass(?:in|out)?\s+pass:
+    |\bPassword\ for\ '[^'\n]{1,200}':\s*
+    |\bmachine\s+\S+\s+login\s+\S+\s+password\s+
+    )(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"']+)""",
+    re.VERBOSE,
+)
+# A password that is piped into what asks for one.
+_PIPED = re.compile(
+    r"(\b(?:echo|printf)\s+(?:-n\s+)?)(?!-)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s|]+)"
+    r"(?=\s*\|\s*[^\n|]*(?:--password-stdin|--with-token|\bsudo\s+-\w*S|--stdin\b|-stdin\b))"
+)
+_HERE_STRING = re.compile(
+    r"((?:--password-stdin|--with-token|\bsudo\s+-\w*S)[^\n|<]*<<<\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
+)
+# In prose: bad password 'hunter2'.
+_QUOTED_IN_PROSE = re.compile(
+    r"(\b(?:password|passwd|passphrase|passcode|pwd|pw|secret|token|credentials?|(?:api|access|secret|private)[ _-]?key)\s+)"
+    r"([\"'`])(?=[^\"'`\s]*\d)[^\"'`\s]{6,}\2",
+    re.IGNORECASE,
+)
+_USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
+# A header's value has blanks in it: Authorization: Token abc. Others end at a blank, or where their quote does.
+_HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
+_OF_HEADER = re.compile(r"[^\"'\n]+")
+_QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
+_IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)")  # SecretStr("...")
+_IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
+_BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
+# Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
+_NO_VALUE = re.compile(r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|PASS:|(?:OLD)?PWD=(?=[/~])")
+# The key of anything, and not of an address (?key=abc): sorted(names, key=lambda...). What has digits may be a secret.
+_KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
+# Words of prose: in one pass: a gigabyte; may hold a secret: HF_ENDPOINT.
+_PROSE = re.compile(
+    r"(?<=\w )(?:(?i:pass|pin|auth):\s+(?![^\s]*\d)|secrets?:\s+[A-Z]+(?:_[A-Z0-9]+)+(?=,|;|\s|$))"
+)
+# A line of a file, or a port: cookies.py:33, auth:80.
+_NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))\S+:\d{1,5}(?!\w)", re.IGNORECASE)
+# A reference to a variable is none: HF_TOKEN=$HF_TOKEN.
+_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*(?::?[-=?+])?\}?)")
+_LOOKS_LIKE_A_PATH = re.compile(r"[/\\~]|^\.|\.\w{1,6}$|^\$")
+_SHORTEST = 8  # characters of a secret that is looked for as a word
+_ORDINARY = re.compile(r"[A-Za-z]+|[a-z]+(?:[_-][a-z]+)*|[\d.:,]+|[~/.].*|\$.*|[A-Z_]+")
+BLANKED = "://***@"
+"""What stands in a URL whose user and password were taken out."""
+
+# The first form takes what a URL allows, the second a password with the characters that should have been escaped.
+_USER_IN_URL = re.compile(
+    r"(:[/\\]{2,})(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]+:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
+)
+
+
+@lru_cache(maxsize=4096)
+def smells_of_secret(name: str) -> bool:
+    """Whether what has this name (a variable, an option, a key, an identifier) may be a secret: a word of it suggests it."""
+    words = _words(name)
+    return bool(words) and words[-1] not in _BESIDE_THE_SECRET and _has_secret_word(name, words)
+
+
+def _words(name: str) -> list[str]:
+    spelt = _HARMLESS_NAME.sub("", "_".join(_HUMP.findall(name)).upper())
+    return [word for word in spelt.split("_") if word]
+
+
+def _has_secret_word(name: str, words: list[str]) -> bool:
+    glued = _LETTERS.findall(_HARMLESS_NAME.sub("", name.upper()))
+    return (
+        any(_SECRET_WORD.search(word) for word in (*words, *glued))
+        or _LAST_WORD.search(words[-1]) is not None
+        or _PLURAL_TOKENS.search("_".join(words)) is not None
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_beside_a_secret(name: str) -> bool:
+    """Whether a name that would suggest a secret ends in what only tells where it lies: a path is harmless, all else is not."""
+    words = _words(name)
+    return bool(words) and words[-1] in _WHERE and _has_secret_word(name, words)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether this value of what has this name may be a secret: nothing is none, nor is a number of tokens."""
+    if _NOTHING.fullmatch(value):
+        return False
+    if not smells_of_secret(name):
+        return _is_beside_a_secret(name) and not _LOOKS_LIKE_A_PATH.search(value)
+    return "token" not in name.lower() or _NUMBERS.fullmatch(value) is None
+
+
+def setting_is_secret(key: str, value: str) -> bool:
+    """Whether the value of a setting may be a secret: its dotted key suggests it in any of its parts, or the value does."""
+    if may_hold_secret(value):
+        return True
+    return not _COLUMN.fullmatch(f"{key}={value}") and any(
+        is_secret(part, value) for part in _WORD_OF_KEY.findall(key)
+    )
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether a value or a line of text looks as if a secret were in it: a token, a user with a password, a name for one."""
+    return (
+        "%40" in text
+        or any(":" in word.rpartition("@")[0] for word in text.split())
+        or any(smells_of_secret("".join(names)) for names in _NAMED.findall(text))
+        or without_secrets(text) != text
+    )
+
+
+def list_may_hold_secret(text: str) -> bool:
+    """As `may_hold_secret` for a list of paths or of hosts, in which `@`, `token:` and the like are parts of names."""
+    return without_tokens(text, MASK) != text or any(map(smells_of_secret, _ASSIGNED.findall(text)))
+
+
+def without_user(url: str) -> str:
+    """URLs with `***` in place of the user and the password."""
+    return _USER_IN_URL.sub(rf"\1{MASK}@", url) if "@" in url else url
+
+
+def without_secrets(text: str) -> str:
+    """A text with `***` in place of tokens, of users in URLs, and of the values of what may be a secret by its name.
+
+    Texts of several lines keep their number of lines.
+    """
+    if not text or text.isspace():
+        return text
+    text = without_tokens(without_user(text), MASK)
+    if "@" in text:
+        text = _USER_AT_HOST.sub(rf"\1{MASK}@", text)
+    for pattern in (_LOGIN, _PIPED, _HERE_STRING):
+        text = pattern.sub(rf"\1{MASK}", text)
+    text = _QUOTED_IN_PROSE.sub(rf"\1\2{MASK}\2", text)
+    return _values_blanked(_USER_OPTION.sub(_option_blanked, text))
+
+
+def secrets_in(text: str) -> Iterator[str]:
+    """The parts of a text that `without_secrets` would mask, as far as they are words of their own."""
+    left, masked = text.split(), without_secrets(text).split()
+    if len(left) == len(masked):
+        for word, shown in zip(left, masked, strict=True):
+            before, found, behind = shown.partition(MASK)
+            if found and word.startswith(before) and word.endswith(behind):
+                yield word[len(before) : len(word) - len(behind)]
+
+
+def is_recognisable(value: str) -> bool:
+    """Whether a secret may be looked for wherever it stands: it is long, and neither a plain word nor a path."""
+    return len(value) >= _SHORTEST and value != MASK and not _ORDINARY.fullmatch(value)
+
+
+def _option_blanked(found: re.Match[str]) -> str:
+    value = found["value"]
+    before = found[0][: len(found[0]) - len(value)]
+    quote = value[0] if value[0] in "\"'" else ""
+    if _NOTHING.fullmatch(value) or _VARIABLE.fullmatch(value.strip("\"'")):
+        return found[0]
+    return f"{before}{quote}{MASK}{quote}"
+
+
+def _values_blanked(text: str) -> str:
+    pieces: list[str] = []
+    done = 0
+    for before in _BEFORE_A_VALUE.finditer(text):
+        name = before[before.lastgroup or 0]
+        names = {name, name.rpartition(".")[2]}
+        if before.start() < done or not any(
+            smells_of_secret(one) or _is_beside_a_secret(one) for one in names
+        ):
+            continue
+        if _is_prose(before):
+            continue
+        start, end = _value_at(text, before.end(), name)
+        value = text[start:end]
+        if _VARIABLE.fullmatch(value) or _COLUMN.fullmatch(f"{name}={value}"):
+            continue
+        if any(is_secret(one, value) for one in names):
+            pieces += [text[done:start], MASK]
+            done = end
+    return "".join((*pieces, text[done:]))
+
+
+def _is_prose(before: re.Match[str]) -> bool:
+    """Whether what stands behind the name is no value: the line of a file, or what a message is about."""
+    return before.lastgroup == "name" and any(
+        one.match(before.string, before.start()) for one in (_NO_VALUE, _PROSE, _NUMBERED, _KEY_OF_ANYTHING)
+    )
+
+
+def _value_at(text: str, place: int, name: str) -> tuple[int, int]:
+    """Where the value that begins there stands, without its quotes."""
+    if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):
+        return quoted.span("value")
+    form = (
+        _OF_HEADER if _HEADER.fullmatch(name) else _IN_BRACKETS if text[place : place + 1] in "[({" else _BARE
+    )
+    found = form.match(text, place)
+    return found.span() if found else (place, place)

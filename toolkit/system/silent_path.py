@@ -1,0 +1,28 @@
+"""Whether a path answers at all: stat() blocks forever on a dead mount."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import file_system_of
+from verl_doctor.toolkit.system.path_timeout import in_time
+
+PATIENCE = 20.0
+"""Seconds: a mount that is made on demand (autofs) takes some."""
+
+
+def why_silent(path: str) -> str:
+    """Why nothing more can be asked of a path, in words; "" when the kernel says what is there, or that nothing is."""
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            os.stat(path)  # noqa: PTH116 - what a person typed may be no path at all
+        return True
+
+    if in_time(answers, PATIENCE):
+        return ""
+    system = file_system_of(Machine(), os.path.abspath(path), follow=False)
+    where = f": {system.kind} from {system.device} on {system.mounted_on}" if system else ""
+    return f"its file system does not answer{where}"

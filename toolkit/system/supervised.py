@@ -1,0 +1,86 @@
+"""Runs a program under `probes/supervisor.py`: no descendant outlives it, even a daemonised one, even when the doctor is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from subprocess import STDOUT, Popen
+
+from verl_doctor.toolkit.probes import supervisor
+from verl_doctor.toolkit.process.group import MARK, has_ended, started
+
+_PATIENCE = 15.0  # seconds; the minder's own is less
+_PAUSE = 0.01
+
+
+class NotStarted(OSError):  # noqa: N818 - an answer, not a defect
+    """A program cannot be started; `filename` is what was to be."""
+
+
+class Minded:
+    """A program that runs. `minder` is the process above all that belongs to it, `output` the pipe that it writes into."""
+
+    def __init__(self, minder: Popen[bytes], talk: socket.socket) -> None:
+        if minder.stdout is None:
+            raise ValueError("a program that is listened to needs its output as a pipe")
+        self.minder, self.output = minder, minder.stdout
+        self._talk = talk
+
+    def fileno(self) -> int:
+        """What can be read when the program has ended."""
+        return self._talk.fileno()
+
+    def has_ended(self) -> bool:
+        """Whether the program has, or its minder was killed. What it has left still runs."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._talk, selectors.EVENT_READ)
+            return bool(selector.select(0))
+
+    @property
+    def code(self) -> int | None:
+        """How it ended, a signal as a negative number; None before all is over."""
+        return self.minder.returncode
+
+
+@contextlib.contextmanager
+def minded(argv: Sequence[str], environ: Mapping[str, str], folder: str) -> Iterator[Minded]:
+    """A program in `folder`; what it writes, on both ways, goes into one pipe. On the way out it is killed with all that it started.
+
+    Raises NotStarted when it cannot be, another OSError when its minder cannot.
+    """
+    command = [sys.executable, "-I", "-S", "-B", str(supervisor.__file__), MARK]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, started(command, os.environ, folder, stdin=theirs.fileno(), stderr=STDOUT) as minder:
+        theirs.close()
+        order = {"argv": list(argv), "environ": dict(environ)}
+        child = Minded(minder, ours)
+        try:
+            _start(ours, json.dumps(order).encode("ascii"), argv[0])
+            yield child
+        finally:
+            child.output.close()
+            ours.close()
+            _wait_for(minder.pid)
+
+
+def _start(talk: socket.socket, order: bytes, program: str) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        talk.sendall(order + b"\n")
+    with talk.makefile("rb", buffering=0) as answer:  # no further than the first line
+        error = int(answer.readline() or errno.ECHILD)
+    if error:
+        raise NotStarted(error, os.strerror(error), program)
+
+
+def _wait_for(pid: int) -> None:
+    """Until it has ended. It is not reaped: its number is needed."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline and not has_ended(pid):
+        time.sleep(_PAUSE)

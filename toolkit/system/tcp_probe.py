@@ -1,0 +1,30 @@
+"""Whether a TCP address accepts a connection, which is closed at once. No data is sent."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+Reply = Literal["connected", "refused", "silence", "no route", "no such name"]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What came of one try. `said` is the kernel's word for it."""
+
+    reply: Reply
+    said: str = ""
+
+
+def knock(address: str, port: int, limit: float) -> Answered:
+    """Try for `limit` seconds. `address` is a number, no name: looking a name up has no time limit."""
+    try:
+        socket.create_connection((address, port), timeout=limit).close()
+    except ConnectionRefusedError as error:
+        return Answered("refused", error.strerror or "")
+    except TimeoutError:
+        return Answered("silence", f"no answer within {limit:g} s")
+    except OSError as error:
+        return Answered("no route", error.strerror or str(error))
+    return Answered("connected")

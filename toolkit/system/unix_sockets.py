@@ -1,0 +1,124 @@
+"""The Unix sockets of this network namespace: /proc/net/unix, and which are connected with which, asked of the kernel.
+
+The protocol of that question is that of sock_diag(7), with `UDIAG_SHOW_PEER`. Any user may ask, and hears of all sockets of the network namespace.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.machine import Machine
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
+_ERROR, _DONE = 2, 3
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_REQUEST = struct.Struct("=BBHIIIII")  # family, protocol, pad, states, inode, what to show, cookie
+_ANSWER = struct.Struct("=BBBBIII")  # family, type, state, pad, inode, cookie
+_ATTRIBUTE = struct.Struct("=HH")  # length, type
+_NUMBER = struct.Struct("=I")
+_ANY = 0xFFFFFFFF
+_SHOW_PEER, _SHOW_CLIENTS, _SHOW_QUEUE = 0x4, 0x8, 0x10
+# UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts what was not received.
+_PEER, _CLIENTS, _QUEUE = 2, 3, 4
+_BUFFER = 1 << 20
+_PATIENCE = 2.0  # seconds without an answer
+_CONNECTED = "03"
+
+
+@dataclass(frozen=True)
+class UnixSocket:
+    """One line of /proc/net/unix. `path` is what it is bound to, "" when to nothing; an abstract one begins with "@"."""
+
+    inode: int
+    connected: bool
+    path: str = ""
+
+
+def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
+    """All of them."""
+    for line in (machine.read("/proc/net/unix") or "").split("\n")[1:]:
+        # Number, references, protocol, flags, type, state, inode and path, which may hold blanks.
+        words = line.split(None, 7)
+        if len(words) > 6:
+            yield UnixSocket(int(words[6]), words[5] == _CONNECTED, words[7] if len(words) > 7 else "")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the kernel tells of one Unix socket.
+
+    `peer` is the inode of the socket at the other end, `waiting` how many bytes, or connections, nobody has received yet.
+    `clients` are the inodes of those that have connected and wait to be accepted.
+    """
+
+    inode: int
+    peer: int = 0
+    waiting: int = 0
+    clients: tuple[int, ...] = ()
+
+
+UNACCEPTED = -1
+"""The peer of a socket that waits for its listener to accept it."""
+
+
+def unix_peers() -> dict[int, int] | None:
+    """Of each Unix socket's inode, that of the socket at the other end: 0 when there is none, or none any more.
+
+    None where the kernel does not tell.
+    """
+    every = unix_diagnoses()
+    if every is None:
+        return None
+    peers = {one.inode: one.peer for one in every}
+    return peers | {client: UNACCEPTED for one in every for client in one.clients}
+
+
+def unix_diagnoses() -> tuple[Diagnosis, ...] | None:
+    """All Unix sockets of this network namespace; None where the kernel does not tell."""
+    body = _REQUEST.pack(socket.AF_UNIX, 0, 0, _ANY, 0, _SHOW_PEER | _SHOW_CLIENTS | _SHOW_QUEUE, _ANY, _ANY)
+    request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_ALL, 1, 0) + body
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asking:
+            asking.settimeout(_PATIENCE)
+            asking.send(request)
+            return tuple(_answers(asking))
+    except (OSError, struct.error):
+        return None
+
+
+def _answers(asking: socket.socket) -> Iterator[Diagnosis]:
+    """Raises OSError when the kernel refuses."""
+    while True:
+        heard = asking.recv(_BUFFER)
+        place = 0
+        while place < len(heard):
+            length, kind, *_ = _HEADER.unpack_from(heard, place)
+            if kind == _DONE:
+                return
+            if kind == _ERROR or length < _HEADER.size:
+                raise OSError("the kernel does not answer sock_diag")
+            yield _diagnosis(heard, place + _HEADER.size, place + length)
+            place += _aligned(length)
+
+
+def _diagnosis(heard: bytes, place: int, end: int) -> Diagnosis:
+    inode: int = _ANSWER.unpack_from(heard, place)[4]
+    place += _ANSWER.size
+    numbers: dict[int, tuple[int, ...]] = {}
+    while place < end:
+        length, kind = _ATTRIBUTE.unpack_from(heard, place)
+        if kind in (_PEER, _CLIENTS, _QUEUE):
+            count = max(length - _ATTRIBUTE.size, 0) // _NUMBER.size
+            numbers[kind] = struct.unpack_from(f"={count}I", heard, place + _ATTRIBUTE.size)
+        place += max(_aligned(length), _ATTRIBUTE.size)
+    peer, queue = (numbers.get(kind, (0,))[0] for kind in (_PEER, _QUEUE))
+    return Diagnosis(inode, peer, queue, numbers.get(_CLIENTS, ()))
+
+
+def _aligned(length: int) -> int:
+    return (length + 3) & ~3

@@ -1,0 +1,37 @@
+"""Reading a file that the user named: not more of it than was asked for, and nothing that would be waited for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from verl_doctor.toolkit.system.errors import reason_of
+from verl_doctor.toolkit.target import UsageError
+
+
+def read(path: Path, largest: int) -> bytes | None:
+    """The content of a file, None when it is larger than `largest` bytes.
+
+    Raises UsageError when it cannot be read, and for a named pipe or a device. A pipe from another command, as
+    `<(COMMAND)` of bash and `/dev/stdin` are, ends when that command does, and is read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _judge(path, descriptor)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read(largest + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {reason_of(error)}") from None
+    return content if len(content) <= largest else None
+
+
+def _judge(path: Path, descriptor: int) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISFIFO(mode) and not os.path.exists(os.path.realpath(path)):
+        os.set_blocking(descriptor, True)
+    elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder fails, and says why
+        raise UsageError(f"{path} is a pipe or a device: name a file")

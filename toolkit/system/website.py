@@ -1,0 +1,29 @@
+"""The addresses of this project's documentation, as far as the installed package names a site."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+
+_LABEL = "documentation"
+
+
+def page_of(code: str) -> str | None:
+    """The address of the page of a built-in rule; None when the package names no documentation."""
+    base = documentation_site()
+    return f"{base}rules/{code}.html" if base else None
+
+
+@functools.cache
+def documentation_site() -> str:
+    """The project URL called Documentation, with a slash at its end; "" when there is none."""
+    try:
+        urls = importlib.metadata.metadata("verl-doctor").get_all("Project-URL") or []
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    addresses = [
+        address.strip()
+        for label, _, address in (url.partition(",") for url in urls)
+        if label.strip().lower() == _LABEL
+    ]
+    return f"{addresses[0].rstrip('/')}/" if addresses else ""

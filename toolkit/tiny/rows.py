@@ -1,0 +1,139 @@
+"""The rows of tiny data: sums in words, as text, as a talk with a tool, or about a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from verl_doctor.toolkit.tiny import picture
+from verl_doctor.toolkit.tiny.columns import Columns
+
+Kind = Literal["text", "multi-turn", "image"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_ASK = 'Think step by step and put the answer behind "####".'
+_COLOURS = {"red": (224, 32, 32), "green": (32, 160, 64), "blue": (32, 64, 224)}
+_SIDES = (56, 84)  # pixels: height and width; multiples of two patches, so that no release scales the picture
+
+# Enough words for the vocabulary of a tiny model.
+_ENGLISH = """\
+The system, a user, an assistant and a tool speak with each other. A function has a name, a description and parameters; its
+arguments are an object of the type that they want: a string, an integer, a number or a list. You may call one or more
+functions to help with the user query. First think about the reasoning process, then write down what follows from it. Let
+us look at this picture: there is something red, green or blue before a white wall. Which colour would people choose, and
+why should they? Every morning the children walk from their house to school, where thirty others wait under the old trees.
+"""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Sum:
+    number: int
+    left: int
+    right: int
+
+    @property
+    def question(self) -> str:
+        return f"Ann has {self.left} apples and buys {self.right} more. How many apples has Ann now? {_ASK}"
+
+    @property
+    def answer(self) -> str:
+        return str(self.left + self.right)
+
+    @property
+    def solution(self) -> str:
+        return f"Ann has {self.left} + {self.right} = {self.answer} apples.\n#### {self.answer}"
+
+    @property
+    def colour(self) -> str:
+        return [*_COLOURS][self.number % len(_COLOURS)]
+
+
+def texts() -> list[str]:
+    """What a tokenizer for such rows is trained on."""
+    return [*(text for one in _sums(200, 0) for text in (one.question, one.solution)), _ENGLISH]
+
+
+def pictures() -> dict[str, bytes]:
+    """The pictures that rows name, as PNG."""
+    height, width = _SIDES
+    return {name: picture.plain(width, height, colour) for name, colour in _COLOURS.items()}
+
+
+def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
+    """Rows for training with rewards. `first` is the number of the first sum; from another one on they differ."""
+    return [_rewarded(columns, kind, one, index, split) for index, one in enumerate(_sums(count, first))]
+
+
+def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row]:
+    """Rows for fine-tuning on answers; none when the tree has no data set for such."""
+    if "messages_key" not in columns.supervised and (
+        kind != "text" or "response_key" not in columns.supervised
+    ):
+        return []
+    return [_supervised(columns, kind, one) for one in _sums(count, first)]
+
+
+def _sums(count: int, first: int) -> Iterator[_Sum]:
+    for number in range(first, first + count):
+        yield _Sum(number, 2 + number * 7 % 89, 2 + number * 5 % 83)
+
+
+def _rewarded(columns: Columns, kind: Kind, one: _Sum, index: int, split: str) -> Row:
+    info: Row = {"split": split, "index": index, "question": one.question, "answer": one.solution}
+    row: Row = {
+        "data_source": columns.source,
+        columns.prompt: [{"role": "user", "content": one.question}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": one.answer},
+        "extra_info": info,
+    }
+    if kind == "multi-turn":
+        row[columns.prompt] = [
+            {"role": "system", "content": "You help with sums."},
+            {"role": "user", "content": f"Hello! I have a question about {one.left} apples."},
+            {"role": "assistant", "content": "What is the question?"},
+            {"role": "user", "content": one.question},
+        ]
+        of_tools = {
+            "need_tools_kwargs": True,
+            "tools_kwargs": {columns.tool.name: {"create_kwargs": {"ground_truth": one.answer}}},
+        }
+        info |= {name: value for name, value in of_tools.items() if name in columns.info}
+        if columns.agent:
+            row["agent_name"] = columns.agent
+    if kind == "image":
+        row[columns.prompt] = [{"role": "user", "content": f"<image>What colour is this? {one.question}"}]
+        row[columns.pictures] = [_picture(one)]
+    return row
+
+
+def _supervised(columns: Columns, kind: Kind, one: _Sum) -> Row:
+    names = columns.supervised
+    asked = {"role": "user", "content": one.question}
+    answered = {"role": "assistant", "content": one.solution}
+    if kind == "multi-turn":
+        arguments, told = columns.tool.called(one.left, one.right)
+        call = {"type": "function", "function": {"name": columns.tool.name, "arguments": arguments}}
+        talk = [
+            {**asked, "tool_calls": None},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": told, "tool_calls": None},
+            {**answered, "tool_calls": None},
+        ]
+        tools = {names["tools_key"]: [columns.tool.schema]} if "tools_key" in names else {}
+        return {names["messages_key"]: talk, **tools}
+    if kind == "image" and "image_key" in names:
+        seen = {"role": "user", "content": f"<image>What colour is this? {one.question}"}
+        return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(one)]}
+    row: Row = {names["messages_key"]: [asked, answered]} if "messages_key" in names else {}
+    if "response_key" in names:  # of the data set for one question and its answer, until verl 0.7.0
+        row |= {names["prompt_key"]: one.question, names["response_key"]: one.solution}
+    return row
+
+
+def _picture(one: _Sum) -> Row:
+    """A picture as verl's own data sets hold it, except that the name of one of `pictures` stands for its bytes."""
+    return {"bytes": one.colour, "path": f"{one.colour}.png"}

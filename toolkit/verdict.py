@@ -1,0 +1,32 @@
+"""The verdict on a job: what it is called in documents and on the screen, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from verl_doctor.toolkit.exit_code import ExitCode
+
+Verdict = Literal["ok", "warnings", "failures", "could_not_check"]
+PathState = Literal["will_fail", "no_fault_found", "not_checked"]
+
+STATES: Final[Mapping[Verdict, PathState]] = {
+    "failures": "will_fail",
+    "could_not_check": "not_checked",
+    "warnings": "no_fault_found",
+    "ok": "no_fault_found",
+}
+"""What a verdict is for one path of a job."""
+
+WORDS: Final[Mapping[Verdict, str]] = {
+    verdict: state.replace("_", " ").upper() for verdict, state in STATES.items()
+}
+"""What it is called on the screen: WILL FAIL, NOT CHECKED or NO FAULT FOUND, and nothing else."""
+
+CODES: Final[Mapping[Verdict, ExitCode]] = {
+    "ok": ExitCode.OK,
+    "warnings": ExitCode.OK,
+    "failures": ExitCode.FAILED,
+    "could_not_check": ExitCode.COULD_NOT_CHECK,
+}
+"""With what a command ends."""

@@ -1,0 +1,1 @@
+"""Reading files into the page cache: which, in which order, and proof that they are there."""

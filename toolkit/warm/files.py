@@ -1,0 +1,192 @@
+"""Which files a warm-up reads, in the order in which a loader reads them, each once however many names it has.
+
+Of a model's folder they are configuration and tokenizer, then the weights that a loader reads (`weight_files`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.model.model import BadFile, is_pointer, read_json
+from verl_doctor.toolkit.collectors.model.weight_files import (
+    ENDINGS,
+    INDEX,
+    INDEX_OF_PICKLES,
+    format_of,
+    loaded,
+    missing_shards,
+)
+
+_RANK = re.compile(r"model-rank-(\d{1,6})-part-|_world_size_\d+_rank_(\d{1,6})\.")
+_MOST_FILES = 100_000  # about 50 MB here
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class WarmFile:
+    """A file with content. `size` is in bytes; `device` and `inode` are of the file itself, behind all links."""
+
+    path: str
+    size: int
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What was named, or belongs to what was named, and cannot be read."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The files in the order of reading, and what is left out."""
+
+    files: tuple[WarmFile, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+def choose(model: Path | None, paths: Iterable[Path], ranks: Collection[int] = ()) -> Chosen:
+    """The model's files, then those of the other paths. With `ranks`, files that are named after another rank are not read."""
+    walk = _Walk(ranks)
+    if model is not None:
+        walk.model(model)
+    for path in paths:
+        walk.path(path)
+    return Chosen(tuple(walk.files), tuple(walk.left_out))
+
+
+def rank_of(name: str) -> int | None:
+    """The rank that alone reads a file, as its name tells; None for a file that all read.
+
+    vLLM's `sharded_state` has model-rank-0-part-0.safetensors, verl's checkpoints model_world_size_8_rank_0.pt.
+    """
+    found = _RANK.search(name)
+    return int(found[1] or found[2]) if found else None
+
+
+class _Walk:
+    """What has been found so far."""
+
+    def __init__(self, ranks: Collection[int]) -> None:
+        self.files: list[WarmFile] = []
+        self.left_out: list[LeftOut] = []
+        self._ranks = ranks
+        self._seen: set[tuple[int, int]] = set()
+        self._full = False
+
+    def model(self, folder: Path) -> None:
+        """The files of a model's folder that a loader opens; of a model that is one file, that file."""
+        if os.path.isfile(folder):
+            self._add(str(folder), of_folder=False)
+            return
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 - names alone
+        except OSError as error:
+            self._leave(str(folder), error.strerror or str(error))
+            return
+        weights, missing = _weights(folder, names)
+        for name, counted_by in missing.items():
+            self._leave(str(folder / name), f"{counted_by} it, and it is not there")
+        for name in weights:
+            if why := _no_weights(folder / name):
+                self._leave(str(folder / name), why)
+        others = [name for name in names if not name.endswith(tuple(ENDINGS))]
+        for name in (*sorted(others, key=_natural), *weights):
+            self._add(f"{folder}/{name}", of_folder=True)
+
+    def path(self, path: Path) -> None:
+        """A file, or all files below a folder. Folders behind links are not entered: they may lead round in a circle."""
+        if not os.path.isdir(path):
+            self._add(str(path), of_folder=False)
+            return
+        for folder, folders, names in os.walk(path, onerror=self._refused):
+            folders.sort(key=_natural)
+            for name in sorted(names, key=_natural):
+                self._add(f"{folder}/{name}", of_folder=True)
+            if self._full:
+                return
+
+    def _add(self, path: str, *, of_folder: bool) -> None:
+        rank = rank_of(path.rpartition("/")[2])
+        if self._full or (self._ranks and rank is not None and rank not in self._ranks):
+            return
+        try:
+            seen = Path(path).stat()
+        except OSError as error:
+            self._leave(path, error.strerror or str(error))
+            return
+        if not stat.S_ISREG(seen.st_mode):
+            if not of_folder:
+                self._leave(path, "it is neither a file nor a folder")
+            return
+        if not seen.st_size or (seen.st_dev, seen.st_ino) in self._seen:
+            return
+        if not os.access(path, os.R_OK):
+            self._leave(path, "this user may not read it")
+            return
+        if len(self.files) >= _MOST_FILES:
+            self._full = True
+            self._leave(path, f"it comes behind {_MOST_FILES:,} others: warm single folders")
+            return
+        self._seen.add((seen.st_dev, seen.st_ino))
+        self.files.append(WarmFile(path, seen.st_size, seen.st_dev, seen.st_ino))
+
+    def _refused(self, error: OSError) -> None:
+        self._leave(str(error.filename), error.strerror or str(error))
+
+    def _leave(self, path: str, reason: str) -> None:
+        self.left_out.append(LeftOut(path, reason))
+
+
+def _weights(folder: Path, names: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """The files that a loader reads, and those of the same format that are missing, with what counts them."""
+    files = loaded(names)
+    index = INDEX if any(name.endswith(".safetensors") for name in files) or not files else INDEX_OF_PICKLES
+    indexed = _indexed(folder, index)
+    if indexed:
+        missing = dict.fromkeys(sorted(indexed.difference(names), key=_natural), "the index names")
+    else:
+        missing = dict.fromkeys(missing_shards(files), "the names of the other shards count")
+    return sorted(loaded(names, indexed), key=_natural), missing
+
+
+def _indexed(folder: Path, index: str) -> set[str]:
+    """The shards that an index names; none where it is not there or is no index."""
+    content = read_json(folder / index)
+    shards = {} if isinstance(content, BadFile) else content.get("weight_map")
+    if not isinstance(shards, dict):
+        return set()
+    return {name for name in shards.values() if isinstance(name, str) and format_of(name)}
+
+
+def _no_weights(path: Path) -> str:
+    """Why what is named like weights holds none; "" for what may hold some, or cannot be looked at."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ""
+    if not stat.S_ISREG(seen.st_mode):
+        return "it is no file"
+    if not seen.st_size:
+        return "it is empty"
+    if is_pointer(path):
+        return "a pointer of Git LFS, not the weights"
+    return "" if seen.st_blocks else "it is a hole: nothing of it was ever written"
+
+
+def _natural(name: str) -> list[str | int]:
+    """Numbers in names count as numbers: shard 10 comes behind shard 9, as vLLM sorts them."""
+    return [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)]

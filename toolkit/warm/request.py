@@ -1,0 +1,45 @@
+"""The files to load into the page cache, and the loading. It is sent to nodes as it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.warm.ending import Ending
+from verl_doctor.toolkit.warm.files import LeftOut, choose
+from verl_doctor.toolkit.warm.room import room
+from verl_doctor.toolkit.warm.summary import Summary, summary
+from verl_doctor.toolkit.warm.warm import Moment, Plan, Warmed, survey, warm
+
+Shown = Callable[[Plan], contextlib.AbstractContextManager[Callable[[Moment], None]]]
+"""Shows the user what is done about a plan, from the first byte to the last."""
+
+
+@dataclass(frozen=True)
+class WarmRequest:
+    """A model's folder and other paths, the ranks whose files count (all, when none is named), and the user's limit in bytes.
+
+    `left_out` was named, and nobody knows where it lies. With `dry_run` nothing is read.
+    """
+
+    model: str = ""
+    paths: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    limit: int | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    dry_run: bool = False
+
+
+def warmed(machine: Machine, asked: WarmRequest, ending: Ending, shown: Shown) -> Summary:
+    """Have the files resident, as far as there is room and until the end."""
+    model = Path(asked.model) if asked.model else None
+    chosen = choose(model, map(Path, asked.paths), asked.ranks)
+    left_out = (*asked.left_out, *chosen.left_out)
+    plan = survey(machine, replace(chosen, left_out=left_out), room(machine), asked.limit)
+    if asked.dry_run:
+        return summary(Warmed(plan))
+    with shown(plan) as told:
+        return summary(warm(machine, plan, ending.why, told))

@@ -1,0 +1,56 @@
+"""How much of a model finds room in memory: the kernel keeps what was read only where nothing else needs the place.
+
+What is read counts against the control group of the reader, as its other memory does
+(https://docs.kernel.org/admin-guide/cgroup-v2.html, "Memory Ownership").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.host.memory import HostMemory, memory
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.cgroups import ControlGroups, control_groups
+
+_KEPT_FREE = (
+    32  # one part of so many stays free: a cache that is filled to the brim pushes out what was just read
+)
+_LEAST_FREE = (
+    32 * 1024 * 1024
+)  # bytes of a control group: what the reader itself and the kernel's tables take
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many bytes of files can be resident at once, those included that are. `limit` is whose limit that is.
+
+    `size` is None where this machine does not tell.
+    """
+
+    size: int | None = None
+    limit: str = ""
+
+
+UNTOLD = Room()
+
+
+def room(machine: Machine) -> Room:
+    """The least that the machine and the control groups of this process leave."""
+    host = memory.collect(machine=machine)
+    return least(host if isinstance(host, HostMemory) else HostMemory(None), control_groups(machine))
+
+
+def least(host: HostMemory, groups: ControlGroups) -> Room:
+    """What processes use counts, what is only cached from files does not: it makes way."""
+    found = []
+    if host.available is not None:
+        found.append(Room(max(0, host.available - (host.total or 0) // _KEPT_FREE), "memory of this machine"))
+    found += [
+        Room(
+            max(0, int(group.memory_left) - max(group.memory // _KEPT_FREE, _LEAST_FREE)),
+            f"memory limit of {group.folder}",
+        )
+        for group in groups.groups
+        if group.memory is not None
+    ]
+    return min(found, key=lambda one: one.size or 0, default=UNTOLD)

@@ -1,0 +1,156 @@
+"""What a warm-up of one machine comes to: few numbers, which travel from the nodes of a cluster, and the sentences about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from verl_doctor.toolkit.text import counted, in_bytes, in_time
+from verl_doctor.toolkit.warm.files import LeftOut
+from verl_doctor.toolkit.warm.reading import PAGE
+from verl_doctor.toolkit.warm.warm import Mount, Warmed
+
+_MOST_TOLD = 20  # files with trouble
+
+Verdict = Literal["ok", "failures", "could_not_check"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The files of one machine and their bytes in its page cache.
+
+    `wanted` is how much of `size` is to be resident, `before` and `resident` how much of that was and is (None where the
+    kernel does not tell), `read` what was brought. `whole_files` are those that are wanted from beginning to end, and
+    `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache: what memory leaves, by whose limit,
+    and what the user allows. `done` is False where nothing was to be read. `lost` was resident and was pushed out again.
+    """
+
+    files: int
+    size: int
+    wanted: int
+    before: int | None = None
+    resident: int | None = None
+    read: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    done: bool = False
+    ended: str = ""
+    whole_files: int = 0
+    cut_at: str = ""
+    room: int | None = None
+    room_limit: str = ""
+    limit: int | None = None
+    mounts: tuple[Mount, ...] = ()
+    troubles: tuple[LeftOut, ...] = ()
+    more_troubles: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether all that was named is resident, up to the user's own limit."""
+        asked = self.size if self.limit is None else min(self.size, self.limit)
+        if self.ended or self.troubles or asked - self.wanted >= PAGE:
+            return "failures"
+        if self.resident is None:
+            return "could_not_check"
+        return "ok" if self.resident >= self.wanted else "failures"
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the wanted ones that are not known to be resident."""
+        return self.wanted - (self.resident or 0)
+
+    @property
+    def speed(self) -> float:
+        """Bytes a second."""
+        return self.read / self.seconds if self.seconds else 0.0
+
+
+def summary(warmed: Warmed) -> Summary:
+    """Add up the files."""
+    plan = warmed.plan
+    troubles = [*plan.left_out, *(LeftOut(row.file.path, row.trouble) for row in plan.rows if row.trouble)]
+    before = [row.before for row in plan.rows if row.wanted]
+    cut = [row for row in plan.rows if row.wanted < row.data]
+    return Summary(
+        files=len(plan.rows),
+        size=plan.size,
+        wanted=plan.wanted,
+        before=None if None in before else sum(one or 0 for one in before),
+        resident=warmed.resident,
+        read=warmed.read,
+        lost=sum(row.lost for row in plan.rows),
+        seconds=round(warmed.seconds, 3),
+        done=warmed.done,
+        ended=warmed.ended,
+        whole_files=len(plan.rows) - len(cut),
+        cut_at=cut[0].file.path if cut else "",
+        room=plan.room.size,
+        room_limit=plan.room.limit,
+        limit=plan.limit,
+        mounts=plan.mounts,
+        troubles=tuple(troubles[:_MOST_TOLD]),
+        more_troubles=max(0, len(troubles) - _MOST_TOLD),
+    )
+
+
+def headline(one: Summary) -> tuple[str, str]:
+    """One word, and the sentence behind it."""
+    if not one.files:
+        return "PART" if one.troubles else "NOTHING", "there is no file with content to be read"
+    if not one.done:
+        return _planned(one)
+    there = f"{in_bytes(one.wanted)} in {counted(one.files, 'file')}"
+    read = f"{in_bytes(one.read)} read in {_seconds(one.seconds)}"
+    if one.read:
+        read += f" ({in_bytes(one.speed)}/s)"
+    if one.resident is None:
+        return "NOT TOLD", f"{there}: {read}; this kernel does not tell what of it is resident"
+    if one.verdict == "ok":
+        return "WARM", f"{there} are resident: {read}" if one.read else f"{there} were resident already"
+    return "PART", f"{in_bytes(one.resident)} of {in_bytes(one.size)} are resident: {read}"
+
+
+def _planned(one: Summary) -> tuple[str, str]:
+    if one.resident is None:
+        return "NOT TOLD", (
+            f"{in_bytes(one.wanted)} in {counted(one.files, 'file')} would be read; this kernel does not tell what is resident"
+        )
+    said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
+    if one.missing:
+        return "COLD", f"{said}; {in_bytes(one.missing)} would be read"
+    return "WARM" if one.verdict == "ok" else "PART", said
+
+
+def remarks(one: Summary) -> Iterator[str]:
+    """Why not everything is resident, and where the files lie."""
+    if one.ended:
+        yield f"{one.ended}: the same command goes on where it ended"
+    if one.wanted < one.size and one.cut_at:
+        yield _cut(one)
+    if one.lost:
+        yield (
+            f"{in_bytes(one.lost)} were read and pushed out of memory again: something else needs the room, "
+            "or reads more files than fit"
+        )
+    for trouble in one.troubles:
+        yield f"{trouble.path}: {trouble.reason}"
+    if one.more_troubles:
+        yield f"and {counted(one.more_troubles, 'more file')} with such trouble"
+    if one.mounts and all(mount.in_memory for mount in one.mounts):
+        yield "the files lie in memory already: there is nothing to be warmed"
+
+
+def _cut(one: Summary) -> str:
+    own = one.limit is not None and (one.room is None or one.limit <= one.room)
+    why = "--limit allows no more" if own else f"the {one.room_limit} leaves {in_bytes(one.room or 0)}"
+    verb = "are" if one.done else "would be"
+    return (
+        f"{why}: {in_bytes(one.wanted)} of {in_bytes(one.size)} {verb} warmed, as far as {PurePath(one.cut_at).name}: "
+        f"{counted(one.whole_files, 'file')} whole, those that a loader reads first"
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else in_time(seconds)

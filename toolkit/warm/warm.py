@@ -1,0 +1,317 @@
+"""Having files in the page cache before a job reads them: what is there, what has room, the reading, and the proof."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.file_systems import file_system_of
+from verl_doctor.toolkit.warm.files import Chosen, LeftOut, WarmFile
+from verl_doctor.toolkit.warm.reading import PAGE, STRETCH, Device, ahead_of, cached, fetch, parts_with_data
+from verl_doctor.toolkit.warm.room import UNTOLD, Room
+
+_THREADS = 8  # measured in tests/bench/WARM.md
+_STEP = 0.1  # seconds between two looks at the work
+_ENDING = 3.0  # seconds that threads have to end after a wish to stop: one may hang in a file system
+_IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+
+
+@dataclass(frozen=True)
+class Mount:
+    """The file system of some of the files, as the kernel's list of mounts has it.
+
+    `shared`: other machines read from it too. `of_kernel`: its files are the kernel's own, and are no memory of anything.
+    """
+
+    source: str
+    kind: str
+    shared: bool = False
+    of_kernel: bool = False
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its files are memory already."""
+        return self.kind in _IN_MEMORY
+
+
+@dataclass(frozen=True)
+class Row:
+    """One file. `data` is what it takes on the disk, `wanted` how much of it is to be resident: bytes from its beginning.
+
+    `before` and `after` are the resident bytes of `wanted`, None where the kernel does not tell. `passed` were resident at
+    some time of this run. `trouble` says why the file was given up.
+    """
+
+    file: WarmFile
+    data: int = 0
+    wanted: int = 0
+    before: int | None = None
+    after: int | None = None
+    passed: int = 0
+    trouble: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are wanted and were not resident at the beginning."""
+        return self.wanted - (self.before or 0)
+
+    @property
+    def lost(self) -> int:
+        """Bytes that were resident in this run and are not any more."""
+        return 0 if self.after is None else max(0, self.passed - self.after)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be read. `limit` is the user's own, in bytes."""
+
+    rows: tuple[Row, ...]
+    mounts: tuple[Mount, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    room: Room = UNTOLD
+    limit: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(row.data for row in self.rows)
+
+    @property
+    def wanted(self) -> int:
+        """Bytes that are to be resident."""
+        return sum(row.wanted for row in self.rows)
+
+    @property
+    def missing(self) -> int:
+        """Bytes that have to be read for it."""
+        return sum(row.missing for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What became of a plan; without `done`, nothing was to be done. `ended` says why it ended early."""
+
+    plan: Plan
+    done: bool = False
+    read: int = 0
+    seconds: float = 0.0
+    ended: str = ""
+
+    @property
+    def resident(self) -> int | None:
+        """Bytes of the wanted ones that are resident now; None where the kernel does not tell it of some."""
+        told = [row.after if self.done else row.before for row in self.plan.rows if row.wanted]
+        return None if None in told else sum(one or 0 for one in told)
+
+
+def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> Plan:
+    """Look at what is resident, and share out the room: the first files that a loader reads come first."""
+    left = min((one for one in (room.size, limit) if one is not None), default=None)
+    mounts: dict[int, Mount] = {}
+    rows = []
+    for file in chosen.files:
+        if file.device not in mounts:
+            mounts[file.device] = _mount_of(machine, file.path)
+        if mounts[file.device].of_kernel:
+            rows.append(Row(file, trouble="it is the kernel's own"))
+            continue
+        row = _looked_at(file)
+        wanted = row.data
+        if left is not None and not mounts[file.device].in_memory:
+            wanted = min(row.data, left // PAGE * PAGE)
+            left -= wanted
+        rows.append(row if wanted == row.data else _looked_at(file, wanted))
+    found = tuple(dict.fromkeys(mounts.values()))
+    return Plan(tuple(rows), found, chosen.left_out, room, limit)
+
+
+def _mount_of(machine: Machine, path: str) -> Mount:
+    system = file_system_of(machine, path)
+    return (
+        Mount("", "")
+        if system is None
+        else Mount(system.device, system.kind, system.shared, system.of_kernel)
+    )
+
+
+def _looked_at(file: WarmFile, wanted: int | None = None) -> Row:
+    """How much of a file has data, and how much of the wanted part is resident."""
+    try:
+        with _opened(file) as number:
+            parts = list(parts_with_data(number, file.size))
+            data = sum(end - start for start, end in parts)
+            row = Row(file, data, data if wanted is None else wanted)
+            return replace(row, before=_resident(number, _first(parts, row.wanted)))
+    except OSError as error:
+        return Row(file, file.size, trouble=error.strerror or str(error))
+
+
+def _first(parts: Sequence[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file that hold its first so many bytes of data."""
+    for start, end in parts:
+        if wanted <= 0:
+            return
+        yield start, min(end, start + wanted)
+        wanted -= end - start
+
+
+def _resident(number: int, parts: Iterator[tuple[int, int]]) -> int | None:
+    found = [cached(number, start, end - start) for start, end in parts]
+    return None if None in found else sum(one or 0 for one in found)
+
+
+@contextlib.contextmanager
+def _opened(file: WarmFile) -> Iterator[int]:
+    """Open a file that is still the one that was chosen. Raises OSError."""
+    number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        seen = os.fstat(number)
+        if (seen.st_dev, seen.st_ino) != (file.device, file.inode):
+            raise OSError(0, "another file has taken its place")
+        yield number
+    finally:
+        os.close(number)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far it is: bytes that have been brought, of those that were missing, and the seconds so far."""
+
+    brought: int
+    missing: int
+    seconds: float
+
+    @property
+    def speed(self) -> float:
+        """Bytes a second."""
+        return self.brought / self.seconds if self.seconds else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest takes at this speed; None before anything has come."""
+        return max(0, self.missing - self.brought) / self.speed if self.brought else None
+
+
+def warm(
+    machine: Machine,
+    plan: Plan,
+    why_stop: Callable[[], str],
+    watch: Callable[[Moment], None] = lambda _: None,
+) -> Warmed:
+    """Read what is missing, and look at what is resident then. What was pushed out meanwhile is read once more.
+
+    `why_stop` is asked often, and says something when it is to end.
+    """
+    begun = time.monotonic()
+    read, rows = 0, plan.rows
+    for _ in range(2):
+        work = _Work(machine, rows, why_stop)
+
+        def told(brought: int, before: int = read) -> None:
+            watch(Moment(before + brought, max(plan.missing, before + brought), time.monotonic() - begun))
+
+        ended = work.run(told)
+        read += work.brought
+        rows = tuple(work.after(index) if ended else work.unproven(index) for index in range(len(rows)))
+        if why_stop() or not any(row.lost for row in rows):
+            break
+    return Warmed(replace(plan, rows=rows), True, read, time.monotonic() - begun, why_stop())
+
+
+class _Work:
+    """Threads that take one stretch after the other."""
+
+    def __init__(self, machine: Machine, rows: Sequence[Row], why_stop: Callable[[], str]) -> None:
+        self.brought = 0
+        self._rows = rows
+        self._why_stop = why_stop
+        self._lock = threading.Lock()
+        self._stretches: Iterator[tuple[int, int, int]] = self._all_stretches()
+        self._passed = [0] * len(rows)
+        self._trouble = [row.trouble for row in rows]
+        ahead = {row.file.device: ahead_of(machine, row.file.device) for row in rows}
+        self._devices = {device: Device(size) for device, size in ahead.items()}
+
+    def run(self, told: Callable[[int], None]) -> bool:
+        """Work until everything is there or somebody wants the end; False when threads hang in a file system even then."""
+        threads = [threading.Thread(target=self._work, name="warm", daemon=True) for _ in range(_THREADS)]
+        for thread in threads:
+            thread.start()
+        stopped = 0.0
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(_STEP / _THREADS)
+            told(self.brought)
+            if self._why_stop():
+                stopped = stopped or time.monotonic()
+                if time.monotonic() - stopped > _ENDING:
+                    return False
+        return True
+
+    def after(self, index: int) -> Row:
+        """What became of one file."""
+        row = self._rows[index]
+        if self._trouble[index]:
+            return replace(row, after=0, passed=0, trouble=self._trouble[index])
+        seen = _looked_at(row.file, row.wanted)
+        shrunk = os.path.exists(row.file.path) and seen.data < row.wanted
+        trouble = seen.trouble or ("it has become shorter meanwhile" if shrunk else "")
+        return replace(row, after=seen.before, passed=self._passed[index], trouble=trouble)
+
+    def unproven(self, index: int) -> Row:
+        """What is known of one file without another look at it."""
+        row = self._rows[index]
+        hung = self._passed[index] < row.wanted
+        return replace(
+            row,
+            passed=self._passed[index],
+            trouble="its file system does not answer" if hung else row.trouble,
+        )
+
+    def _work(self) -> None:
+        while not self._why_stop():
+            with self._lock:
+                piece = next(self._stretches, None)
+            if piece is None:
+                return
+            index, start, end = piece
+            if not self._trouble[index]:
+                self._fetch(index, start, end)
+
+    def _fetch(self, index: int, start: int, end: int) -> None:
+        row = self._rows[index]
+        try:
+            with _opened(row.file) as number:
+                there = cached(number, start, end - start) if row.before or row.after else 0
+                if there != end - start:
+                    fetch(number, start, end, self._devices[row.file.device], self._is_stopped)
+        except OSError as error:
+            self._trouble[index] = error.strerror or str(error)
+            return
+        if self._is_stopped():
+            return
+        with self._lock:
+            self.brought += end - start - (there or 0)
+            self._passed[index] += end - start
+
+    def _is_stopped(self) -> bool:
+        return bool(self._why_stop())
+
+    def _all_stretches(self) -> Iterator[tuple[int, int, int]]:
+        """Every file in stretches, the first files first. One that cannot be opened is left to its turn."""
+        for index, row in enumerate(self._rows):
+            if not row.wanted or row.trouble:
+                continue
+            try:
+                with _opened(row.file) as number:
+                    parts = list(_first(list(parts_with_data(number, row.file.size)), row.wanted))
+            except OSError:
+                parts = [(0, row.wanted)]
+            for start, end in parts:
+                for position in range(start, end, STRETCH):
+                    yield index, position, min(position + STRETCH, end)
