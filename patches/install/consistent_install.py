@@ -38,6 +38,9 @@ def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Ref
 
 
 def _why(resolution: Resolution) -> str:
+    if resolution.left_out:
+        shown = listed(resolution.changes, _SHOWN)
+        return f"only what stops the job, because no configured index has {resolution.left_out}: {shown}"
     keeps = f"keeps {', '.join(resolution.keeps)}"
     if resolution.outcome == "unanswered":
         return f"not verified: {resolution.reason}; {keeps}"

