@@ -5,7 +5,8 @@ PY103 leaves it to the first import where that will write them. `--bytecode` doe
 
 from __future__ import annotations
 
-from verl_doctor.toolkit.changes import apply
+from verl_doctor.toolkit.changes import apply, links
+from verl_doctor.toolkit.changes.journal import new_run
 from verl_doctor.toolkit.console.progress import announce
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
@@ -13,7 +14,7 @@ from verl_doctor.toolkit.repair.plan import plan_of
 from verl_doctor.toolkit.result import Repair
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.system.errors import Refused
-from verl_doctor.toolkit.target import journal_home
+from verl_doctor.toolkit.target import journal_home, journal_homes
 
 _RULE, _FIX = "PY103", "precompile"
 
@@ -31,9 +32,10 @@ def write_missing(run: Session, collection: Collection, *, dry_run: bool) -> Rep
     if dry_run:
         return plan.ended("planned", finding.message)
     announce(f"{finding.message}: compiling them with all cores, which takes up to a minute")
-    home = journal_home(run.target, (), about_environment=True)
+    home = journal_home(run.target, links.places(plan.changes), about_environment=True)
     try:
-        done = apply.apply(plan.changes, home, fix=fix.id, code=_RULE)
+        own = new_run(journal_homes(run.target), run.target.prefix)
+        done = apply.apply(plan.changes, home, fix=fix.id, code=_RULE, run=own)
     except Refused as error:
         return plan.ended("refused", str(error))
     after = _finding(asked, asked.look())

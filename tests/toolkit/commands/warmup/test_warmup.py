@@ -93,14 +93,20 @@ def test_wrong_words_are_one_sentence(here: Doctor, tmp_path: Path, words: list[
 
 
 @pytest.mark.slow
-def test_missing_bytecode_is_written_and_undo_takes_it_back(here: Doctor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in it", "where a .pth file leads"])
+def test_missing_bytecode_is_written_and_undo_takes_it_back(
+    here: Doctor, tmp_path: Path, elsewhere: bool
+) -> None:
     """Also where PY103 would leave it to the first import."""
     environment = tmp_path / "env"
     venv.create(environment, symlinks=True)
     (site,) = environment.glob("lib/python*/site-packages")
+    if elsewhere:
+        (site / "machine.pth").write_text(f"{tmp_path / 'machine'}\n")
+        site = tmp_path / "machine"
     for name in ("__init__", *(f"part{number}" for number in range(600))):
         source = site / "torch" / f"{name}.py"
-        source.parent.mkdir(exist_ok=True)
+        source.parent.mkdir(exist_ok=True, parents=True)
         source.write_text("x = 1\n")
     (site / "torch-2.9.0.dist-info").mkdir()
     (site / "torch-2.9.0.dist-info" / "METADATA").write_text(
