@@ -1,8 +1,8 @@
-"""Fix for ENV105: comment out the line of a launch script that puts CUDA's stubs on the loader's path."""
+"""Fix for ENV105: take CUDA's stubs off the loader's path in a launch script."""
 
 from __future__ import annotations
 
-from verl_doctor.patches.shared.stub_lines import comment_out
+from verl_doctor.patches.shared.loader_path_lines import is_stubs, leave_out
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -20,8 +20,8 @@ from verl_doctor.toolkit.rule import Finding
 def stubs_off_loader_path(
     finding: Finding, launch: Launch | Unknown, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Comment out the line that puts CUDA's stubs on the loader's path.
+    """Take CUDA's stubs off the loader's path in the line that puts them there.
 
-    Only a line that adds nothing else. A job that links is judged again: CUDA105 says when Triton finds no libcuda then.
+    A line that adds nothing else is commented out. A job that links is judged again: CUDA105 says when Triton finds no libcuda then.
     """
-    return comment_out(finding, launch, sources, marker.comment("ENV105"))
+    return leave_out(finding, launch, sources, marker.comment("ENV105"), is_stubs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.patches.shared.driver_links import loaded_first
-from verl_doctor.patches.shared.stub_lines import comment_out
+from verl_doctor.patches.shared.loader_path_lines import is_stubs, leave_out
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
@@ -19,9 +19,9 @@ def driver_before_stub(
 ) -> list[Change] | Refusal:
     """Let the loader find the driver's library before a stub.
 
-    Where a line of a launch script brings the stub in, that line is commented out. Otherwise the driver's folder is put first
+    Where a line of a launch script brings the stub in, its folder is taken out of that line. Otherwise the driver's folder is put first
     in the environment of the job, on this node only: other nodes may have the driver elsewhere.
     """
     if finding.location is not None:
-        return comment_out(finding, launch, sources, marker.comment("CUDA102"))
+        return leave_out(finding, launch, sources, marker.comment("CUDA102"), is_stubs)
     return loaded_first(libcuda, "a stub would be loaded in place of the driver's libcuda")

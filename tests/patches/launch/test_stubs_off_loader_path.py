@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.libcuda import OWN, STUB, machine
+from verl_doctor.checks.shared.libcuda import COMPAT, COMPAT_FOLDER, OWN, STUB, machine
 from verl_doctor.patches.launch.stubs_off_loader_path import stubs_off_loader_path
-from verl_doctor.patches.shared.stub_lines import only_adds_stubs
+from verl_doctor.patches.variables.driver_before_compat import driver_before_compat
 from verl_doctor.patches.variables.driver_before_stub import driver_before_stub
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
@@ -48,7 +48,6 @@ def asked(folder: Path, text: str, line: int = 2) -> tuple[Finding, Launch, Sour
     ],
 )
 def test_a_line_that_adds_stubs_alone_is_commented_out(tmp_path: Path, line: str) -> None:
-    assert only_adds_stubs(line)
     text = f"set -e\n{line}\npython -m verl.trainer.main_ppo\n"
     assert after(stubs_off_loader_path.plan(*asked(tmp_path, text))) == (
         f"set -e\n# {line}  # verl-doctor: ENV105\npython -m verl.trainer.main_ppo\n"
@@ -56,9 +55,23 @@ def test_a_line_that_adds_stubs_alone_is_commented_out(tmp_path: Path, line: str
 
 
 @pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        (f"{STUBS}:/my/lib:$LD_LIBRARY_PATH", "/my/lib:$LD_LIBRARY_PATH"),
+        (f"/my/lib:{STUBS}:$LD_LIBRARY_PATH", "/my/lib:$LD_LIBRARY_PATH"),
+        (f"/my/lib:{STUBS}", "/my/lib"),
+    ],
+)
+def test_other_folders_of_a_line_stay(tmp_path: Path, value: str, left: str) -> None:
+    line = f"export LD_LIBRARY_PATH={value}"
+    assert after(stubs_off_loader_path.plan(*asked(tmp_path, f"set -e\n{line}\npython a.py\n"))) == (
+        f"set -e\n# {line}  # verl-doctor: ENV105\nexport LD_LIBRARY_PATH={left}  # verl-doctor: ENV105\npython a.py\n"
+    )
+
+
+@pytest.mark.parametrize(
     "line",
     [
-        f"export LD_LIBRARY_PATH={STUBS}:/my/lib:$LD_LIBRARY_PATH",
         "export LD_LIBRARY_PATH=$LD_LIBRARY_PATH",
         f"export LD_LIBRARY_PATH={STUBS} && python a.py",
         f"LD_LIBRARY_PATH={STUBS} python a.py",
@@ -80,3 +93,10 @@ def test_a_stub_that_a_script_brings_in_goes_with_its_line(tmp_path: Path) -> No
     finding, launch, sources, marker = asked(tmp_path, f"set -e\n{ADDS}\npython a.py\n")
     text = after(driver_before_stub.plan(finding, machine(STUB, OWN), launch, sources, marker))
     assert text == f"set -e\n# {ADDS}  # verl-doctor: CUDA102\npython a.py\n"
+
+
+def test_an_older_libcuda_that_a_script_brings_in_goes_with_its_line(tmp_path: Path) -> None:
+    line = f"export LD_LIBRARY_PATH={COMPAT_FOLDER}:$LD_LIBRARY_PATH"
+    finding, launch, sources, marker = asked(tmp_path, f"set -e\n{line}\npython a.py\n")
+    text = after(driver_before_compat.plan(finding, machine(COMPAT, OWN), launch, sources, marker))
+    assert text == f"set -e\n# {line}  # verl-doctor: CUDA103\npython a.py\n"

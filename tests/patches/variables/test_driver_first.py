@@ -17,12 +17,15 @@ from verl_doctor.patches.variables.driver_own import driver_own
 from verl_doctor.toolkit.change import Fix, SetVariable
 from verl_doctor.toolkit.collectors.cuda.init import CudaAnswer, CudaInit
 from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.testing import run_check
 
 NOT_SEARCHED = machine(elsewhere=(replace(OWN, how="", entry=""),))
 OLDER_FIRST = machine(COMPAT, OWN)
+UNREAD = Unknown("no launch file")
 OWN_WORKS = CudaInit(CudaAnswer(COMPAT.real, 804), own_file=WORKS)
 
 
@@ -41,7 +44,8 @@ def test_the_drivers_folder_comes_first_on_this_node(
     started = (CudaInit, init) if isinstance(init, Unknown) else init
     (finding,) = run_check(rule, libcuda, started).findings
     assert finding.fix == fix.id
-    (change,) = fix.plan(finding, libcuda)
+    given = (libcuda, UNREAD, SourceFiles(), Marker()) if fix is driver_before_compat else (libcuda,)
+    (change,) = fix.plan(finding, *given)
     assert isinstance(change, SetVariable)
     assert (change.name, change.value, change.prepend, change.node_only) == (
         "LD_LIBRARY_PATH",
