@@ -297,8 +297,11 @@ def _random(cls: Any, _path: Any = None, *_: Any, config: Any = None, **more: An
     dtype = more.get("torch_dtype", more.get("dtype"))
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         model = cls._from_config(config, torch_dtype=dtype, attn_implementation="sdpa")
-    if any(one.is_meta for one in model.parameters()):
+    if any(parameter.is_meta for parameter in model.parameters()):
         return model
+    with torch.no_grad():  # memory that nobody wrote to may hold NaN, and verl leaves out a step whose gradients do
+        for parameter in model.parameters():
+            parameter.normal_(std=0.02)
     return model.to("cpu")
 
 
@@ -341,7 +344,9 @@ def _moments(config: Any, *, dry: bool) -> Iterator[tuple[str, int]]:
         yield "backward", used()
         if not dry:
             torch.cuda.reset_peak_memory_stats()
-        engine.optimizer_step()
+        norm = float(engine.optimizer_step())
+        if norm != norm or norm == float("inf"):
+            raise SystemExit(f"the norm of the gradients is {norm}: verl left the step out")
         if not dry:
             yield "peak", torch.cuda.max_memory_allocated() - before
         yield "stepped", used()
