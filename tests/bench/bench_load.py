@@ -144,7 +144,9 @@ def measured(where: str, folder: Path, python: Path, rounds: int) -> Row:
             assert told is not None
             speeds.append(speed)
             print("go", file=loader.stdin, flush=True)
-            took = json.loads(loader.stdout.readline())
+            took = json.loads(
+                next(line for line in loader.stdout if line.startswith("{"))
+            )  # vLLM logs there too
             for name, value in {
                 "cold": told.cold,
                 "from memory": told.warm,

@@ -299,7 +299,9 @@ def _random(cls: Any, _path: Any = None, *_: Any, config: Any = None, **more: An
         model = cls._from_config(config, torch_dtype=dtype, attn_implementation="sdpa")
     if any(parameter.is_meta for parameter in model.parameters()):
         return model
-    with torch.no_grad():  # memory that nobody wrote to may hold NaN, and verl leaves out a step whose gradients do
+    with (
+        torch.no_grad()
+    ):  # memory that nobody wrote to may hold NaN, and verl leaves out a step whose gradients do
         for parameter in model.parameters():
             parameter.normal_(std=0.02)
     return model.to("cpu")
