@@ -181,7 +181,10 @@ def exit_code(report: Report) -> ExitCode:
 
 
 def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
-    """Plan, apply and look again until this fix has nothing new to do about this rule; the last report besides."""
+    """Plan, apply and look again until this fix has nothing new to do about this rule; the last report besides.
+
+    What it cannot do after it repaired all errors of the rule is no failure: it is listed as not attempted.
+    """
     tried: dict[Plan, Repair] = {}
     while True:
         work, collection, before = work.looked()
@@ -189,7 +192,18 @@ def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report
         waiting = [plan for plan in planned if plan.fix is fix and plan.code == code and plan not in tried]
         if not waiting:
             return list(tried.values()), before, work
-        tried[waiting[0]], work = _attempt(work, waiting[0], planned, collection, before)
+        if waiting[0].refusal and _repaired(tried.values()) and not _has_errors(before, code):
+            tried[waiting[0]] = waiting[0].ended("not attempted", waiting[0].refusal)
+        else:
+            tried[waiting[0]], work = _attempt(work, waiting[0], planned, collection, before)
+
+
+def _repaired(repairs: Iterable[Repair]) -> bool:
+    return any(repair.outcome == "repaired" for repair in repairs)
+
+
+def _has_errors(report: Report, code: str) -> bool:
+    return any(finding.severity == "error" for result, finding in report.findings() if result.code == code)
 
 
 def _attempt(

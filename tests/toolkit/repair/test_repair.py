@@ -18,7 +18,7 @@ from verl_doctor.toolkit.facts import Broken, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair import recorded, repair
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.rule import Evidence, Finding, Location, Subject, check
+from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity, Subject, check
 from verl_doctor.toolkit.target import Target
 
 
@@ -39,10 +39,11 @@ def words(machine: Machine) -> Words | Unknown:
 
 @check("HOST901")
 def bad_words(words: Words) -> Iterator[Finding]:
-    """A word is bad."""
-    for name, said in (("one", words.one), ("two", words.two)):
-        if said == "bad":
-            yield Finding(f"{name} is bad", Evidence(said), fix="mend")
+    """A word is bad, or merely poor."""
+    for name, word in (("one", words.one), ("two", words.two)):
+        if word in {"bad", "poor"}:
+            severity: Severity = "error" if word == "bad" else "warning"
+            yield Finding(f"{name} is {word}", Evidence(word), fix="mend", severity=severity)
 
 
 @check("HOST902")
@@ -190,6 +191,19 @@ def test_a_refusal_is_said_and_fails(folder: Path) -> None:
     assert outcomes(report) == ["refused"]
     assert (report.repairs or ())[0].reason == "this form is not known"
     assert repair.exit_code(report) == 1
+
+
+@pytest.mark.parametrize(("other", "outcome"), [("poor", "not attempted"), ("bad", "refused")])
+def test_a_refusal_after_the_errors_are_repaired_is_no_failure(
+    folder: Path, other: str, outcome: str
+) -> None:
+    (folder / "two").write_text(other)
+    plan: Planner = lambda name, word, place: (  # noqa: E731
+        writing("fine")(name, word, place) if name == "one" else Refusal("no better word is known")
+    )
+    report = carried_out(session(folder, plan))
+    assert sorted(outcomes(report)) == sorted(["repaired", outcome])
+    assert repair.exit_code(report) == (0 if other == "poor" else 1)
 
 
 def test_a_fix_that_breaks_is_a_refusal(folder: Path) -> None:
