@@ -34,6 +34,11 @@ _TOKEN = "bench-world "  # before each line of JSON
 _LIMIT = 280.0  # seconds of one child
 _TOLERANCE = 0.15
 
+_HEADING = """# Computed beside measured bytes of one rank
+
+Computed by the stage "world" of `check --deep`, without a GPU. Measured with `torch.cuda.memory_allocated` around one step of verl's own
+FSDP engine, on models with random weights. Before the backward pass ends no activations are counted."""
+
 _MODELS: Mapping[str, Mapping[str, int]] = {
     "tiny": {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
     "0.5B": {"vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2},
@@ -68,7 +73,7 @@ def main() -> None:
         text, good = _table(Path(folder), sizes, options.ranks, dry=options.dry)
     print(text)
     if options.write:
-        options.write.write_text(text + "\n")
+        options.write.write_text(f"{_HEADING}\n\n{text}\n")
     parser.exit(0 if good else 1)
 
 
