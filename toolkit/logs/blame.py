@@ -88,7 +88,7 @@ class Blame:
             )
         if self.file:
             return f"{self.raised_by or 'a program'} fails on this file: {self.file}"
-        return f"{self.raised_by or 'a program'} raised it: {self.place}"
+        return f"{self.raised_by or 'a program'} raised it: {self.place or 'its traceback is not in the log'}"
 
     @property
     def remedy(self) -> str:
@@ -126,6 +126,12 @@ def blamed(one: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | N
     if settings or phase in {"composition", "validation"}:
         return Blame("configuration", settings, file, place, by)
     return Blame("program", (), file, place, by)
+
+
+def blamed_alone(one: Raised, lines: Sequence[Line]) -> Blame:
+    """Whose fault an exception is of which only the last line is there."""
+    settings = settings_in(one.message, "", lines)
+    return Blame("configuration", settings) if settings else Blame("program")
 
 
 def _place(frame: Frame, path: str) -> str:

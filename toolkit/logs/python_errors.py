@@ -29,6 +29,8 @@ _RAISED = re.compile(
     r"(?P<type>(?:\w+\.)+[A-Za-z_]\w*(?:\([\w.]+\))?|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
     r"(?:: ?(?P<said>.*))?"
 )
+# What a program that goes on prints: its metrics, a progress bar, a command of the shell.
+_GOES_ON = re.compile(r"step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: ")
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
 _LONGEST = 20  # lines of one message
 _DEEPEST = 50  # processes whose errors are told in each other's messages; what lies deeper is read by itself
@@ -217,4 +219,4 @@ def _is_code(lines: Sequence[Line], at: int) -> bool:
 def _is_over(line: Line) -> bool:
     """Whether a message has ended before this line."""
     text = line.text.strip()
-    return not text or text in _JOINS or text.startswith(OVERRIDES) or bool(_BEGINS.search(text))
+    return not text or text in _JOINS or text.startswith(OVERRIDES) or bool(_GOES_ON.match(text)) or bool(_BEGINS.search(text))

@@ -18,8 +18,6 @@ SLURM = "slurmstepd: error: *** JOB 4242 ON node7 CANCELLED AT 2026-11-20T10:00:
 AGENT = "torch/distributed/elastic/agent/server/api.py"
 ENDS = [
     f"{SLURM} ***",
-    f"{SLURM} DUE TO TIME LIMIT ***",
-    f"{SLURM} DUE TO PREEMPTION ***",
     "*** SIGTERM received at time=1726300000 on cpu 3 ***",
     "SIGTERM received at time=1726300000 on cpu 3",
     f"WARNING:torch.distributed.{AGENT}:Received Signals.SIGHUP death signal, shutting down workers",
@@ -35,6 +33,22 @@ def judged(text: str) -> Reading:
     return read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log")
 
 
+LIMITS = [
+    (f"{SLURM} DUE TO TIME LIMIT ***", "LOG250"),
+    ("=>> PBS: job killed: walltime 3644 exceeded limit 3600", "LOG250"),
+    (f"{SLURM} DUE TO PREEMPTION ***", "LOG251"),
+    ("  Normal  TaintManagerEviction  3m  controller  Marking for deletion Pod rl/head-0", "LOG253"),
+]
+
+
+@pytest.mark.parametrize(("said", "code"), LIMITS)
+def test_a_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
+    (cause,) = judged(f"{STEP}{said}\n").causes
+    assert cause.signature is not None
+    assert (cause.signature.code, cause.number) == (code, 2)
+    assert "resume_mode=auto" in cause.signature.remedy
+
+
 @pytest.mark.parametrize("said", ENDS)
 def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
     reading = judged(f"{STEP}{said}\n")
@@ -45,7 +59,7 @@ def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
     assert headline(answer)[1].startswith("somebody, or a batch system, ended the run")
 
 
-@pytest.mark.parametrize("said", ENDS)
+@pytest.mark.parametrize("said", [*ENDS, *(said for said, _ in LIMITS)])
 def test_a_run_that_had_finished_or_went_on_was_not_ended(said: str) -> None:
     for log in (f"{DONE}{said}\n", f"{said}\n{STEP}{STEP}{STEP}"):
         assert Answer(judged(log), ("run.log",), 100).exit_code == 0, log
