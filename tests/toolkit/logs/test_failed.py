@@ -29,7 +29,6 @@ def answered(text: str) -> Answer:
         "Process completed with exit code 1.",
         "ERROR: Job failed: exit code 1",
         "##[error]Process completed with exit code 2.",
-        "Segmentation fault (core dumped)",
         "Finished: FAILURE",
         "State: FAILED",
         "Traceback (most recent call last):",
