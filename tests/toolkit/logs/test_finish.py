@@ -46,9 +46,9 @@ def test_a_run_did_not_fail_for_what_is_said_while_it_is_torn_down(between: str)
     ],
 )
 def test_another_error_is_still_the_first(text: str) -> None:
-    error = judged(text).error
-    assert error is not None
-    assert error.words.startswith(KILLED)
+    first = judged(text).first
+    assert first is not None
+    assert first.words.startswith(KILLED)
 
 
 def test_what_was_complained_of_before_the_end_is_a_note() -> None:
