@@ -155,10 +155,11 @@ def blamed_complaint(words: str, phase: Phase | None) -> Blame:
 
 def _is_of_the_job(frame: Frame) -> bool:
     """Whether a file is none of an installed package or of a known project's source tree."""
-    before, found, inside = frame.path.rpartition("/verl/")
+    path = frame.path.replace("\\", "/")
+    before, found, inside = path.rpartition("/verl/")
     if found and not _INSTALLED.search(f"{before}/"):
-        return not _OF_VERL.match(inside)
-    return not _INSTALLED.search(frame.path)
+        return not (_OF_VERL.match(inside) or _INSTALLED.search(f"/{inside}"))
+    return not _INSTALLED.search(path)
 
 
 def _settings(said: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -338,7 +338,8 @@ def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | No
         return fatal
     if fatal is not None:
         is_near = 0 < fatal.number - first.number <= _NEAR
-        return first if fatal.kind == "consequence" and is_near and not first.process else fatal
+        follows_it = fatal.kind in {"consequence", "weak", "ended"} and is_near and not first.process
+        return first if follows_it else fatal
     failed_before = any(
         one.kind == "consequence" and one.number < first.number and not steps.behind(one.number)
         for one in said
@@ -467,6 +468,9 @@ def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
 def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:
     cause = cause_of(one, lines)
     signature = which(f"{one.type}: {one.message}", cause.frame)
+    if signature is not None and signature.kind == "consequence" and not follows(one):
+        # What stands behind an exception may be of the next who speaks.
+        signature = which(f"{one.type}: {one.message.partition(chr(10))[0]}", cause.frame)
     return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
 
@@ -509,7 +513,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             line.number,
             line.process,
             clipped(words, _LONGEST),
-            (line.written[:_LONGEST],),
+            tuple(other.written[:_LONGEST] for other in lines[at : at + 1 + signature.quotes]),
             signature,
         )
 

@@ -25,6 +25,7 @@ _FAILED = re.compile(
   | \b(?:phase|state|status|conclusion|result)"? \s? [:=] \s? "?(?:failed|failure|error)\b
   | ^\S{1,60}:\ (?:fatal\ )?error:\ | ^(?:fatal|panic):\ | ^FATAL\b
   | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
+  | ^Set\ the\ environment\ variable\ HYDRA_FULL_ERROR=1
   | \bCrashLoopBackOff\b|\bBack-off\ restarting\ failed\ container
   | \bWarning\s+(?:Failed|BackOff|Evicted|Unhealthy)\w*\s
     """,
@@ -48,6 +49,7 @@ _NO_ERROR = re.compile(
 )
 _CODE = re.compile(r"\b(?:code|status|rc)\b.{0,12}?-?\d")
 _WORD = re.compile(r"[^\W\d_]{2}")
+_FRAME = re.compile(r'\s*File "[^"]+", line \d+, in \S')
 _HEAD = "Traceback (most recent call last):"
 
 
@@ -64,7 +66,7 @@ def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause
         return complaint(ended[:1]) if ended else None
     logged = [line for line in rest if line.level in _ERRORS and line not in ended]
     last = [line for line in rest[-_LAST:] if line.level == "" and _COMPLAINS.match(line.text)]
-    cut_off = [line for line in rest[-_LAST:] if line.text.endswith(_HEAD)]
+    cut_off = [line for line in rest[-_LAST:] if line.text.endswith(_HEAD) or _FRAME.match(line.text)]
     found = next((found for found in (logged, last, ended, cut_off) if found), None)
     return complaint(found[:1]) if found else None
 

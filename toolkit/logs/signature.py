@@ -78,7 +78,7 @@ class Signature:
     first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
     programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
     that a pattern is all that a line says. `confirm` are the rules that would confirm it, where they are not the one with its code,
-    `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `at` is what helps where the stage of the job is known
+    `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is how many lines behind its own it shows. `at` is what helps where the stage of the job is known
     (`stage`). A consequence's remedy says where the cause stands.
     """
 
@@ -97,6 +97,7 @@ class Signature:
     deep: bool = False
     whole: bool = False
     within: tuple[str, ...] = ()
+    quotes: int = 0
     sources: tuple[str, ...] = ()
     at: Mapping[str, str] = field(default_factory=dict, hash=False)
     examples: tuple[LogExample, ...] = ()
