@@ -50,6 +50,7 @@ _COMMAND = re.compile(r"\++ .*\bpython[\d.]* .*=")
 _PLAIN = frozenset({"true", "false", "none", "null", "auto", "default", "model", "data"})
 _SUFFIXES = frozenset({"py", "json", "jsonl", "yaml", "yml", "parquet", "csv", "txt", "log", "sh", "arrow"})
 _ITEMS = re.compile(r"[]['\", ]+")  # between the items of a list
+_IN_LINE = re.compile(r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])")  # an exception as others quote it
 _MOST = 3  # settings that are named
 
 
@@ -128,9 +129,14 @@ def blamed(one: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | N
     return Blame("program", (), file, place, by)
 
 
-def blamed_alone(one: Raised, lines: Sequence[Line]) -> Blame:
-    """Whose fault an exception is of which only the last line is there."""
-    settings = settings_in(one.message, "", lines)
+def names_exception(words: str) -> bool:
+    """Whether a complaint that is no traceback tells which exception was raised."""
+    return _IN_LINE.search(words) is not None
+
+
+def blamed_alone(said: str, lines: Sequence[Line]) -> Blame:
+    """Whose fault an exception is of which only its words are there."""
+    settings = settings_in(said, "", lines)
     return Blame("configuration", settings) if settings else Blame("program")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.logs.blame import Blame, blamed, blamed_alone, blamed_complaint, settings_in
+from verl_doctor.toolkit.logs.blame import Blame, blamed, blamed_alone, blamed_complaint, names_exception, settings_in
 from verl_doctor.toolkit.logs.conditions import traits_of
 from verl_doctor.toolkit.logs.excerpt import GOES_ON, may_tell
 from verl_doctor.toolkit.logs.failed import failure_in
@@ -276,7 +276,11 @@ class _Where:
         placed = self.placed(one)
         if found is None:
             alone = self._alone.get((one.number, one.process))
-            return placed if alone is None else replace(placed, blame=blamed_alone(alone, self._lines))
+            if alone is not None and follows(alone):
+                return replace(placed, signature=placed.signature or _FOLLOWS)
+            is_told = alone is not None or (one.kind == "unknown" and names_exception(one.words))
+            said = alone.message if alone is not None else one.words
+            return replace(placed, blame=blamed_alone(said, self._lines)) if is_told else placed
         return replace(_with_code(placed, found[0]), blame=blamed(found[0], self._lines, placed.phase))
 
     def _goes_on(self) -> bool:

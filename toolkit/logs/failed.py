@@ -25,6 +25,7 @@ _FAILED = re.compile(
   | \b(?:phase|state|status|conclusion|result)"? \s? [:=] \s? "?(?:failed|failure|error)\b
   | ^\S{1,60}:\ (?:fatal\ )?error:\ | ^(?:fatal|panic):\ | ^FATAL\b
   | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
+  | \bpanicked\ at\b | ^CMake\ Error\b
   | ^Set\ the\ environment\ variable\ HYDRA_FULL_ERROR=1
   | \bCrashLoopBackOff\b|\bBack-off\ restarting\ failed\ container
   | \bWarning\s+(?:Failed|BackOff|Evicted|Unhealthy)\w*\s
@@ -41,7 +42,8 @@ _COMPLAINS = re.compile(
 # Errors of loggers with which healthy runs start, too.
 _HARMLESS = re.compile(
     r"Unable to register cu\w+ factory|computation placer already registered|metrics exporter agent|Cannot use FA version|"
-    r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors"
+    r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors|"
+    r"Unclosed (?:client session|connector)|leaked \w+ objects|Address family not supported|has NOT been destroyed|not a git repository"
 )
 _NO_ERROR = re.compile(
     r"\b(?:no|0|without) (?:errors?|failures?)\b|\bnot an error\b|\b(?:errors?|failures?|failed)[=: ]+0\b",
