@@ -16,7 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.logs.blame import Blame, blamed, blamed_alone, blamed_complaint, names_exception, settings_in
+from verl_doctor.toolkit.logs.blame import (
+    Blame,
+    blamed,
+    blamed_alone,
+    blamed_complaint,
+    names_exception,
+    settings_in,
+)
 from verl_doctor.toolkit.logs.conditions import traits_of
 from verl_doctor.toolkit.logs.excerpt import GOES_ON, may_tell
 from verl_doctor.toolkit.logs.failed import failure_in
@@ -416,7 +423,11 @@ def _only_follows(one: Told) -> bool:
 
 
 def _fatal(
-    loud: Sequence[Raised], errors: Sequence[Told], telling: Sequence[Line], lines: Sequence[Line], source: str
+    loud: Sequence[Raised],
+    errors: Sequence[Told],
+    telling: Sequence[Line],
+    lines: Sequence[Line],
+    source: str,
 ) -> Told | None:
     """The error with which it began, or the death of a process. `telling` are the lines that the run did not survive."""
     first = first_error(loud)

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from verl_doctor.toolkit.logs.lines import Line
@@ -114,13 +115,14 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
     for at, line in enumerate(lines):
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
-            speaker = (line.process, line.level, line.place)
-            below = takewhile(
-                lambda other: (other.process, other.level, other.place) == speaker,
-                (other for other in lines[at + 1 : at + 4] if other.number > line.number),
-            )
+            near = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
+            below = takewhile(partial(_speaks_on, line), near)
             more = [other.text for other in takewhile(lambda one: not _is_over(one), below)]
             yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
+
+
+def _speaks_on(line: Line, other: Line) -> bool:
+    return (line.process, line.level, line.place) == (other.process, other.level, other.place)
 
 
 def _read(lines: Sequence[Line]) -> Iterator[Raised]:
@@ -189,7 +191,9 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
 
 def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:
     """What was to be raised where the log ends within a traceback: its last place says it in its source line."""
-    last = next((at for at in reversed(range(begin + head, len(lines))) if _FRAME.match(lines[at].text)), None)
+    last = next(
+        (at for at in reversed(range(begin + head, len(lines))) if _FRAME.match(lines[at].text)), None
+    )
     if last is None or frame is None:
         return None
     code = [line.text.strip() for line in lines[last + 1 :] if line.text.strip(" ^~\t")]
@@ -242,4 +246,10 @@ def _is_code(lines: Sequence[Line], at: int) -> bool:
 def _is_over(line: Line) -> bool:
     """Whether a message has ended before this line."""
     text = line.text.strip()
-    return not text or text in _JOINS or text.startswith(OVERRIDES) or bool(_GOES_ON.match(text)) or bool(_BEGINS.search(text))
+    return (
+        not text
+        or text in _JOINS
+        or text.startswith(OVERRIDES)
+        or bool(_GOES_ON.match(text))
+        or bool(_BEGINS.search(text))
+    )

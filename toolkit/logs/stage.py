@@ -64,4 +64,11 @@ def stage_of(one: Raised) -> str:
 
 def _of_actor(name: str) -> str:
     """The method of a worker without the name of the group that verl puts before it."""
-    return next((name.removeprefix(group) for group in _OF_GROUP if name.startswith(group) and name.removeprefix(group) in _FUNCTIONS), name)
+    return next(
+        (
+            name.removeprefix(group)
+            for group in _OF_GROUP
+            if name.startswith(group) and name.removeprefix(group) in _FUNCTIONS
+        ),
+        name,
+    )

@@ -16,7 +16,9 @@ SURE = 2
 """Steps behind a complaint of a run that failed: lines of several processes come late."""
 
 # verl's metrics of a step, and servers that are up.
-_STEP = re.compile(rf"\bstep:\d+ - .*:|\{{'loss': .*'epoch': |{FINISHED}|Application startup complete|Uvicorn running on")
+_STEP = re.compile(
+    rf"\bstep:\d+ - .*:|\{{'loss': .*'epoch': |{FINISHED}|Application startup complete|Uvicorn running on"
+)
 _TRAINED = re.compile(r"\bstep:\d+ - .*:|\{'loss': .*'epoch': ")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 

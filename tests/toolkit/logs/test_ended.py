@@ -33,7 +33,10 @@ def judged(text: str) -> Reading:
 
 
 LIMITS = [
-    (f"WARNING:torch.distributed.{AGENT}:Received Signals.SIGHUP death signal, shutting down workers", "LOG254"),
+    (
+        f"WARNING:torch.distributed.{AGENT}:Received Signals.SIGHUP death signal, shutting down workers",
+        "LOG254",
+    ),
     (f"{SLURM} DUE TO TIME LIMIT ***", "LOG250"),
     ("=>> PBS: job killed: walltime 3644 exceeded limit 3600", "LOG250"),
     (f"{SLURM} DUE TO PREEMPTION ***", "LOG251"),
