@@ -134,9 +134,9 @@ def names_exception(words: str) -> bool:
     return _IN_LINE.search(words) is not None
 
 
-def blamed_alone(said: str, lines: Sequence[Line]) -> Blame:
+def blamed_alone(words: str, lines: Sequence[Line]) -> Blame:
     """Whose fault an exception is of which only its words are there."""
-    settings = settings_in(said, "", lines)
+    settings = settings_in(words, "", lines)
     return Blame("configuration", settings) if settings else Blame("program")
 
 

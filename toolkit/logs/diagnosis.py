@@ -154,23 +154,26 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     every = loud_errors(lines)
     said = list(_in_lines(lines, every, source))
     finished = finished_at(lines) is not None
-    complaints = (*(one.line.number for one in every), *(one.number for one in said if one.is_complaint))
+    complaints = (
+        *(raised.line.number for raised in every),
+        *(line.number for line in said if line.is_complaint),
+    )
     last_said = max(complaints, default=0)
     life = life_of(lines, last_said if last_said and steps.went_on_behind(last_said) else 0)
     loud, survived = _unsurvived(every, said, steps, life)
     errors = [_of_chain(one, lines, source) for one in loud]
     told = sorted((*errors, *said), key=lambda one: one.number)
-    over = {each.line for one in survived for each in one.chain}
-    telling = [one for one in lines if not life.has(one.number) and one not in over]
+    over = {each.line for raised in survived for each in raised.chain}
+    telling = [line for line in lines if not life.has(line.number) and line not in over]
     fatal = _fatal(loud, errors, telling, lines, source)
     if not finished:
         fatal = _ending(fatal, said, steps)
     elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
         fatal = None
-    consequences = [one for one in told if one.kind == "consequence" and not life.has(one.number)]
+    consequences = [words for words in told if words.kind == "consequence" and not life.has(words.number)]
     failed = (fatal is not None and fatal.kind != "ended") or bool(consequences)
     borne = {id(one) for one in _borne(said, steps, SURE if failed else 1)}
-    borne |= {id(one) for one in said if life.has(one.number)}
+    borne |= {id(words) for words in said if life.has(words.number)}
     last = fatal.number if fatal in said and fatal is not None else math.inf
     candidates = [one for one in told if id(one) not in borne and one.number <= last]
     first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
@@ -241,7 +244,7 @@ class _Where:
         self._raised = {
             (each.line.number, each.line.process): (each, one) for one in every for each in one.chain
         }
-        self._alone = {(one.line.number, one.line.process): one for one in bare_errors(lines)}
+        self._alone = {(raised.line.number, raised.line.process): raised for raised in bare_errors(lines)}
         self._end = last_word(loud) if loud else None
         self._lines = lines
         self._steps = steps
@@ -286,8 +289,8 @@ class _Where:
             if alone is not None and follows(alone):
                 return replace(placed, signature=placed.signature or _FOLLOWS)
             is_told = alone is not None or (one.kind == "unknown" and names_exception(one.words))
-            said = alone.message if alone is not None else one.words
-            return replace(placed, blame=blamed_alone(said, self._lines)) if is_told else placed
+            words = alone.message if alone is not None else one.words
+            return replace(placed, blame=blamed_alone(words, self._lines)) if is_told else placed
         return replace(_with_code(placed, found[0]), blame=blamed(found[0], self._lines, placed.phase))
 
     def _goes_on(self) -> bool:
@@ -435,7 +438,7 @@ def _fatal(
         death = death_in(telling)
         if death is not None:
             return _known(Told(source, death.number, death.process, death.words, death.lines))
-        bare = [one for one in bare_errors(telling) if is_loud(one.line)]
+        bare = [raised for raised in bare_errors(telling) if is_loud(raised.line)]
         return _last_known(bare, lines, source)
     if not follows(first):
         # The whole chain of the program's last word: what was raised on the way may say more.
@@ -586,7 +589,7 @@ def together(readings: Mapping[str, Reading]) -> Reading:
     also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
     finished = any(one.finished for one in ordered)
     if finished:  # whoever was ended had done its work
-        named = tuple(one for one in named if one.kind != "ended")
+        named = tuple(cause for cause in named if cause.kind != "ended")
     errors = [
         one.error for one in ordered if one.error is not None and not (finished and one.error.kind == "ended")
     ]

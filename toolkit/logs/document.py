@@ -233,7 +233,7 @@ def headline(answer: Answer) -> tuple[str, str]:
             said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
         elif answer.unread:
             said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
-        elif any(one.kind not in {"hint", "note"} for one in reading.hints):
+        elif any(beside.kind not in {"hint", "note"} for beside in reading.hints):
             how = "came to its end" if reading.finished else "went on"
             return OK, f"the training {how}, and nothing that was complained of stopped it"
         else:

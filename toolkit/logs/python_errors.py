@@ -200,10 +200,10 @@ def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -
     match = _RAISES.match(code[0]) if code else None
     if match is None:
         return None
-    said = "".join(_STRING.findall(" ".join([match["said"], *code[1:]])))
+    message = "".join(_STRING.findall(" ".join([match["said"], *code[1:]])))
     raised = lines[last + 1]
     frames = tuple(_frames(lines[begin:]))
-    return Raised(match["type"], said, raised, lines[begin].number, frame, frames=frames)
+    return Raised(match["type"], message, raised, lines[begin].number, frame, frames=frames)
 
 
 def _frames(lines: Sequence[Line]) -> Iterator[Frame]:

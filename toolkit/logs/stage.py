@@ -53,9 +53,9 @@ _REMOTE = re.compile(r"ray::[\w.<>:]*?\.(\w+)\(")
 _OF_GROUP = ("actor_rollout_ref_", "actor_rollout_", "rollout_", "critic_", "ref_", "rm_", "actor_")
 
 
-def stage_of(one: Raised) -> str:
+def stage_of(raised: Raised) -> str:
     """The stage in which an exception was raised, with those behind it; "" where no function shows it."""
-    inner = list(one.chain)[::-1]
+    inner = list(raised.chain)[::-1]
     names = [frame.function for each in inner for frame in reversed(each.frames)]
     names += [_of_actor(name) for each in inner for name in _REMOTE.findall(each.message)]
     found = [stage for name in names if (stage := _FUNCTIONS.get(name))]
