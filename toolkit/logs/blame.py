@@ -50,6 +50,7 @@ _COMMAND = re.compile(r"\++ .*\bpython[\d.]* .*=")
 _PLAIN = frozenset({"true", "false", "none", "null", "auto", "default", "model", "data"})
 _SUFFIXES = frozenset({"py", "json", "jsonl", "yaml", "yml", "parquet", "csv", "txt", "log", "sh", "arrow"})
 _ITEMS = re.compile(r"[]['\", ]+")  # between the items of a list
+_IN_LINE = re.compile(r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])")  # an exception as others quote it
 _MOST = 3  # settings that are named
 
 
@@ -88,7 +89,7 @@ class Blame:
             )
         if self.file:
             return f"{self.raised_by or 'a program'} fails on this file: {self.file}"
-        return f"{self.raised_by or 'a program'} raised it: {self.place}"
+        return f"{self.raised_by or 'a program'} raised it: {self.place or 'its traceback is not in the log'}"
 
     @property
     def remedy(self) -> str:
@@ -128,6 +129,17 @@ def blamed(one: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | N
     return Blame("program", (), file, place, by)
 
 
+def names_exception(words: str) -> bool:
+    """Whether a complaint that is no traceback tells which exception was raised."""
+    return _IN_LINE.search(words) is not None
+
+
+def blamed_alone(words: str, lines: Sequence[Line]) -> Blame:
+    """Whose fault an exception is of which only its words are there."""
+    settings = settings_in(words, "", lines)
+    return Blame("configuration", settings) if settings else Blame("program")
+
+
 def _place(frame: Frame, path: str) -> str:
     """Where an exception was raised, as in "reward.py:12, in f"."""
     return f"{path}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
@@ -149,10 +161,11 @@ def blamed_complaint(words: str, phase: Phase | None) -> Blame:
 
 def _is_of_the_job(frame: Frame) -> bool:
     """Whether a file is none of an installed package or of a known project's source tree."""
-    before, found, inside = frame.path.rpartition("/verl/")
+    path = frame.path.replace("\\", "/")
+    before, found, inside = path.rpartition("/verl/")
     if found and not _INSTALLED.search(f"{before}/"):
-        return not _OF_VERL.match(inside)
-    return not _INSTALLED.search(frame.path)
+        return not (_OF_VERL.match(inside) or _INSTALLED.search(f"/{inside}"))
+    return not _INSTALLED.search(path)
 
 
 def _settings(said: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -16,11 +16,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.logs.blame import Blame, blamed, blamed_complaint, settings_in
+from verl_doctor.toolkit.logs.blame import (
+    Blame,
+    blamed,
+    blamed_alone,
+    blamed_complaint,
+    names_exception,
+    settings_in,
+)
 from verl_doctor.toolkit.logs.conditions import traits_of
 from verl_doctor.toolkit.logs.excerpt import GOES_ON, may_tell
 from verl_doctor.toolkit.logs.failed import failure_in
-from verl_doctor.toolkit.logs.finish import finished_at, parted
+from verl_doctor.toolkit.logs.finish import Life, finished_at, life_of, parted
 from verl_doctor.toolkit.logs.first_cause import (
     cause_of,
     complaint_in,
@@ -38,6 +45,7 @@ from verl_doctor.toolkit.logs.prefix import unprefixed
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Raised, bare_errors
 from verl_doctor.toolkit.logs.quoted import without_quotations
 from verl_doctor.toolkit.logs.signature import Kind, Signature, which
+from verl_doctor.toolkit.logs.stage import stage_of
 from verl_doctor.toolkit.logs.survived import SURE, Steps
 from verl_doctor.toolkit.logs.timeline.clock import Clock
 from verl_doctor.toolkit.rule import Phase
@@ -75,6 +83,8 @@ class Told:
     """Whose fault it is, of an exception that no signature knows as one of the environment."""
     settings: tuple[str, ...] = ()
     """The settings that a refusal names, where a signature knows it."""
+    stage: str = ""
+    """The stage of the job, where a signature knows what helps in it."""
     traits: frozenset[str] = frozenset()
     """What the log shows of the machine: a remedy must not contradict it."""
 
@@ -82,6 +92,16 @@ class Told:
     def kind(self) -> Kind | Literal["unknown"]:
         """What it is known to prove."""
         return "unknown" if self.signature is None else self.signature.kind
+
+    @property
+    def is_complaint(self) -> bool:
+        """Whether it tells that something failed, or was ended."""
+        return self.kind not in {"hint", "note"}
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether it has a page of its own."""
+        return self.signature is not None and bool(self.signature.code)
 
     @property
     def is_strong(self) -> bool:
@@ -133,17 +153,27 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     steps = Steps(lines)
     every = loud_errors(lines)
     said = list(_in_lines(lines, every, source))
-    loud, survived = _unsurvived(every, said, steps)
+    finished = finished_at(lines) is not None
+    complaints = (
+        *(raised.line.number for raised in every),
+        *(line.number for line in said if line.is_complaint),
+    )
+    last_said = max(complaints, default=0)
+    life = life_of(lines, last_said if last_said and steps.went_on_behind(last_said) else 0)
+    loud, survived = _unsurvived(every, said, steps, life)
     errors = [_of_chain(one, lines, source) for one in loud]
     told = sorted((*errors, *said), key=lambda one: one.number)
-    fatal = _fatal(loud, errors, lines, source, survived)
-    finished = finished_at(lines) is not None
+    over = {each.line for raised in survived for each in raised.chain}
+    telling = [line for line in lines if not life.has(line.number) and line not in over]
+    fatal = _fatal(loud, errors, telling, lines, source)
     if not finished:
         fatal = _ending(fatal, said, steps)
     elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
         fatal = None
-    failed = (fatal is not None and fatal.kind != "ended") or any(one.kind == "consequence" for one in told)
+    consequences = [words for words in told if words.kind == "consequence" and not life.has(words.number)]
+    failed = (fatal is not None and fatal.kind != "ended") or bool(consequences)
     borne = {id(one) for one in _borne(said, steps, SURE if failed else 1)}
+    borne |= {id(words) for words in said if life.has(words.number)}
     last = fatal.number if fatal in said and fatal is not None else math.inf
     candidates = [one for one in told if id(one) not in borne and one.number <= last]
     first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
@@ -161,7 +191,9 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     also = tuple(one for one in rest if not any(_code(one) == _code(other) for other in named))
     if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
         error = _complained(lines, source, ended=error) or error
-    if not named and error is None and not any(one.kind == "consequence" for one in told):
+    if not named and error is not None and error.kind == "ended" and error.is_coded:
+        named, error = (error,), None
+    if not named and error is None and not consequences:
         known = [*quiet, *beside, *(one for one in told if one.kind == "ended")]
         error = _failed(lines, source, steps, known, finished=finished)
     traits = traits_of(lines) if named else frozenset()
@@ -170,7 +202,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         tuple(replace(where.named(_dated(one, lines)), traits=traits) for one in named),
         None if error is None else where.judged(_dated(error, lines), finished=finished),
         also,
-        _distinct(one for one in told if one.kind == "consequence"),
+        _distinct(consequences),
         tuple(one for one in hints if one not in named),
         total,
         finished,
@@ -212,6 +244,7 @@ class _Where:
         self._raised = {
             (each.line.number, each.line.process): (each, one) for one in every for each in one.chain
         }
+        self._alone = {(raised.line.number, raised.line.process): raised for raised in bare_errors(lines)}
         self._end = last_word(loud) if loud else None
         self._lines = lines
         self._steps = steps
@@ -234,9 +267,12 @@ class _Where:
     def named(self, one: Told) -> Told:
         """A known fault with its phase, and with the settings that its words name where settings are refused."""
         placed = self.placed(one)
+        found = self._raised.get((one.number, one.process))
+        if one.signature is not None and one.signature.at:
+            chains = [each for each in (found and found[1], self._end) if each is not None]
+            return replace(placed, stage=next(filter(None, map(stage_of, chains)), ""))
         if one.signature is None or not one.signature.is_of_settings:
             return placed
-        found = self._raised.get((one.number, one.process))
         code = found[0].frames[-1].code if found is not None and found[0].frames else ""
         said = found[0].message if found is not None else one.words
         return replace(placed, settings=settings_in(said, code, self._lines))
@@ -244,15 +280,17 @@ class _Where:
     def judged(self, one: Told, *, finished: bool) -> Told:
         """An error that is none of the environment, with its phase, and with whose fault it is."""
         found = self._raised.get((one.number, one.process))
-        if (
-            finished
-            or self._goes_on()
-            or one.blame is not None
-            or found is None
-            or one.kind not in {"unknown", "job"}
-        ):
+        is_open = one.blame is None and one.kind in {"unknown", "job"}
+        if finished or self._goes_on() or not is_open:
             return one if one.kind == "ended" else self.placed(one)
         placed = self.placed(one)
+        if found is None:
+            alone = self._alone.get((one.number, one.process))
+            if alone is not None and follows(alone):
+                return replace(placed, signature=placed.signature or _FOLLOWS)
+            is_told = alone is not None or (one.kind == "unknown" and names_exception(one.words))
+            words = alone.message if alone is not None else one.words
+            return replace(placed, blame=blamed_alone(words, self._lines)) if is_told else placed
         return replace(_with_code(placed, found[0]), blame=blamed(found[0], self._lines, placed.phase))
 
     def _goes_on(self) -> bool:
@@ -275,7 +313,7 @@ def _with_code(one: Told, raised: Raised) -> Told:
 
 
 def _unsurvived(
-    every: Sequence[Raised], said: Sequence[Told], steps: Steps
+    every: Sequence[Raised], said: Sequence[Told], steps: Steps, life: Life
 ) -> tuple[list[Raised], list[Raised]]:
     """The exceptions that may have ended the run, and those that it survived.
 
@@ -295,7 +333,7 @@ def _unsurvived(
     for one, words, is_over in zip(every, known, over, strict=True):
         is_last_word = one is end and not one.line.process and not steps.behind(one.line.number)
         counts = is_over and not is_last_word and (was_ended or often[words] > 1)
-        (borne if counts else rest).append(one)
+        (borne if counts or life.has(one.line.number) else rest).append(one)
     return rest, borne
 
 
@@ -314,7 +352,8 @@ def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | No
         return fatal
     if fatal is not None:
         is_near = 0 < fatal.number - first.number <= _NEAR
-        return first if fatal.kind == "consequence" and is_near and not first.process else fatal
+        follows_it = fatal.kind in {"consequence", "weak", "ended"} and is_near and not first.process
+        return first if follows_it else fatal
     failed_before = any(
         one.kind == "consequence" and one.number < first.number and not steps.behind(one.number)
         for one in said
@@ -372,7 +411,7 @@ def _leads_to(hint: Told, fault: Told) -> bool:
     """Whether a hint was told before a fault that is known to come of it."""
     if hint.signature is None or fault.signature is None or hint.number > fault.number:
         return False
-    return (fault.signature.code or fault.kind) in hint.signature.leads_to
+    return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
 
 
 def _explains(one: Told, fatal: Told) -> bool:
@@ -389,18 +428,17 @@ def _only_follows(one: Told) -> bool:
 def _fatal(
     loud: Sequence[Raised],
     errors: Sequence[Told],
+    telling: Sequence[Line],
     lines: Sequence[Line],
     source: str,
-    survived: Sequence[Raised],
 ) -> Told | None:
-    """The error with which it began, or the death of a process."""
+    """The error with which it began, or the death of a process. `telling` are the lines that the run did not survive."""
     first = first_error(loud)
     if first is None:
-        death = death_in(lines)
+        death = death_in(telling)
         if death is not None:
             return _known(Told(source, death.number, death.process, death.words, death.lines))
-        over = {each.line for one in survived for each in one.chain}
-        bare = [one for one in bare_errors(lines) if is_loud(one.line) and one.line not in over]
+        bare = [raised for raised in bare_errors(telling) if is_loud(raised.line)]
         return _last_known(bare, lines, source)
     if not follows(first):
         # The whole chain of the program's last word: what was raised on the way may say more.
@@ -410,7 +448,7 @@ def _fatal(
         if own.signature is None and end.signature is not None and not follows(last.first):
             return end
         return own
-    death = death_in(lines)
+    death = death_in(telling)
     if death is not None:
         return _known(Told(source, death.number, death.process, death.words, death.lines))
     told = _told(first, lines, source)
@@ -448,6 +486,9 @@ def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
 def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:
     cause = cause_of(one, lines)
     signature = which(f"{one.type}: {one.message}", cause.frame)
+    if signature is not None and signature.kind == "consequence" and not follows(one):
+        # What stands behind an exception may be of the next who speaks.
+        signature = which(f"{one.type}: {one.message.partition(chr(10))[0]}", cause.frame)
     return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
 
@@ -490,7 +531,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             line.number,
             line.process,
             clipped(words, _LONGEST),
-            (line.written[:_LONGEST],),
+            tuple(other.written[:_LONGEST] for other in lines[at : at + 1 + signature.quotes]),
             signature,
         )
 
@@ -547,6 +588,8 @@ def together(readings: Mapping[str, Reading]) -> Reading:
     named = tuple(one for one in causes if not are_strong or one.is_strong or one in first)
     also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
     finished = any(one.finished for one in ordered)
+    if finished:  # whoever was ended had done its work
+        named = tuple(cause for cause in named if cause.kind != "ended")
     errors = [
         one.error for one in ordered if one.error is not None and not (finished and one.error.kind == "ended")
     ]

@@ -12,6 +12,7 @@ from verl_doctor.toolkit.logs.conditions import fitting
 from verl_doctor.toolkit.logs.diagnosis import Reading, Told
 from verl_doctor.toolkit.logs.lines import shown
 from verl_doctor.toolkit.logs.signature import Signature
+from verl_doctor.toolkit.logs.stage import STAGES
 from verl_doctor.toolkit.logs.timeline.timeline import Span, Timeline
 from verl_doctor.toolkit.result import STATUSES
 from verl_doctor.toolkit.rule import WHEN
@@ -150,9 +151,9 @@ def name_of(one: Told) -> tuple[str, str]:
 
 def remedy_of(one: Told) -> str:
     """What helps."""
-    if one.blame is not None:
-        return shown(one.blame.remedy)
-    return fitting(one.signature.remedy, one.traits) if one.signature is not None else ""
+    known = one.signature.at.get(one.stage) or one.signature.remedy if one.signature is not None else ""
+    own = shown(one.blame.remedy) if one.blame is not None and (one.blame.settings or not known) else ""
+    return "; ".join(filter(None, (own, fitting(known, one.traits))))
 
 
 def subject_of(one: Told) -> dict[str, str] | None:
@@ -218,7 +219,9 @@ def headline(answer: Answer) -> tuple[str, str]:
     reading = answer.reading
     if reading.first is not None:
         code, title = name_of(reading.first)
-        when = f" ({WHEN[reading.first.phase][0]})" if reading.first.phase else ""
+        when = WHEN[reading.first.phase][0] if reading.first.phase else ""
+        when = STAGES.get(reading.first.stage, when)
+        when = f" ({when})" if when else ""
         named = f": {', '.join(reading.first.settings)}" if reading.first.settings else ""
         return _WORDS[fault_of(reading.first)], f"{code}: {title}{shown(named)}{when}"
     error = reading.error
@@ -230,6 +233,9 @@ def headline(answer: Answer) -> tuple[str, str]:
             said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
         elif answer.unread:
             said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
+        elif any(beside.kind not in {"hint", "note"} for beside in reading.hints):
+            how = "came to its end" if reading.finished else "went on"
+            return OK, f"the training {how}, and nothing that was complained of stopped it"
         else:
             return OK, "nothing in these logs shows that something failed"
     elif error.signature is not None and error.signature.kind == "ended":

@@ -27,7 +27,7 @@ WORDS = (
     "Watchdog caught", "out of memory", "low on ", "memory pressure", "oom_kill", "% full, available space",
     "Sleep mode freed", " received at time=", "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
-    "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code",
+    "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `",
 )  # fmt: skip
 """Nearly every complaint has one of these in it, or the end or the beginning of a run; the longer it is, the less it costs: up to half a second for
 a gigabyte. The tests of the signatures name an example in which none stands."""

@@ -25,6 +25,8 @@ _FAILED = re.compile(
   | \b(?:phase|state|status|conclusion|result)"? \s? [:=] \s? "?(?:failed|failure|error)\b
   | ^\S{1,60}:\ (?:fatal\ )?error:\ | ^(?:fatal|panic):\ | ^FATAL\b
   | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
+  | \bpanicked\ at\b | ^CMake\ Error\b
+  | ^Set\ the\ environment\ variable\ HYDRA_FULL_ERROR=1
   | \bCrashLoopBackOff\b|\bBack-off\ restarting\ failed\ container
   | \bWarning\s+(?:Failed|BackOff|Evicted|Unhealthy)\w*\s
     """,
@@ -40,7 +42,8 @@ _COMPLAINS = re.compile(
 # Errors of loggers with which healthy runs start, too.
 _HARMLESS = re.compile(
     r"Unable to register cu\w+ factory|computation placer already registered|metrics exporter agent|Cannot use FA version|"
-    r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors"
+    r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors|"
+    r"Unclosed (?:client session|connector)|leaked \w+ objects|Address family not supported|has NOT been destroyed|not a git repository"
 )
 _NO_ERROR = re.compile(
     r"\b(?:no|0|without) (?:errors?|failures?)\b|\bnot an error\b|\b(?:errors?|failures?|failed)[=: ]+0\b",
@@ -48,6 +51,7 @@ _NO_ERROR = re.compile(
 )
 _CODE = re.compile(r"\b(?:code|status|rc)\b.{0,12}?-?\d")
 _WORD = re.compile(r"[^\W\d_]{2}")
+_FRAME = re.compile(r'\s*File "[^"]+", line \d+, in \S')
 _HEAD = "Traceback (most recent call last):"
 
 
@@ -64,7 +68,7 @@ def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause
         return complaint(ended[:1]) if ended else None
     logged = [line for line in rest if line.level in _ERRORS and line not in ended]
     last = [line for line in rest[-_LAST:] if line.level == "" and _COMPLAINS.match(line.text)]
-    cut_off = [line for line in rest[-_LAST:] if line.text.endswith(_HEAD)]
+    cut_off = [line for line in rest[-_LAST:] if line.text.endswith(_HEAD) or _FRAME.match(line.text)]
     found = next((found for found in (logged, last, ended, cut_off) if found), None)
     return complaint(found[:1]) if found else None
 

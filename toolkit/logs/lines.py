@@ -24,7 +24,7 @@ _SPEAKER = re.compile(
 )
 # torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container, of a pod (`kubectl logs --prefix`), the node (pdsh).
 _RANK = re.compile(
-    r"\[(?P<rank>(?:rank|default)\d+)\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
+    r"\[(?P<rank>(?:rank|default)(?:\d+|[a-zA-Z]))\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |"
     r"\[pod/(?P<pod>[\w./-]{1,150})\] |(?P<node>\d{1,3}(?:\.\d{1,3}){3}): |\[(?P<worker>[A-Za-z][\w.]{0,40}-\d{1,5})\]:? "
 )

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from verl_doctor.toolkit.logs.lines import Line
@@ -26,10 +27,14 @@ _JOINS = {
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 # A class with its module or with a message, or a bare word that can be nothing else.
 _RAISED = re.compile(
-    r"(?P<type>(?:\w+\.)+[A-Za-z_]\w*(?:\([\w.]+\))?|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
+    r"(?P<type>(?:\w+\.)+(?:[A-Z]\w*(?:\([\w.]+\))?|[a-z_]\w*(?=: )|timeout)|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
     r"(?:: ?(?P<said>.*))?"
 )
+# What a program that goes on prints: its metrics, a progress bar, a command of the shell.
+_GOES_ON = re.compile(r"step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: ")
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
+_RAISES = re.compile(r"raise (?P<type>[A-Za-z_][\w.]*)\((?P<said>[rf]{0,2}[\"'].+)")
+_STRING = re.compile(r"[\"']((?:[^\"'\\]|\\.)*)[\"']")
 _LONGEST = 20  # lines of one message
 _DEEPEST = 50  # processes whose errors are told in each other's messages; what lies deeper is read by itself
 _LOOKUPS = frozenset(
@@ -110,9 +115,14 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
     for at, line in enumerate(lines):
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
-            below = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
+            near = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
+            below = takewhile(partial(_speaks_on, line), near)
             more = [other.text for other in takewhile(lambda one: not _is_over(one), below)]
             yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
+
+
+def _speaks_on(line: Line, other: Line) -> bool:
+    return (line.process, line.level, line.place) == (other.process, other.level, other.place)
 
 
 def _read(lines: Sequence[Line]) -> Iterator[Raised]:
@@ -158,7 +168,9 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
     while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
         frame = lines[at] if _FRAME.match(lines[at].text) else frame
         at += 1
-    if at == len(lines) or not (match := _RAISED.fullmatch(lines[at].text.strip())):
+    if at == len(lines):
+        return _cut_off(lines, begin, head, frame), max(at, begin + 1)
+    if not (match := _RAISED.fullmatch(lines[at].text.strip())):
         return None, max(at, begin + 1)
     said = [match["said"] or ""]
     if _REMOTE.search(said[0]):
@@ -175,6 +187,23 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
         if inner is not None:
             return replace(one, before=inner, direct=True), after
     return one, max(end, at + 1)
+
+
+def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:
+    """What was to be raised where the log ends within a traceback: its last place says it in its source line."""
+    last = next(
+        (at for at in reversed(range(begin + head, len(lines))) if _FRAME.match(lines[at].text)), None
+    )
+    if last is None or frame is None:
+        return None
+    code = [line.text.strip() for line in lines[last + 1 :] if line.text.strip(" ^~\t")]
+    match = _RAISES.match(code[0]) if code else None
+    if match is None:
+        return None
+    message = "".join(_STRING.findall(" ".join([match["said"], *code[1:]])))
+    raised = lines[last + 1]
+    frames = tuple(_frames(lines[begin:]))
+    return Raised(match["type"], message, raised, lines[begin].number, frame, frames=frames)
 
 
 def _frames(lines: Sequence[Line]) -> Iterator[Frame]:
@@ -217,4 +246,10 @@ def _is_code(lines: Sequence[Line], at: int) -> bool:
 def _is_over(line: Line) -> bool:
     """Whether a message has ended before this line."""
     text = line.text.strip()
-    return not text or text in _JOINS or text.startswith(OVERRIDES) or bool(_BEGINS.search(text))
+    return (
+        not text
+        or text in _JOINS
+        or text.startswith(OVERRIDES)
+        or bool(_GOES_ON.match(text))
+        or bool(_BEGINS.search(text))
+    )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from verl_doctor.toolkit.logs.stage import STAGES
 from verl_doctor.toolkit.system import toml
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
@@ -23,7 +24,8 @@ Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "conse
 cause: this fault. weak: this fault, unless another cause is told that also leads to it. hint: something that is not right, and
 counts where nothing else is told. note: something that is worth a look and stops no run. job: a fault of the job's own code, model,
 data or settings, not of the environment. raised: what an exception proves whatever it says, by where it was raised (`blame`); it has no
-texts. ended: somebody ended the run. consequence: that another process or step failed.
+texts. ended: somebody ended the run; with a code it is the cause where nothing else is told. consequence: that another process or step
+failed.
 """
 
 _OF_SETTINGS = ("CFG", "DATA", "LOAD101", "LOG200")  # codes, and beginnings of codes
@@ -76,7 +78,8 @@ class Signature:
     first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
     programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
     that a pattern is all that a line says. `confirm` are the rules that would confirm it, where they are not the one with its code,
-    `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1").
+    `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is how many lines behind its own it shows. `at` is what helps where the stage of the job is known
+    (`stage`). A consequence's remedy says where the cause stands.
     """
 
     code: str
@@ -94,7 +97,9 @@ class Signature:
     deep: bool = False
     whole: bool = False
     within: tuple[str, ...] = ()
+    quotes: int = 0
     sources: tuple[str, ...] = ()
+    at: Mapping[str, str] = field(default_factory=dict, hash=False)
     examples: tuple[LogExample, ...] = ()
 
     @property
@@ -115,7 +120,7 @@ class Signature:
     @property
     def is_named(self) -> bool:
         """Whether it is a fault of the environment or of the settings, for which there is a code."""
-        return self.kind in _NAMED
+        return self.kind in _NAMED or (self.kind == "ended" and bool(self.code))
 
     def matches(self, lines: Iterable[str], frame: str = "") -> bool:
         """Whether one of the lines of a message says it; `frame` is where an exception was raised."""
@@ -201,8 +206,10 @@ def _signature(
 ) -> Signature:
     if kind not in _KINDS:
         raise TypeError(f"kind is one of {', '.join(_KINDS)}")
-    if bool(code) != (kind in {*_NAMED, "raised"}):
+    if kind != "ended" and bool(code) != (kind in {*_NAMED, "raised"}):
         raise TypeError("what is named has a code, and nothing else has")
+    if unknown := set(more.get("at", ())) - set(STAGES):
+        raise TypeError(f"no stage: {', '.join(sorted(unknown))}")
     if leads_to and kind not in {"hint", "note"}:
         raise TypeError("only a hint or a note leads to something else")
     return Signature(

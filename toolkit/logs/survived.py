@@ -16,7 +16,10 @@ SURE = 2
 """Steps behind a complaint of a run that failed: lines of several processes come late."""
 
 # verl's metrics of a step, and servers that are up.
-_STEP = re.compile(rf"\bstep:\d+ - .*:|{FINISHED}|Application startup complete|Uvicorn running on")
+_STEP = re.compile(
+    rf"\bstep:\d+ - .*:|\{{'loss': .*'epoch': |{FINISHED}|Application startup complete|Uvicorn running on"
+)
+_TRAINED = re.compile(r"\bstep:\d+ - .*:|\{'loss': .*'epoch': ")
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
@@ -24,7 +27,9 @@ class Steps:
     """The lines that show that the run goes on."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        self._numbers = [line.number for line in lines if _STEP.search(line.text)]
+        shown = [line for line in lines if _STEP.search(line.text)]
+        self._numbers = [line.number for line in shown]
+        self._trained = [line.number for line in shown if _TRAINED.search(line.text)]
 
     def behind(self, number: int) -> int:
         """How many there are behind this line."""
@@ -34,6 +39,10 @@ class Steps:
     def last(self) -> int:
         """The last of these lines, 0 for none."""
         return self._numbers[-1] if self._numbers else 0
+
+    def went_on_behind(self, number: int) -> bool:
+        """Whether so many steps were trained behind this line that the run is sure to have borne what was said there."""
+        return len(self._trained) >= SURE and self._trained[-SURE] > number
 
     def survived(self, said: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
         """Of complaints in their order, each its line and its words: whether so many steps are behind it or the same one before it."""

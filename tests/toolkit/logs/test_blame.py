@@ -147,8 +147,14 @@ def test_an_argument_that_the_parser_of_a_server_refused_explains_its_end() -> N
         f"{JOB}{raised('JudgeError: no', '/home/u/reward.py score')}step:1 - a:1\nstep:2 - a:1\n",
         f"{spoken(raised('JudgeError: no', '/home/u/reward.py score'), RAY)}step:1 - a:1\n",
         "(raylet) Killed\n",
-        "JudgeError: the judge did not answer\n",
     ],
 )
 def test_nobody_is_blamed_where_nothing_failed_or_nothing_tells(log: str) -> None:
     assert first_of(log) is None
+
+
+def test_an_exception_without_its_traceback_is_the_cause_all_the_same() -> None:
+    alone = first_of("JudgeError: the judge did not answer\n")
+    assert alone is not None
+    assert alone.blame is not None
+    assert (alone.blame.code, alone.blame.place) == ("LOG163", "")

@@ -18,11 +18,8 @@ SLURM = "slurmstepd: error: *** JOB 4242 ON node7 CANCELLED AT 2026-11-20T10:00:
 AGENT = "torch/distributed/elastic/agent/server/api.py"
 ENDS = [
     f"{SLURM} ***",
-    f"{SLURM} DUE TO TIME LIMIT ***",
-    f"{SLURM} DUE TO PREEMPTION ***",
     "*** SIGTERM received at time=1726300000 on cpu 3 ***",
     "SIGTERM received at time=1726300000 on cpu 3",
-    f"WARNING:torch.distributed.{AGENT}:Received Signals.SIGHUP death signal, shutting down workers",
     f"W1120 10:00:00.123000 4711 {AGENT}:739] Received Signals.SIGTERM death signal, shutting down workers",
     f"W1120 10:00:00.123000 4711 {AGENT}:739] Received 15 death signal, shutting down workers",
     "srun: error: node-7: task 0: Terminated",
@@ -35,6 +32,26 @@ def judged(text: str) -> Reading:
     return read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log")
 
 
+LIMITS = [
+    (
+        f"WARNING:torch.distributed.{AGENT}:Received Signals.SIGHUP death signal, shutting down workers",
+        "LOG254",
+    ),
+    (f"{SLURM} DUE TO TIME LIMIT ***", "LOG250"),
+    ("=>> PBS: job killed: walltime 3644 exceeded limit 3600", "LOG250"),
+    (f"{SLURM} DUE TO PREEMPTION ***", "LOG251"),
+    ("  Normal  TaintManagerEviction  3m  controller  Marking for deletion Pod rl/head-0", "LOG253"),
+]
+
+
+@pytest.mark.parametrize(("said", "code"), LIMITS)
+def test_a_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
+    (cause,) = judged(f"{STEP}{said}\n").causes
+    assert cause.signature is not None
+    assert (cause.signature.code, cause.number) == (code, 2)
+    assert "resume_mode=auto" in cause.signature.remedy
+
+
 @pytest.mark.parametrize("said", ENDS)
 def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
     reading = judged(f"{STEP}{said}\n")
@@ -45,7 +62,7 @@ def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
     assert headline(answer)[1].startswith("somebody, or a batch system, ended the run")
 
 
-@pytest.mark.parametrize("said", ENDS)
+@pytest.mark.parametrize("said", [*ENDS, *(said for said, _ in LIMITS)])
 def test_a_run_that_had_finished_or_went_on_was_not_ended(said: str) -> None:
     for log in (f"{DONE}{said}\n", f"{said}\n{STEP}{STEP}{STEP}"):
         assert Answer(judged(log), ("run.log",), 100).exit_code == 0, log
@@ -78,6 +95,6 @@ def test_words_of_an_end_within_others_are_none(said: str) -> None:
 
 
 def test_workers_that_were_stopped_when_all_was_done_did_not_end_the_run() -> None:
-    worker = judged(f"{ENDS[3]}\n")
+    worker = judged(f"{ENDS[1]}\n")
     assert together({"a": judged(STEP), "b": worker}).error is not None
     assert together({"a": judged(DONE), "b": worker}).error is None

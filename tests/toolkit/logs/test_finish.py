@@ -1,4 +1,4 @@
-"""What is told behind the end of a training: it did not fail for that, and another run in the same log may still fail."""
+"""What is told behind the end of a training: it did not fail for that, nor for what it bore before; another run in the same log may still fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 from support.logs.builder import spoken, traceback
 
 from verl_doctor.toolkit.logs.diagnosis import Reading, read
+from verl_doctor.toolkit.logs.document import Answer, headline
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 RUNNER = "(TaskRunner pid=7131) "
 STEP = f"{RUNNER}step:1 - actor/loss:0.1 - timing_s/step:9.5\n"
@@ -16,6 +18,7 @@ DONE = f"{STEP}{RUNNER}'Final validation metrics: None'\n"
 KILLED = "RuntimeError: DataLoader worker (pid 8859) is killed by signal: Killed."
 TORN_DOWN = spoken(traceback(KILLED), RUNNER)
 FULL = spoken(traceback("OSError: [Errno 28] No space left on device"), RUNNER)
+CONNECTS = "ray init kwargs: {}\n"
 PADDING = f"{RUNNER}fine\n" * 20_000
 
 
@@ -34,7 +37,8 @@ def test_a_run_did_not_fail_for_what_is_said_while_it_is_torn_down(between: str)
     "text",
     [
         f"{STEP}{TORN_DOWN}",
-        f"{TORN_DOWN}{DONE}",
+        f"{CONNECTS}{TORN_DOWN}{CONNECTS}{DONE}",
+        f"{CONNECTS}{OVERRIDES}[]\n{traceback(KILLED)}{CONNECTS}{DONE}",
         DONE + spoken(traceback(KILLED), "(TaskRunner pid=9) "),
         DONE + traceback(KILLED),
         f"{DONE}{PADDING}ray init kwargs: {{}}\n{PADDING}{TORN_DOWN}",
@@ -42,12 +46,22 @@ def test_a_run_did_not_fail_for_what_is_said_while_it_is_torn_down(between: str)
     ],
 )
 def test_another_error_is_still_the_first(text: str) -> None:
-    error = judged(text).error
-    assert error is not None
-    assert error.words.startswith(KILLED)
+    first = judged(text).first
+    assert first is not None
+    assert first.words.startswith(KILLED)
 
 
-def test_a_fault_before_the_end_is_still_named() -> None:
-    (cause,) = judged(f"{FULL}{DONE}{TORN_DOWN}").causes
+def test_what_was_complained_of_before_the_end_is_a_note() -> None:
+    missing = spoken(traceback("ImportError: cannot import name 'a' from 'vllm.b'"), RUNNER)
+    for text in (f"{FULL}{DONE}{TORN_DOWN}", f"{TORN_DOWN}{DONE}", f"{CONNECTS}{STEP}{missing}{DONE}"):
+        answer = Answer(judged(text), ("run.log",), len(text))
+        assert (headline(answer)[0], answer.verdict, answer.exit_code) == ("OK", "ok", 0)
+        assert "stopped it" in headline(answer)[1]
+        assert answer.reading.hints
+
+
+def test_an_earlier_run_of_the_log_that_failed_is_still_named() -> None:
+    failed = f"{CONNECTS}{OVERRIDES}[]\n{traceback('OSError: [Errno 28] No space left on device')}"
+    (cause,) = judged(f"{failed}{CONNECTS}{DONE}").causes
     assert cause.signature is not None
     assert cause.signature.code == "HOST106"

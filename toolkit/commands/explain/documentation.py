@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.logs.signature import Limit, Signature, of_code, of_logs_alone
+from verl_doctor.toolkit.logs.stage import STAGES
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.system.website import page_of
 
@@ -22,6 +23,7 @@ _CERTAIN = {
     "weak": "certain, unless the log shows another cause",
     "hint": "likely, if the log shows no other cause",
     "note": "worth a look",
+    "ended": "certain, if nothing else failed before",
     "raised": "certain, from where the exception was raised and what it names, whatever its words",
 }
 
@@ -90,7 +92,8 @@ def explain_of_logs(code: str, known: Registry) -> str | None:
         "",
     ]
     lines += ["## How to fix", ""]
-    lines += [f"* {remedy}" for remedy in dict.fromkeys(one.remedy for one in found)]
+    lines += [f"* {remedy}" for remedy in dict.fromkeys(fault.remedy for fault in found)]
+    lines += [f"* {STAGES[stage]}: {remedy}" for fault in found for stage, remedy in fault.at.items()]
     if rules := [rule for one in found for rule in one.rules]:
         titles = {check.code: check.title for check in known.checks}
         lines += ["", "## Rules that may confirm it on a machine", ""]
