@@ -51,14 +51,28 @@ class Verdict:
 
 
 def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
-    """Evaluate a condition as far as the two source trees decide it."""
+    """Evaluate a condition as far as the two source trees decide it, or a flag that is set beside it."""
+    verdict = judge_by_trees(test, reader, scope)
+    if verdict.holds is None and (held := reader.by_flags(test, scope)) is not None:
+        return Verdict(held, verdict.probe)
+    return verdict
+
+
+def taken(test: ast.expr, reader: Reader, scope: Scope) -> bool | None:
+    """Whether the job goes where this condition holds: by the trees, or by its settings. None when undecided."""
+    verdict = judge(test, reader, scope)
+    return verdict.holds if verdict.holds is not None or verdict.probe else reader.by_settings(test, scope)
+
+
+def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
+    """As `judge`, without flags."""
     match test:
         case ast.Constant(value=value):
             return Verdict(bool(value))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return judge(operand, reader, scope).negated()
+            return judge_by_trees(operand, reader, scope).negated()
         case ast.BoolOp(op=op, values=values):
-            return _combined([judge(value, reader, scope) for value in values], isinstance(op, ast.And))
+            return _combined([judge_by_trees(value, reader, scope) for value in values], isinstance(op, ast.And))
         case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(value=str(name))]):
             return Verdict(_has(reader.value(owner, scope), name, reader), probe=True)
         case ast.Call(
@@ -78,7 +92,7 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
         case ast.Call(args=[ast.Constant(value=str(name))]) if _finds_module(test, reader, scope):
             return _has_module(name, reader)
         case ast.Name() if (before := _asked_before(test, scope)) is not None:
-            return judge(before[0], reader, before[1])
+            return judge_by_trees(before[0], reader, before[1])
         case ast.Call(func=ast.Name(id=name), args=[]) if name in _OTHER_ENGINES:
             engines = reader.around.engines
             return Verdict(None if engines is None else _OTHER_ENGINES[name] in engines)

@@ -23,19 +23,22 @@ class Reach:
     sent: set[str] = field(default_factory=set)
 
 
-def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
-    """Follow a path from its entry modules.
+def reach(
+    start: Iterable[str], read: Callable[[str], Uses | None], features: Collection[str] = ()
+) -> Reach:
+    """Follow a path from its entry modules, or entry classes ("module:Class").
 
     An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
     condition. Elsewhere a function is run when something that is run calls its name unconditionally: a function
-    that is only handed on, for instance to patch vLLM with it, may never be called.
+    that is only handed on, for instance to patch vLLM with it, may never be called, unless its module is for one of the
+    `features` that the job switches on.
     """
     found, begin = Reach(), tuple(start)
     for name in begin:
-        _load(name, found, read)
+        _load(name.partition(":")[0], found, read)
     while True:
         before = len(found.modules), len(found.units)
-        _run(begin, found, read)
+        _run(begin, found, read, features)
         for unit in tuple(found.units):
             module, _, inner = unit.partition(":")
             for entry in _imports(module, read):
@@ -45,7 +48,9 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
             return found
 
 
-def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None]) -> None:
+def _run(
+    begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None], features: Collection[str]
+) -> None:
     """Add the functions that are run for sure, given the modules that are loaded."""
     found.sent |= {name for module in found.modules for name in _sent(module, found, read)}
     offered = _units_of(found, read)
@@ -53,7 +58,7 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
     methods = {
         unit: name
         for unit, (name, is_method) in offered.items()
-        if is_method and unit.partition(":")[0] in begin
+        if is_method and (unit.partition(":")[0] in begin or unit.rpartition(".")[0] in begin)
     }
     optional: set[str] = set()
     while True:
@@ -69,7 +74,7 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
         optional |= more
     found.units |= methods.keys() - optional
     found.units |= set(_receivers(found, read))
-    calls = _sites(found, read, calls_only=True)
+    calls = _sites(found, read, calls_only=True, features=features)
     while True:
         called = {
             name
@@ -119,7 +124,11 @@ def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tup
 
 
 def _sites(
-    found: Reach, read: Callable[[str], Uses | None], *, calls_only: bool = False
+    found: Reach,
+    read: Callable[[str], Uses | None],
+    *,
+    calls_only: bool = False,
+    features: Collection[str] = (),
 ) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     """For each name, the functions that mention it (or call it), each with the conditions around that."""
     sites: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
@@ -127,7 +136,8 @@ def _sites(
         uses = read(module)
         if uses is None:
             continue
-        for unit, names in (uses.calls if calls_only else uses.mentions).items():
+        handed_on = any(word in module.rpartition("workers.")[2] for word in features)
+        for unit, names in (uses.calls if calls_only and not handed_on else uses.mentions).items():
             for name, when in names.items():
                 sites.setdefault(name, []).append((f"{module}:{unit}", unmet(when, found.sent)))
     return sites
@@ -168,12 +178,19 @@ def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str
                 yield f"{module}:{unit}"
 
 
-def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> str:
-    """Why a function is not run in every run, in words: the condition around its call, or that nobody calls it."""
+def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> tuple[str, bool]:
+    """Why a function is not run in every run, in words: the condition around its call, or that nobody calls it.
+
+    The second says whether the job's settings do not meet any of those conditions.
+    """
     owner, _, name = unit.rpartition(".")
     name = owner if owner and name.startswith("__") else name
-    for other in [uses, *everything.values()]:
-        for mentions in other.mentions.values():
-            if mentions.get(name):
-                return " and ".join(mentions[name])
-    return f"{name}() is called"
+    sites = [
+        (when[name], any((inner, condition) in other.off for condition in when[name]))
+        for other in [uses, *everything.values()]
+        for inner, when in other.mentions.items()
+        if when.get(name)
+    ]
+    if not sites:
+        return f"{name}() is called", False
+    return " and ".join(sites[0][0]), all(off for _, off in sites)

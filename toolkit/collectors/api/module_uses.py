@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
+from verl_doctor.toolkit.collectors.api.decided import Decisions
 from verl_doctor.toolkit.collectors.api.forwarded import forwarded
 from verl_doctor.toolkit.collectors.api.guards import (
     asks_for_none,
@@ -16,6 +17,7 @@ from verl_doctor.toolkit.collectors.api.guards import (
     judge,
     opposite,
     suppressing,
+    taken,
 )
 from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
 from verl_doctor.toolkit.collectors.api.overrides import Extension
@@ -43,6 +45,7 @@ from verl_doctor.toolkit.sources.python.source import children, dotted, statemen
 from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
+_MANY = 3
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -58,9 +61,13 @@ def read_uses(
     nodes = list(walk(tree))
     scopes = Scopes(reader)
     reader.elsewhere = scopes.constant
+    reader.by_flags = Decisions(reader).holds
+    if around.settings is not None:
+        reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
     walker.block(tree.body, Context(walker.scopes.of_module(tree, nodes)))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    walker.found.off = frozenset(reader.off)
     walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.record.live)
     return walker.found
 
@@ -86,9 +93,15 @@ class _Walker:
                 verdict = judge(node.test, self.reader, context.scope)
                 if verdict.holds is True:
                     return
-                rest = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
+                goes_on = verdict.holds is False or self._refused(node, context) or _is_rare(node.test)
+                rest = context if goes_on else context.under(opposite(node.test), self.reader)
                 self.block(statements[index + 1 :], rest)
                 return
+
+    def _refused(self, node: ast.If, context: Context) -> bool:
+        """Whether an `if` only raises: what follows is run wherever the job goes on, unless its settings lead there."""
+        raises = isinstance(node.body[-1], ast.Raise)
+        return raises and taken(node.test, self.reader, context.scope) is not True and not _asks_release(node.test, self.reader, context)
 
     def statement(self, node: ast.stmt, context: Context) -> None:
         match node:
@@ -421,6 +434,16 @@ class _Walker:
             owner = self.reader.value(replaced[0], context.scope)
             if self.record.is_watched(owner):
                 self.record.member(owner, replaced[1], position(node), "patch", context)
+
+
+def _is_rare(test: ast.expr) -> bool:
+    """Whether a condition for leaving early asks for so much at once that what follows is the usual way."""
+    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
+
+
+def _asks_release(test: ast.expr, reader: Reader, context: Context) -> bool:
+    """Whether a condition asks what a library offers."""
+    return judge(test, reader, context.scope).probe
 
 
 def _error(use: Use) -> str:

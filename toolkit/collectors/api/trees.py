@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from verl_doctor.toolkit.collectors.api.demand import Demand
 from verl_doctor.toolkit.collectors.api.inside import misses_inside
 from verl_doctor.toolkit.collectors.api.job_entries import (
     BACKENDS,
@@ -82,7 +83,10 @@ def _suppresses(item: ast.withitem) -> bool:
 
 
 _Answer = TypeVar("_Answer", bound=ApiUses)
+_STRATEGY = "actor_rollout_ref.actor.strategy"
 _LONGEST_QUOTE = 200  # characters
+# What happens when the function is run. The other kinds are about a class, whoever makes it.
+_CALLED = frozenset({"attribute", "import", "keyword", "meaning", "option", "patch", "positional", "required", "sent", "store"})
 
 
 @collection_put_off()
@@ -101,8 +105,8 @@ def read_trees(
     begin = reading.rollouts(library.module)
     if isinstance(begin, Unknown):
         return begin
-    reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
-    found = list(_found(reached, reading))
+    reached = {path: reach(modules, reading.uses, reading.features) for path, modules in begin.items()}
+    found = list(reading.demanded(_found(reached, reading), begin))
     found += _inside(library, found, around.beside)
     unread = (*_unread(reached, reading), *_unread_of(library, reached, reading))
     return _answer(fact, verl, library, found, reached, unread, reading)
@@ -189,7 +193,9 @@ def _answer(
 ) -> _Answer:
     absent = reading.located(library, [use for use in found if use.resolution != "present"])
     missing = tuple(_quoted(_ordered(absent)))
-    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread)
+    settings = reading.around.settings
+    asked = () if settings is None else tuple(sorted(settings.asked))
+    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread, asked)
 
 
 def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
@@ -250,14 +256,26 @@ class _Reading:
         self.verl = SourceTree(Path(verl.folder), verl.module, "verl", tuple(self.libraries))
         self.sources = Sources([self.verl, *self.libraries.values()])
         self.read: dict[str, Uses] = {}
+        self._whole: dict[str, Uses | None] = {}
         self.unread: dict[str, Unread] = {}
         self.needed: dict[str, set[str]] = {}
         self._may_be_newer = not python or _release(python) > sys.version_info[:2]
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The optional parts of verl that the job switches on."""
+        return self.around.settings.features if self.around.settings is not None else ()
+
+    @property
+    def strategy(self) -> str:
+        """What the actors train with."""
+        found = self.around.settings.at(_STRATEGY) if self.around.settings is not None else None
+        return found if isinstance(found, str) else "fsdp"
+
     def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
         """The modules with which the paths of this library's rollout begin. Absent when verl has no such rollout."""
         begin = rollout_entries(
-            self.verl, self.tree, lambda name: self.imported_at(name) is not None, library
+            self.verl, self.tree, lambda name: self.imported_at(name) is not None, library, self.strategy
         )
         unseen = self.unread.get(registry(self.verl))
         if unseen is not None and unseen.kind != "syntax":
@@ -285,8 +303,31 @@ class _Reading:
             self.read[name] = found
         return self.read[name]
 
-    def _uses(self, file: ModuleFile, tree: ast.Module, source: bytes) -> Uses | None:
-        if not self.verl.concerns(source):
+    def whole(self, name: str) -> Uses | None:
+        """As `uses`, with all that a module mentions although no library is among it."""
+        if name not in self._whole:
+            parsed, file = self._parsed(name), self.verl.locate(name)
+            try:
+                self._whole[name] = self._uses(file, parsed[0], None) if parsed and file else None
+            except RecursionError:
+                self._whole[name] = None
+        return self._whole[name]
+
+    def demanded(self, found: Iterable[ApiUse], begin: Mapping[str, tuple[str, ...]]) -> Iterator[ApiUse]:
+        """Put the condition to each break in a function that the job's settings never have called."""
+        settings = self.around.settings
+        entries = [name.partition(":")[0] for modules in begin.values() for name in modules]
+        demand = Demand(self.verl, settings, self.whole, entries) if settings is not None else None
+        for use in found:
+            when = ""
+            if demand is not None and use.breaks and use.unit and use.paths and not use.when and use.kind in _CALLED:
+                owner, _, last = use.unit.rpartition(".")
+                when = demand.condition(owner if owner and last.startswith("__") else last)
+            off = bool(when) and settings is not None and settings.chosen
+            yield replace(use, when=when, off=off) if when else use
+
+    def _uses(self, file: ModuleFile, tree: ast.Module, source: bytes | None) -> Uses | None:
+        if source is not None and not self.verl.concerns(source):
             return read_imports(tree, file, self.verl)
         self.sources.add(tree, file)
         module = self.sources.module(file.name)
@@ -414,14 +455,17 @@ def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterato
             use = replace(use, guard=use.guard or f"{use.unit}() is for other releases")  # noqa: PLW2901
         certain = tuple(path for path in run if not unmet(use.when, reached[path].sent))
         when = "" if certain else " and ".join(use.when)
+        off = bool(when) and any((use.unit, condition) in uses.off for condition in use.when)
         if use.unit and not run and use.resolution == "missing":
-            when = " and ".join(filter(None, (condition_of(use.unit, uses, reading.read), when)))
+            called, never = condition_of(use.unit, uses, reading.read)
+            when, off = " and ".join(filter(None, (called, when))), off or never
         for module in use.unread if not use.guard else ():
             reading.needed.setdefault(module, set()).update(certain)
-        yield _fact(use, uses.path, loaded if when else certain, when)
+        chosen = reading.around.settings is not None and reading.around.settings.chosen
+        yield _fact(use, uses.path, loaded if when else certain, when, off=off and chosen)
 
 
-def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> ApiUse:
+def _fact(use: Use, path: str, paths: tuple[str, ...], when: str, *, off: bool) -> ApiUse:
     return ApiUse(
         path=path,
         line=use.line,
@@ -437,4 +481,6 @@ def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> ApiUse:
         read_from=use.read_from,
         column=use.column,
         handler=use.handler,
+        off=off,
+        unit=use.unit,
     )

@@ -66,6 +66,9 @@ class Reader:
         self.around = around
         self.building = 0
         self.elsewhere: Callable[[str, str], Value] = lambda _module, _name: None
+        self.by_flags: Callable[[ast.expr, Scope], bool | None] = lambda _test, _scope: None
+        self.by_settings: Callable[[ast.expr, Scope], bool | None] = lambda _test, _scope: None
+        self.off: set[tuple[str, str]] = set()
         self._active: set[int] = set()
         self._circular = False  # whether what is being judged was met within itself
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
@@ -192,6 +195,11 @@ class Reader:
         """The class that a class of the examined module is, if it stands at the module's top level."""
         found = _thing(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
+
+    def bases_of(self, kind: Class) -> list[Class] | None:
+        """The classes that a class extends, itself among them; None when one of them is not known."""
+        parts = list(mro(self.sources, kind))
+        return None if None in parts else [part for part in parts if isinstance(part, Class)]
 
     def _inherited(self, local: LocalClass, name: str) -> Value:
         """What `self.name` is when a class of another package brings it along."""
