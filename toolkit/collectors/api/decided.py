@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable
 from typing import Any, Final
 
+from packaging.version import InvalidVersion, Version
+
 from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees
 from verl_doctor.toolkit.collectors.api.settings import Section, Settings
 from verl_doctor.toolkit.collectors.api.value import Bound, Instance, LocalClass, Scope, SelfOf, Value
@@ -23,7 +25,8 @@ _END = 1 << 30
 _DEEPEST = 40
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = {"bool": bool, "float": float, "int": int, "len": len, "str": str}
-_TEXT = frozenset({"endswith", "lower", "startswith", "strip", "upper"})
+_OF_VERSIONS = frozenset({"base_version", "major", "micro", "minor", "release"})
+_TEXT = frozenset({"endswith", "lower", "split", "startswith", "strip", "upper"})
 # verl's ways to make an object of a section, or a section of an object.
 _SAME = frozenset({"omega_conf_to_dataclass", "to_container", "to_object", "deepcopy", "create"})
 _READS_VARIABLE = frozenset({"os.environ.get", "os.getenv", "environ.get", "getenv"})
@@ -54,6 +57,23 @@ class Decisions:
         finally:
             self._first_only = before
 
+    def is_none(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression is None for certain."""
+        before, self._first_only = self._first_only, False
+        try:
+            return self.value(node, scope, _line_of(node)) is None and not self._first_only
+        except RecursionError:
+            return False
+        finally:
+            self._first_only = before
+
+    def is_unbound(self, body: list[ast.stmt], name: str, scope: Scope) -> bool:
+        """Whether these statements leave a name unbound for certain."""
+        try:
+            return name not in scope.changed and self._after(body, name, _END, scope, MISSING) is MISSING
+        except RecursionError:
+            return False
+
     def _of_feature(self, test: ast.expr) -> bool | None:
         """Whether a condition asks for a part of verl that the script switches on, such as `lora_loaded`: it does not stay off."""
         features = self.settings.features if self.settings is not None else ()
@@ -74,6 +94,12 @@ class Decisions:
             self._active.discard(key)
 
     def _value(self, node: ast.expr, scope: Scope, line: int) -> Any:
+        if isinstance(node, (ast.Attribute, ast.Call)):
+            known = self.reader.value(node, scope)
+            if isinstance(known, (str, Version)):
+                return known
+            if isinstance(node, ast.Call) and (answer := self.reader.answered(node, scope, self)) is not UNCLEAR:
+                return answer
         match node:
             case ast.Constant(value=value):
                 return value
@@ -84,6 +110,13 @@ class Decisions:
                 return THERE if any(key is not None for key in keys) else {} if not keys else UNCLEAR
             case ast.Name(id=name):
                 return self._name(name, scope, line)
+            case ast.Attribute(value=owner, attr=name) if isinstance(of := self.reader.value(owner, scope), Version):
+                return getattr(of, name) if name in _OF_VERSIONS else UNCLEAR
+            case ast.Attribute(value=owner, attr="__version_tuple__"):
+                of = self.reader.read(self.reader.value(owner, scope), "__version__")
+                return _release(of) if isinstance(of, str) else UNCLEAR
+            case ast.Subscript(value=owner, slice=ast.Slice() | ast.Constant(value=int()) as part):
+                return _cut(self.value(owner, scope, line), part)
             case ast.Attribute(value=owner, attr=name):
                 return self._attribute(owner, name, scope, line)
             case ast.Subscript(value=owner, slice=ast.Constant(value=str(name))):
@@ -106,6 +139,23 @@ class Decisions:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
                 values = [self.value(side, scope, line) for side in (left, right)]
                 return applied(ARITHMETIC[type(op)], *values) if all(map(_is_plain, values)) else UNCLEAR
+        return UNCLEAR
+
+    def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
+        """`tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
+        match node.args:
+            case [ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="int"), parts])]:
+                return _integers(self.value(parts, scope, line))
+            case [
+                ast.GeneratorExp(
+                    elt=ast.Call(func=ast.Name(id="int"), args=[ast.Name(id=part)]),
+                    generators=[ast.comprehension(target=ast.Name(id=each), iter=parts, ifs=[])],
+                )
+            ] if part == each:
+                return _integers(self.value(parts, scope, line))
+            case [inner]:
+                found = self.value(inner, scope, line)
+                return found if isinstance(found, tuple) and found is not THERE else UNCLEAR
         return UNCLEAR
 
     def test(self, node: ast.expr, scope: Scope, line: int) -> bool | None:
@@ -142,6 +192,28 @@ class Decisions:
         found = [applied(COMPARE[type(op)], values[place], values[place + 1]) for place, op in enumerate(ops)]
         return UNCLEAR if UNCLEAR in found else all(found)
 
+    def answer(self, body: Iterable[ast.stmt], scope: Scope) -> Any:
+        """What a function with this body returns; UNCLEAR where that is not decided."""
+        for node in body:
+            match node:
+                case ast.Return(value=value):
+                    return None if value is None else self.value(value, scope, node.lineno)
+                case ast.If(test=test, body=then, orelse=otherwise):
+                    held = self.test(test, scope, node.lineno)
+                    if held is None:
+                        return UNCLEAR
+                    found = self.answer(then if held else otherwise, scope)
+                    if found is not MISSING:
+                        return found
+                case ast.Assign() | ast.AnnAssign() | ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                    continue
+                case ast.Try(body=inner, orelse=[], finalbody=[]) if inner and isinstance(inner[-1], ast.Return):
+                    found = self.answer(inner, scope)
+                    return found if found is not MISSING else UNCLEAR
+                case _:
+                    return UNCLEAR
+        return MISSING
+
     # --- names
 
     def _name(self, name: str, scope: Scope, line: int) -> Any:
@@ -161,7 +233,9 @@ class Decisions:
         try:
             parameter = next((entry for entry in entries if entry.parameter), None)
             begin: Any = MISSING
-            if parameter is not None:
+            if parameter is not None and isinstance(parameter.expression, ast.Constant):
+                begin = parameter.expression.value
+            elif parameter is not None:
                 section = self._section(name, parameter.annotation, home)
                 begin = UNCLEAR if section is None else section
             value = self._after(home.body, name, until, home, begin)
@@ -194,7 +268,7 @@ class Decisions:
                     section = self._section(name, annotation_text(node.annotation), scope)
                 return section or self.value(given, scope, node.lineno)
             case ast.Import() | ast.ImportFrom():
-                return THERE if self._imports(node) else UNCLEAR
+                return THERE if self._imports(node) else self._from_other(node, name)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 return THERE
             case ast.If(test=test, body=then, orelse=otherwise):
@@ -216,6 +290,14 @@ class Decisions:
             case ast.Try():
                 return self._tried(node, name, until, scope, value, inside=inside)
         return UNCLEAR
+
+    def _from_other(self, node: ast.Import | ast.ImportFrom, name: str) -> Any:
+        """A flag that another module of the same tree sets."""
+        alias = next((alias for alias in node.names if (alias.asname or alias.name) == name), None)
+        if not isinstance(node, ast.ImportFrom) or alias is None:
+            return UNCLEAR
+        package = self.reader.module.name if self.reader.module.is_package else self.reader.module.name.rpartition(".")[0]
+        return self.reader.flag(absolute(node, package), alias.name)
 
     def _tried(self, node: ast.Try, name: str, until: int, scope: Scope, value: Any, *, inside: bool) -> Any:
         if inside:
@@ -350,6 +432,8 @@ class Decisions:
 
     def _call(self, node: ast.Call, scope: Scope, line: int) -> Any:
         called = dotted(node.func)
+        if called in {"tuple", "list"}:
+            return self._numbers(node, scope, line)
         first = node.args[0] if node.args else None
         if called in _READS_VARIABLE and isinstance(first, ast.Constant) and isinstance(first.value, str):
             default = self.value(node.args[1], scope, line) if len(node.args) > 1 else None
@@ -377,13 +461,38 @@ class Decisions:
                 text = self.value(owner, scope, line)
                 given = [self.value(argument, scope, line) for argument in node.args]
                 if isinstance(text, str) and all(isinstance(one, str) for one in given):
-                    return getattr(text, method)(*given)
+                    made = getattr(text, method)(*given)
+                    return tuple(made) if isinstance(made, list) else made
         return UNCLEAR
 
 
 def _line_of(node: ast.expr) -> int:
     """Where an expression stands; a negation that was made of it has no line of its own."""
     return next((line for part in walk(node) if (line := getattr(part, "lineno", 0))), _END)
+
+
+def _release(text: str) -> Any:
+    try:
+        return Version(text).release
+    except InvalidVersion:
+        return UNCLEAR
+
+
+def _integers(texts: Any) -> Any:
+    is_split = isinstance(texts, tuple) and texts is not THERE and all(isinstance(text, str) for text in texts)
+    return tuple(map(int, texts)) if is_split and all(text.isdigit() for text in texts) else UNCLEAR
+
+
+def _cut(value: Any, part: ast.expr) -> Any:
+    """`value[:2]` or `value[0]` of a text or a tuple."""
+    if value is THERE or not isinstance(value, (str, tuple)):
+        return UNCLEAR
+    match part:
+        case ast.Constant(value=int(place)) if -len(value) <= place < len(value):
+            return value[place]
+        case ast.Slice(lower=None, upper=ast.Constant(value=int(end)), step=None):
+            return value[:end]
+    return UNCLEAR
 
 
 def _is_plain(value: Any) -> bool:

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from verl_doctor.toolkit.collectors.api.value import GONE, NOTHING, Instance, Probe, Scope, Value
 from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.sources.python.answers import External, Missing, Present
+from verl_doctor.toolkit.sources.python.evaluate import COMPARE
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
@@ -196,7 +197,7 @@ def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) ->
 
 
 def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
-    """Compare two versions, or two texts of which equality is asked. None is equal to neither."""
+    """Compare two versions, or two texts. None is equal to neither."""
     if (left is NOTHING and isinstance(right, (str, Version))) or (
         right is NOTHING and isinstance(left, (str, Version))
     ):
@@ -209,20 +210,8 @@ def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
             return left == right
         case ast.NotEq():
             return left != right
-    if both_text:
-        return None
-    assert isinstance(left, Version)  # noqa: S101 - told to the type checker
-    assert isinstance(right, Version)  # noqa: S101
-    match op:
-        case ast.Lt():
-            return left < right
-        case ast.LtE():
-            return left <= right
-        case ast.Gt():
-            return left > right
-        case ast.GtE():
-            return left >= right
-    return None
+    order = COMPARE.get(type(op)) if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) else None
+    return None if order is None else bool(order(left, right))  # of texts too, as wrong as Python has it
 
 
 def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:

@@ -19,6 +19,7 @@ from verl_doctor.toolkit.collectors.api.guards import (
     suppressing,
     taken,
 )
+from verl_doctor.toolkit.collectors.api.helpers import Helpers
 from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
 from verl_doctor.toolkit.collectors.api.overrides import Extension
 from verl_doctor.toolkit.collectors.api.patches import attribute_patched, paths_patched
@@ -61,7 +62,9 @@ def read_uses(
     nodes = list(walk(tree))
     scopes = Scopes(reader)
     reader.elsewhere = scopes.constant
-    reader.by_flags = Decisions(reader).holds
+    helpers, flags = Helpers(reader, tree), Decisions(reader)
+    reader.flag, reader.answered = helpers.flag, helpers.answered
+    reader.by_flags, reader.is_none = flags.holds, flags.is_none
     if around.settings is not None:
         reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
@@ -359,7 +362,9 @@ class _Walker:
 
     def _call(self, node: ast.Call, context: Context) -> None:
         match node:
-            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *default]):
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, named, *default]) if isinstance(
+                name := self.reader.value(named, context.scope), str
+            ):
                 value = self.reader.value(owner, context.scope)
                 if self.record.is_watched(value):
                     guarded = (
@@ -392,6 +397,8 @@ class _Walker:
     def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
         """Whether a call of something of the examined packages fits. To an unfinished one more may be given later."""
         callee = self.reader.value(node.func, context.scope)
+        if callee is GONE and isinstance(node.func, ast.Name):
+            self._fallback(node.func, context)
         if not self.record.is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
@@ -414,6 +421,15 @@ class _Walker:
             node, [given for _, given in named], signature, all_known=all_known and not unfinished
         ):
             self.record.fit(callee, fit, context, path)
+
+    def _fallback(self, name: ast.Name, context: Context) -> None:
+        """A call of a name that is None since its import failed."""
+        found = context.scope.find(name.id)
+        origin = next((entry.origin for entry in found[1] if entry.origin[0]), None) if found else None
+        if origin is not None and self.reader.is_none(name, context.scope):
+            reason = f"{name.id} is None where {origin[0]} has no {origin[1]}"
+            guard = context.caught("keyword")
+            self.record.use("attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason)
 
     def _sent(self, node: ast.Call, context: Context) -> None:
         """A method that the workers are to run, named by a string."""

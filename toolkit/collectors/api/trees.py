@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from verl_doctor.toolkit.collectors.api.demand import Demand
+from verl_doctor.toolkit.collectors.api.helpers import Helpers
 from verl_doctor.toolkit.collectors.api.inside import misses_inside
 from verl_doctor.toolkit.collectors.api.job_entries import (
     BACKENDS,
@@ -24,6 +25,7 @@ from verl_doctor.toolkit.collectors.api.module_uses import read_uses
 from verl_doctor.toolkit.collectors.api.use import Import, Use, Uses
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, LibraryUses, Unread
 from verl_doctor.toolkit.collectors.api.value import Surroundings
+from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
@@ -70,7 +72,8 @@ def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
             inner = own.locate(f"{module}.{name}") if name else None
             is_module = inner is not None and inner.kind in {"module", "package", "hidden"}
             target = f"{module}.{name}" if is_module else module
-            found.imports.append(Import(target, unit, conditional, line=line))
+            lacked = "" if is_module or name == "*" else name
+            found.imports.append(Import(target, unit, conditional, line=line, name=lacked))
 
     block(tree.body, "", conditional=False)
     return found
@@ -85,6 +88,10 @@ def _suppresses(item: ast.withitem) -> bool:
 _Answer = TypeVar("_Answer", bound=ApiUses)
 _STRATEGY = "actor_rollout_ref.actor.strategy"
 _LONGEST_QUOTE = 200  # characters
+# A name that a module binds plainly, at the margin or in a list of imports.
+_BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
+# By what a module may have names that reading does not show.
+_OTHERWISE_BOUND = (b"import *", b"__getattr__", b"globals()", b"locals()", b"vars(", b"exec(", b"sys.modules", b"setattr(")
 # What happens when the function is run. The other kinds are about a class, whoever makes it.
 _CALLED = frozenset({"attribute", "import", "keyword", "meaning", "option", "patch", "positional", "required", "sent", "store"})
 
@@ -209,6 +216,12 @@ def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]
     for name, paths in loaded.items():
         if (lacking := reading.lacks(name)) is not None:
             yield replace(lacking, paths=paths)
+        uses = reading.uses(name)
+        for entry in uses.imports if uses is not None else ():
+            run = tuple(path for path in paths if not entry.unit or f"{name}:{entry.unit}" in reached[path].units)
+            if entry.name and run and not entry.conditional and reading.is_unbound(entry.module, entry.name):
+                reason = f"{entry.module} has no {entry.name}"
+                yield Unread(f"{entry.module}.{entry.name}", uses.path, reason, run, entry.line, "missing")
 
 
 def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
@@ -357,6 +370,22 @@ class _Reading:
         elif why.by == "reader" or (why.by == "syntax" and self._may_be_newer):
             kind = "reader"
         return Unread(file.name, str(file.path), why.reason, line=why.line, kind=kind)
+
+    def is_unbound(self, module: str, name: str) -> bool:
+        """Whether a module of verl certainly does not bind a name that another one imports from it."""
+        file = self.verl.locate(module)
+        if file is None or file.kind not in {"module", "package"} or self.verl.locate(f"{module}.{name}") is not None:
+            return False
+        source = read(file.path)
+        if isinstance(source, Unreadable) or re.search(_BOUND % re.escape(name.encode()), source):
+            return False
+        tree = parse(source, file.path)
+        if isinstance(tree, Unreadable) or any(word in source for word in _OTHERWISE_BOUND):
+            return False
+        self.sources.add(tree, file)
+        found = self.sources.module(module)
+        reader = Reader(self.sources, found, self.versions, self.around) if isinstance(found, Module) else None
+        return reader is not None and Helpers(reader, tree).is_unbound(module, name)
 
     def lacks(self, name: str) -> Unread | None:
         """Where verl imports or registers a module of its own that it does not have; None for any other."""

@@ -49,13 +49,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """An import of another module of the same tree. `conditional`: it need not happen, or may fail unharmed."""
+    """An import of another module of the same tree, or of a `name` from it. `conditional`: it need not happen, or may fail unharmed."""
 
     module: str
     unit: str
     conditional: bool
     guarded: bool = False
     line: int = 0
+    name: str = ""
 
 
 @dataclass(slots=True)
