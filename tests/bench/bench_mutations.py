@@ -45,7 +45,10 @@ LIBRARY = ("as it is", "deleted", "renamed", "module renamed", "signature")
 
 # How the server takes it: code of the module, and code of the method that starts it. {m} is the module, {n} the name.
 _CALL = "{n}(1)"
-_OLD, _NEW = "import vllm\nif vllm.__version__ {old}:\n    {t}", "import vllm\nif vllm.__version__ {new}:\n    {t}"
+_OLD, _NEW = (
+    "import vllm\nif vllm.__version__ {old}:\n    {t}",
+    "import vllm\nif vllm.__version__ {new}:\n    {t}",
+)
 _TAKE = "from {m} import {n}"
 _PARSED = "from packaging import version\nimport vllm\nif version.parse(vllm.__version__) {test}:\n    {t}"
 WAYS = {
@@ -168,15 +171,22 @@ def really(folders: Iterable[Path]) -> list[str]:
 
 def reported(folder: Path) -> str:
     """What the doctor calls an error on the path of the server, "" for nothing."""
-    pair = Tree(str(folder / "verl"), "verl", "0.6.1", "--verl"), Tree(str(folder / "vllm"), "vllm", VERSION, "--vllm")
+    pair = (
+        Tree(str(folder / "verl"), "verl", "0.6.1", "--verl"),
+        Tree(str(folder / "vllm"), "vllm", VERSION, "--vllm"),
+    )
     found = read_trees(VllmUses, *pair, "", Surroundings(settings=Settings()))
     if not isinstance(found, VllmUses):
         return "not read"
     errors = [use.name for use in found.uses if use.breaks and use.paths and not use.when]
-    return "; ".join([*errors, *(file.reason for file in found.unread if file.paths and file.kind == "missing")])
+    return "; ".join(
+        [*errors, *(file.reason for file in found.unread if file.paths and file.kind == "missing")]
+    )
 
 
-def compared(names: Iterable[tuple[str, str]], count: int, seed: int, home: Path) -> Iterator[tuple[Mutation, str, str]]:
+def compared(
+    names: Iterable[tuple[str, str]], count: int, seed: int, home: Path
+) -> Iterator[tuple[Mutation, str, str]]:
     """For each edit what Python raises and what the doctor reports."""
     chosen = mutations(names, count, seed)
     folders = [home / str(place) for place in range(len(chosen))]
@@ -211,7 +221,9 @@ def main() -> int:
             if kind in {"missed", "false"}:
                 print(f"{kind}: {mutation.way}, {mutation.library}: {raised or found}")
     breaks = counts["found"] + counts["missed"]
-    print(f"{sum(counts.values())} edits: {counts['found']} of {breaks} breaks found, {counts['false']} false errors")
+    print(
+        f"{sum(counts.values())} edits: {counts['found']} of {breaks} breaks found, {counts['false']} false errors"
+    )
     return 1 if counts["false"] or counts["found"] < _FOUND * breaks else 0
 
 

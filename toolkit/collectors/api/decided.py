@@ -77,7 +77,9 @@ class Decisions:
     def _of_feature(self, test: ast.expr) -> bool | None:
         """Whether a condition asks for a part of verl that the script switches on, such as `lora_loaded`: it does not stay off."""
         features = self.settings.features if self.settings is not None else ()
-        if not features or any(isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)):
+        if not features or any(
+            isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
+        ):
             return None
         names = {dotted(part).lower() for part in walk(test) if isinstance(part, (ast.Name, ast.Attribute))}
         return True if any(word in name for word in features for name in names) else None
@@ -98,7 +100,10 @@ class Decisions:
             known = self.reader.value(node, scope)
             if isinstance(known, (str, Version)):
                 return known
-            if isinstance(node, ast.Call) and (answer := self.reader.answered(node, scope, self)) is not UNCLEAR:
+            if (
+                isinstance(node, ast.Call)
+                and (answer := self.reader.answered(node, scope, self)) is not UNCLEAR
+            ):
                 return answer
         match node:
             case ast.Constant(value=value):
@@ -110,7 +115,9 @@ class Decisions:
                 return THERE if any(key is not None for key in keys) else {} if not keys else UNCLEAR
             case ast.Name(id=name):
                 return self._name(name, scope, line)
-            case ast.Attribute(value=owner, attr=name) if isinstance(of := self.reader.value(owner, scope), Version):
+            case ast.Attribute(value=owner, attr=name) if isinstance(
+                of := self.reader.value(owner, scope), Version
+            ):
                 return getattr(of, name) if name in _OF_VERSIONS else UNCLEAR
             case ast.Attribute(value=owner, attr="__version_tuple__"):
                 of = self.reader.read(self.reader.value(owner, scope), "__version__")
@@ -182,7 +189,11 @@ class Decisions:
     def _compared(self, nodes: list[ast.expr], ops: list[ast.cmpop], scope: Scope, line: int) -> Any:
         values = [self.value(node, scope, line) for node in nodes]
         if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and dotted(nodes[1]) in _ENVIRONMENT:
-            there = self.settings.variable(values[0], None) if self.settings and isinstance(values[0], str) else UNCLEAR
+            there = (
+                self.settings.variable(values[0], None)
+                if self.settings and isinstance(values[0], str)
+                else UNCLEAR
+            )
             return UNCLEAR if there is UNCLEAR else (there is not None) is isinstance(ops[0], ast.In)
         against_none = len(ops) == 1 and values[1] is None and isinstance(ops[0], (ast.Is, ast.IsNot))
         if against_none and (values[0] is THERE or isinstance(values[0], Section)):
@@ -205,9 +216,17 @@ class Decisions:
                     found = self.answer(then if held else otherwise, scope)
                     if found is not MISSING:
                         return found
-                case ast.Assign() | ast.AnnAssign() | ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+                case (
+                    ast.Assign()
+                    | ast.AnnAssign()
+                    | ast.Import()
+                    | ast.ImportFrom()
+                    | ast.Expr(value=ast.Constant())
+                ):
                     continue
-                case ast.Try(body=inner, orelse=[], finalbody=[]) if inner and isinstance(inner[-1], ast.Return):
+                case ast.Try(body=inner, orelse=[], finalbody=[]) if inner and isinstance(
+                    inner[-1], ast.Return
+                ):
                     found = self.answer(inner, scope)
                     return found if found is not MISSING else UNCLEAR
                 case _:
@@ -236,14 +255,14 @@ class Decisions:
             if parameter is not None and isinstance(parameter.expression, ast.Constant):
                 begin = parameter.expression.value
             elif parameter is not None:
-                section = self._section(name, parameter.annotation, home)
+                section = self._section(name, parameter.annotation)
                 begin = UNCLEAR if section is None else section
             value = self._after(home.body, name, until, home, begin)
             return UNCLEAR if value is MISSING else value
         finally:
             self._active.discard(key)
 
-    def _section(self, name: str, annotation: str, scope: Scope) -> Section | None:
+    def _section(self, name: str, annotation: str) -> Section | None:
         if self.settings is None:
             return None
         if annotation and self._foreign(self.reader.instance_of(annotation, self.reader.module)):
@@ -262,10 +281,13 @@ class Decisions:
     def _step(self, node: ast.stmt, name: str, until: int, scope: Scope, value: Any) -> Any:
         inside = node.lineno < until <= (node.end_lineno or node.lineno)
         match node:
-            case ast.Assign(targets=[ast.Name()], value=given) | ast.AnnAssign(target=ast.Name(), value=ast.expr() as given):
+            case (
+                ast.Assign(targets=[ast.Name()], value=given)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as given)
+            ):
                 section = None
                 if isinstance(given, ast.Call) and not isinstance(node, ast.Assign):
-                    section = self._section(name, annotation_text(node.annotation), scope)
+                    section = self._section(name, annotation_text(node.annotation))
                 return section or self.value(given, scope, node.lineno)
             case ast.Import() | ast.ImportFrom():
                 return THERE if self._imports(node) else self._from_other(node, name)
@@ -285,7 +307,9 @@ class Decisions:
                     ]
                 )
             case ast.With(body=block) | ast.AsyncWith(body=block):
-                bound = any(_stores_name(item.optional_vars, name) for item in node.items if item.optional_vars)
+                bound = any(
+                    _stores_name(item.optional_vars, name) for item in node.items if item.optional_vars
+                )
                 return self._after(block, name, until, scope, UNCLEAR if bound else value)
             case ast.Try():
                 return self._tried(node, name, until, scope, value, inside=inside)
@@ -296,7 +320,11 @@ class Decisions:
         alias = next((alias for alias in node.names if (alias.asname or alias.name) == name), None)
         if not isinstance(node, ast.ImportFrom) or alias is None:
             return UNCLEAR
-        package = self.reader.module.name if self.reader.module.is_package else self.reader.module.name.rpartition(".")[0]
+        package = (
+            self.reader.module.name
+            if self.reader.module.is_package
+            else self.reader.module.name.rpartition(".")[0]
+        )
         return self.reader.flag(absolute(node, package), alias.name)
 
     def _tried(self, node: ast.Try, name: str, until: int, scope: Scope, value: Any, *, inside: bool) -> Any:
@@ -313,7 +341,9 @@ class Decisions:
             if fails:
                 handlers = [entry for entry in handlers if any(map(entry[1].takes, _IMPORT_ERRORS))][:1]
             ways += [
-                self._after(part.body, name, until, scope, value) for part, handler in handlers if not exits(part.body)
+                self._after(part.body, name, until, scope, value)
+                for part, handler in handlers
+                if not exits(part.body)
             ]
         found = _agreed(ways) if ways else UNCLEAR
         return self._after(node.finalbody, name, until, scope, found)
@@ -334,9 +364,17 @@ class Decisions:
     def _imports(self, node: ast.Import | ast.ImportFrom) -> bool | None:
         """Whether an import of the examined packages succeeds. Of others nothing is known."""
         sources = self.reader.sources
-        package = self.reader.module.name if self.reader.module.is_package else self.reader.module.name.rpartition(".")[0]
+        package = (
+            self.reader.module.name
+            if self.reader.module.is_package
+            else self.reader.module.name.rpartition(".")[0]
+        )
         source = absolute(node, package) if isinstance(node, ast.ImportFrom) else ""
-        wanted = [(source, alias.name) for alias in node.names] if source else [(alias.name, "") for alias in node.names]
+        wanted = (
+            [(source, alias.name) for alias in node.names]
+            if source
+            else [(alias.name, "") for alias in node.names]
+        )
         found: list[bool | None] = []
         for module, name in wanted:
             own = sources.own_name(module)
@@ -344,7 +382,9 @@ class Decisions:
                 found.append(None)
                 continue
             answer = sources.import_name(module, name) if name else sources.import_module(module)
-            found.append(True if isinstance(answer, Present) else False if isinstance(answer, Missing) else None)
+            found.append(
+                True if isinstance(answer, Present) else False if isinstance(answer, Missing) else None
+            )
         return False if False in found else None if None in found else True
 
     # --- attributes, items and calls
@@ -407,7 +447,11 @@ class Decisions:
     def _of_class(self, local: LocalClass, name: str) -> Any:
         """A property of the class, or a section that another class of verl stores."""
         for part in local.node.body:
-            if isinstance(part, _Functions) and part.name == name and "property" in {dotted(one) for one in part.decorator_list}:
+            if (
+                isinstance(part, _Functions)
+                and part.name == name
+                and "property" in {dotted(one) for one in part.decorator_list}
+            ):
                 match [node for node in part.body if not _is_harmless(node)]:
                     case [ast.Return(value=ast.expr() as returned)] if local.home is not None:
                         inner = local.home(part)
@@ -416,7 +460,9 @@ class Decisions:
         return UNCLEAR if self._is_of_library(local) else self._by_name(name, "")
 
     def _by_name(self, name: str, annotation: str) -> Any:
-        section = self.settings.section_of(name, annotation, self.reader.module.name) if self.settings else None
+        section = (
+            self.settings.section_of(name, annotation, self.reader.module.name) if self.settings else None
+        )
         return UNCLEAR if section is None else section
 
     def _annotated(self, annotation: str) -> Section | None:
@@ -450,10 +496,14 @@ class Decisions:
                 if isinstance(owner, ast.Name) and owner.id == "self":
                     return self._attribute(owner, name, scope, line)
                 return self._item(self.value(owner, scope, line), name, default)
-            case ast.Call(func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str(name)), *rest]):
+            case ast.Call(
+                func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str(name)), *rest]
+            ):
                 default = self.value(rest[0], scope, line) if rest else None
                 return self._item(self.value(owner, scope, line), name, default)
-            case ast.Call(func=ast.Attribute(value=ast.Subscript(slice=ast.Constant(value=mesh)), attr="size"), args=[]):
+            case ast.Call(
+                func=ast.Attribute(value=ast.Subscript(slice=ast.Constant(value=mesh)), attr="size"), args=[]
+            ):
                 if mesh == _TENSOR_PARALLEL[0] and self.settings is not None:
                     found = self.settings.at(f"actor_rollout_ref.rollout.{_TENSOR_PARALLEL[1]}")
                     return UNCLEAR if found is MISSING else found
@@ -479,7 +529,9 @@ def _release(text: str) -> Any:
 
 
 def _integers(texts: Any) -> Any:
-    is_split = isinstance(texts, tuple) and texts is not THERE and all(isinstance(text, str) for text in texts)
+    is_split = (
+        isinstance(texts, tuple) and texts is not THERE and all(isinstance(text, str) for text in texts)
+    )
     return tuple(map(int, texts)) if is_split and all(text.isdigit() for text in texts) else UNCLEAR
 
 
@@ -497,7 +549,12 @@ def _cut(value: Any, part: ast.expr) -> Any:
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is one that Python can compare: none that is only known to be there."""
-    return value is not UNCLEAR and value is not THERE and value is not MISSING and not isinstance(value, Section)
+    return (
+        value is not UNCLEAR
+        and value is not THERE
+        and value is not MISSING
+        and not isinstance(value, Section)
+    )
 
 
 def _made(kind: Any, value: Any) -> Any:
@@ -544,6 +601,10 @@ def _holds_line(body: list[ast.stmt], line: int) -> bool:
 def _is_harmless(node: ast.stmt) -> bool:
     """Whether a statement cannot fail: a constant that is given a name, `pass`, or a docstring."""
     match node:
-        case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.Assign(targets=[ast.Name()], value=ast.Constant()):
+        case (
+            ast.Pass()
+            | ast.Expr(value=ast.Constant())
+            | ast.Assign(targets=[ast.Name()], value=ast.Constant())
+        ):
             return True
     return False

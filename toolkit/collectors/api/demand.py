@@ -11,7 +11,16 @@ from verl_doctor.toolkit.collectors.api.settings import Settings
 from verl_doctor.toolkit.collectors.api.use import Uses
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
-from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, Unreadable, dotted, parse, read, text_of, walk
+from verl_doctor.toolkit.sources.python.source import (
+    ModuleFile,
+    SourceTree,
+    Unreadable,
+    dotted,
+    parse,
+    read,
+    text_of,
+    walk,
+)
 from verl_doctor.toolkit.sources.python.summary import absolute
 
 _PROGRAM = "trainer.main_ppo"
@@ -64,7 +73,12 @@ class Demand:
         return reasons[0] if reasons else self._only_in(outside) if outside else ""
 
     def _why_not(
-        self, module: str, unit: str, when: tuple[str, ...], off: frozenset[tuple[str, str]], seen: frozenset[str]
+        self,
+        module: str,
+        unit: str,
+        when: tuple[str, ...],
+        off: frozenset[tuple[str, str]],
+        seen: frozenset[str],
     ) -> str:
         """Why a place that mentions the name is not reached; "" where it may be."""
         if any((unit, condition) in off for condition in when):
@@ -138,7 +152,9 @@ class Demand:
                     yield source
                     if source:
                         yield from (f"{source}.{alias.name}" for alias in names)
-                case ast.Constant(value=str(text)) if text.isascii() and "." in text and (own := self.own.own_name(text)):
+                case ast.Constant(value=str(text)) if (
+                    text.isascii() and "." in text and (own := self.own.own_name(text))
+                ):
                     yield own
                     yield own.rpartition(".")[0]
 
@@ -158,9 +174,15 @@ class Demand:
             if isinstance(node, ast.ClassDef) and node.name == name:
                 for decorator in node.decorator_list:
                     match decorator:
-                        case ast.Call(func=ast.Name(id=registers), args=[ast.Constant(value=str(text))], keywords=[]):
+                        case ast.Call(
+                            func=ast.Name(id=registers), args=[ast.Constant(value=str(text))], keywords=[]
+                        ):
                             chosen = self._choices(registers)
-                            if chosen and all(value != text for _, value in chosen) and not self._extended(name):
+                            if (
+                                chosen
+                                and all(value != text for _, value in chosen)
+                                and not self._extended(name)
+                            ):
                                 return f"{chosen[0][0]} == {text!r}"
         return ""
 
@@ -178,7 +200,9 @@ class Demand:
         found: list[tuple[str, object]] = []
         for getter in (node.name for node in functions if node.name != registers and _looks_up(node, tables)):
             for module in self._mentioning(getter):
-                for call in walk(self._tree(module) or ast.Module([], [])) if module in self._loadable() else ():
+                for call in (
+                    walk(self._tree(module) or ast.Module([], [])) if module in self._loadable() else ()
+                ):
                     if isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == getter:
                         value = self._setting(call.args[0]) if call.args else UNCLEAR
                         if not isinstance(value, str):
@@ -199,7 +223,11 @@ _CIRCLE = "it calls itself"
 def _filled(node: ast.FunctionDef) -> Iterator[str]:
     """The tables into which a function puts something under a key."""
     for part in walk(node):
-        if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):
+        if (
+            isinstance(part, ast.Subscript)
+            and isinstance(part.ctx, ast.Store)
+            and isinstance(part.value, ast.Name)
+        ):
             yield part.value.id
 
 

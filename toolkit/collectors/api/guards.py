@@ -73,7 +73,9 @@ def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return judge_by_trees(operand, reader, scope).negated()
         case ast.BoolOp(op=op, values=values):
-            return _combined([judge_by_trees(value, reader, scope) for value in values], isinstance(op, ast.And))
+            return _combined(
+                [judge_by_trees(value, reader, scope) for value in values], isinstance(op, ast.And)
+            )
         case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(value=str(name))]):
             return Verdict(_has(reader.value(owner, scope), name, reader), probe=True)
         case ast.Call(

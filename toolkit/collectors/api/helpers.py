@@ -31,7 +31,9 @@ class Helpers:
         if found is None:
             return UNCLEAR
         reader, scope, _ = found
-        return Decisions(reader).value(ast.Name(name, ast.Load(), lineno=1 << 30, col_offset=0), scope, 1 << 30)
+        return Decisions(reader).value(
+            ast.Name(name, ast.Load(), lineno=1 << 30, col_offset=0), scope, 1 << 30
+        )
 
     def is_unbound(self, module: str, name: str) -> bool:
         """Whether a module certainly does not bind a name, at least not with the libraries that are there."""
@@ -51,13 +53,18 @@ class Helpers:
         if found is None or None in named:
             return UNCLEAR
         reader, home, tree = found
-        node = next((part for part in tree.body if isinstance(part, _FunctionNode) and part.name == callee.name), None)
+        node = next(
+            (part for part in tree.body if isinstance(part, _FunctionNode) and part.name == callee.name), None
+        )
         if node is None or isinstance(node, ast.AsyncFunctionDef):
             return UNCLEAR
         inner = Scopes(reader).of_function(node, home)
         places = [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]]
         defaults = dict(zip(reversed(places), reversed(node.args.defaults), strict=False))
-        given = {**dict(zip(places, values, strict=False)), **{str(name): value for name, value in named.items()}}
+        given = {
+            **dict(zip(places, values, strict=False)),
+            **{str(name): value for name, value in named.items()},
+        }
         for name in [*places, *(argument.arg for argument in node.args.kwonlyargs)]:
             default = defaults.get(name)
             if name in given:

@@ -25,9 +25,7 @@ def settings_of(
         if configuration.refused:
             return Settings({}, given, withheld)
         asked = {word.key: word.value for word in configuration.asked if word.fate == "applied"}
-        return Settings(
-            configuration.after, given, withheld, True, configuration.program, switched_on(asked)
-        )
+        return Settings(configuration.after, given, withheld, True, configuration.program, switched_on(asked))
     if not isinstance(configuration, Absent):
         return Settings({}, given, withheld)
     defaults = defaults_of(verl, machine)

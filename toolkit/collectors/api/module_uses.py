@@ -104,7 +104,11 @@ class _Walker:
     def _refused(self, node: ast.If, context: Context) -> bool:
         """Whether an `if` only raises: what follows is run wherever the job goes on, unless its settings lead there."""
         raises = isinstance(node.body[-1], ast.Raise)
-        return raises and taken(node.test, self.reader, context.scope) is not True and not _asks_release(node.test, self.reader, context)
+        return (
+            raises
+            and taken(node.test, self.reader, context.scope) is not True
+            and not _asks_release(node.test, self.reader, context)
+        )
 
     def statement(self, node: ast.stmt, context: Context) -> None:
         match node:
@@ -429,7 +433,9 @@ class _Walker:
         if origin is not None and self.reader.is_none(name, context.scope):
             reason = f"{name.id} is None where {origin[0]} has no {origin[1]}"
             guard = context.caught("keyword")
-            self.record.use("attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason)
+            self.record.use(
+                "attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason
+            )
 
     def _sent(self, node: ast.Call, context: Context) -> None:
         """A method that the workers are to run, named by a string."""

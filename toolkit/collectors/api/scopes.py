@@ -53,7 +53,9 @@ class Scopes:
             if index == 0 and is_bound and local is not None:
                 scope.bind(argument.arg, Entry(value=SelfOf(local), parameter=True))
             else:
-                scope.bind(argument.arg, Entry(annotation=annotation_text(argument.annotation), parameter=True))
+                scope.bind(
+                    argument.arg, Entry(annotation=annotation_text(argument.annotation), parameter=True)
+                )
         for rest in (node.args.vararg, node.args.kwarg):
             if rest is not None:
                 scope.bind(rest.arg, Entry(parameter=True))

@@ -18,11 +18,15 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _CONFIG = re.compile(r"_?(?:(\w+?)_)?(?:config|cfg|conf)")
 _CLASS = re.compile(r"(?:HF|FSDP|Mcore|Megatron)?([A-Z]\w*?)Config")
 # Annotations that leave open which section a parameter is.
-_OPEN = frozenset({"Any", "DictConfig", "ListConfig", "Mapping", "None", "Optional", "Union", "config", "dict"})
+_OPEN = frozenset(
+    {"Any", "DictConfig", "ListConfig", "Mapping", "None", "Optional", "Union", "config", "dict"}
+)
 # Parts of verl that a setting switches on, by the word that names them in keys, values, modules and variables alike.
 _FEATURES = ("fp8", "lora", "modelopt", "mtp", "qat", "replay", "torchao")
 # What a scheduler, Ray or verl itself sets for each process.
-_PER_PROCESS = re.compile(r"(?:CUDA|HIP|ROCR|ASCEND|LOCAL|MASTER|NCCL|OMPI|PMI|RAY|SLURM|WG|TORCHELASTIC)_|(?:LOCAL_)?RANK|WORLD_SIZE")
+_PER_PROCESS = re.compile(
+    r"(?:CUDA|HIP|ROCR|ASCEND|LOCAL|MASTER|NCCL|OMPI|PMI|RAY|SLURM|WG|TORCHELASTIC)_|(?:LOCAL_)?RANK|WORLD_SIZE"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,9 +91,31 @@ _LONGEST_QUOTE = 200  # characters
 # A name that a module binds plainly, at the margin or in a list of imports.
 _BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
 # By what a module may have names that reading does not show.
-_OTHERWISE_BOUND = (b"import *", b"__getattr__", b"globals()", b"locals()", b"vars(", b"exec(", b"sys.modules", b"setattr(")
+_OTHERWISE_BOUND = (
+    b"import *",
+    b"__getattr__",
+    b"globals()",
+    b"locals()",
+    b"vars(",
+    b"exec(",
+    b"sys.modules",
+    b"setattr(",
+)
 # What happens when the function is run. The other kinds are about a class, whoever makes it.
-_CALLED = frozenset({"attribute", "import", "keyword", "meaning", "option", "patch", "positional", "required", "sent", "store"})
+_CALLED = frozenset(
+    {
+        "attribute",
+        "import",
+        "keyword",
+        "meaning",
+        "option",
+        "patch",
+        "positional",
+        "required",
+        "sent",
+        "store",
+    }
+)
 
 
 @collection_put_off()
@@ -218,7 +240,9 @@ def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]
             yield replace(lacking, paths=paths)
         uses = reading.uses(name)
         for entry in uses.imports if uses is not None else ():
-            run = tuple(path for path in paths if not entry.unit or f"{name}:{entry.unit}" in reached[path].units)
+            run = tuple(
+                path for path in paths if not entry.unit or f"{name}:{entry.unit}" in reached[path].units
+            )
             if entry.name and run and not entry.conditional and reading.is_unbound(entry.module, entry.name):
                 reason = f"{entry.module} has no {entry.name}"
                 yield Unread(f"{entry.module}.{entry.name}", uses.path, reason, run, entry.line, "missing")
@@ -333,7 +357,14 @@ class _Reading:
         demand = Demand(self.verl, settings, self.whole, entries) if settings is not None else None
         for use in found:
             when = ""
-            if demand is not None and use.breaks and use.unit and use.paths and not use.when and use.kind in _CALLED:
+            if (
+                demand is not None
+                and use.breaks
+                and use.unit
+                and use.paths
+                and not use.when
+                and use.kind in _CALLED
+            ):
                 owner, _, last = use.unit.rpartition(".")
                 when = demand.condition(owner if owner and last.startswith("__") else last)
             off = bool(when) and settings is not None and settings.chosen
@@ -374,17 +405,25 @@ class _Reading:
     def is_unbound(self, module: str, name: str) -> bool:
         """Whether a module of verl certainly does not bind a name that another one imports from it."""
         file = self.verl.locate(module)
-        if file is None or file.kind not in {"module", "package"} or self.verl.locate(f"{module}.{name}") is not None:
+        if (
+            file is None
+            or file.kind not in {"module", "package"}
+            or self.verl.locate(f"{module}.{name}") is not None
+        ):
             return False
         source = read(file.path)
         if isinstance(source, Unreadable) or re.search(_BOUND % re.escape(name.encode()), source):
             return False
         tree = parse(source, file.path)
-        if isinstance(tree, Unreadable) or any(word in source for word in _OTHERWISE_BOUND):
+        if isinstance(tree, Unreadable) or not tree.body or may_be_built(name):
+            return False
+        if any(word in source for word in _OTHERWISE_BOUND):
             return False
         self.sources.add(tree, file)
         found = self.sources.module(module)
-        reader = Reader(self.sources, found, self.versions, self.around) if isinstance(found, Module) else None
+        reader = (
+            Reader(self.sources, found, self.versions, self.around) if isinstance(found, Module) else None
+        )
         return reader is not None and Helpers(reader, tree).is_unbound(module, name)
 
     def lacks(self, name: str) -> Unread | None:

@@ -455,7 +455,9 @@ def _joined(parts: list[Value]) -> str | None:
 
 def _is_built_in(node: ast.Call, scope: Scope) -> bool:
     """Whether a call is one of Python's own `__import__`."""
-    return isinstance(node.func, ast.Name) and node.func.id == "__import__" and scope.find("__import__") is None
+    return (
+        isinstance(node.func, ast.Name) and node.func.id == "__import__" and scope.find("__import__") is None
+    )
 
 
 def _file(sources: Sources, module: str) -> str:

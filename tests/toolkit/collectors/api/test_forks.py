@@ -36,8 +36,14 @@ def stops(tmp_path, server: str) -> bool:
         (f"import vllm\nif vllm.__version__ >= '0.9.0':{TAKE}", False),
         (f"import vllm\nif tuple(map(int, vllm.__version__.split('.')[:2])) >= (0, 11):{TAKE}", True),
         (f"import vllm\nif tuple(int(p) for p in vllm.__version__.split('.')[:2]) < (0, 11):{TAKE}", False),
-        (f"from packaging.version import Version\nimport vllm\nif Version(vllm.__version__).minor < 12:{TAKE}", False),
-        (f"from packaging.version import Version\nimport vllm\nif Version(vllm.__version__).release >= (0, 12):{TAKE}", True),
+        (
+            f"from packaging.version import Version\nimport vllm\nif Version(vllm.__version__).minor < 12:{TAKE}",
+            False,
+        ),
+        (
+            f"from packaging.version import Version\nimport vllm\nif Version(vllm.__version__).release >= (0, 12):{TAKE}",
+            True,
+        ),
         (f"from verl.utils.compat import at_least\nif at_least('0.11'):{TAKE}", True),
         (f"from verl.utils.compat import at_least\nif at_least('0.11', exactly=True):{TAKE}", False),
         (f"from verl.utils.compat import NEW\nif not NEW:{TAKE}", False),

@@ -17,13 +17,20 @@ from verl_doctor.toolkit.testing import run_check
 VLLM = {"a.py": "class A:\n    there = 1"}
 DEFAULTS: dict[str, Any] = {
     "actor_rollout_ref": {
-        "model": {"lora_rank": 0, "lora": {"rank": 0, "merge": False}, "_target_": "verl.workers.config.HFModelConfig"},
+        "model": {
+            "lora_rank": 0,
+            "lora": {"rank": 0, "merge": False},
+            "_target_": "verl.workers.config.HFModelConfig",
+        },
         "actor": {"strategy": "fsdp"},
         "rollout": {
             "_target_": "verl.workers.config.RolloutConfig",
             "quantization": None,
             "tensor_model_parallel_size": 2,
-            "checkpoint_engine": {"_target_": "verl.workers.config.CheckpointEngineConfig", "backend": "naive"},
+            "checkpoint_engine": {
+                "_target_": "verl.workers.config.CheckpointEngineConfig",
+                "backend": "naive",
+            },
         },
     },
     "trainer": {"v1": {"trainer_mode": "sync"}},
