@@ -42,10 +42,20 @@ class Decisions:
     def __init__(self, reader: Reader, settings: Settings | None = None) -> None:
         self.reader, self.settings = reader, settings
         self._active: set[tuple[int, str]] = set()
+        self._known: dict[tuple[int, int], tuple[ast.expr, bool | None]] = {}
         self._first_only = False  # whether a value was used that a function changes later
 
     def holds(self, test: ast.expr, scope: Scope) -> bool | None:
         """Whether a condition holds; None where that is not decided."""
+        key = (id(test), id(scope))
+        if key in self._known:
+            return self._known[key][1]
+        held = self._holds(test, scope)
+        if not self.reader.building and not self._active:  # what a half-built scope holds may change
+            self._known[key] = (test, held)
+        return held
+
+    def _holds(self, test: ast.expr, scope: Scope) -> bool | None:
         before, self._first_only = self._first_only, False
         try:
             value = self.value(test, scope, _line_of(test))
@@ -144,8 +154,8 @@ class Decisions:
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._compared([left, *comparators], ops, scope, line)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
-                values = [self.value(side, scope, line) for side in (left, right)]
-                return applied(ARITHMETIC[type(op)], *values) if all(map(_is_plain, values)) else UNCLEAR
+                operands = [self.value(side, scope, line) for side in (left, right)]
+                return applied(ARITHMETIC[type(op)], *operands) if all(map(_is_plain, operands)) else UNCLEAR
         return UNCLEAR
 
     def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
@@ -274,7 +284,7 @@ class Decisions:
         for node in body:
             if node.lineno >= until:
                 break
-            if _binds(node, name):
+            if name in self.reader.bound(node):
                 value = self._step(node, name, until, scope, value)
         return value
 
@@ -450,7 +460,7 @@ class Decisions:
             if (
                 isinstance(part, _Functions)
                 and part.name == name
-                and "property" in {dotted(one) for one in part.decorator_list}
+                and "property" in {dotted(decorator) for decorator in part.decorator_list}
             ):
                 match [node for node in part.body if not _is_harmless(node)]:
                     case [ast.Return(value=ast.expr() as returned)] if local.home is not None:
@@ -510,7 +520,7 @@ class Decisions:
             case ast.Call(func=ast.Attribute(value=owner, attr=method), keywords=[]) if method in _TEXT:
                 text = self.value(owner, scope, line)
                 given = [self.value(argument, scope, line) for argument in node.args]
-                if isinstance(text, str) and all(isinstance(one, str) for one in given):
+                if isinstance(text, str) and all(isinstance(argument, str) for argument in given):
                     made = getattr(text, method)(*given)
                     return tuple(made) if isinstance(made, list) else made
         return UNCLEAR
@@ -569,25 +579,6 @@ def _agreed(values: list[Any]) -> Any:
     first = values[0] if values else UNCLEAR
     same = all(value is first or (type(value) is type(first) and value == first) for value in values)
     return first if same else UNCLEAR
-
-
-def _binds(node: ast.stmt, name: str) -> bool:
-    """Whether a statement, or one inside it, binds a name in its own scope."""
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        match waiting.pop():
-            case ast.FunctionDef(name=bound) | ast.AsyncFunctionDef(name=bound) | ast.ClassDef(name=bound):
-                if bound == name:
-                    return True
-            case ast.Name(id=bound, ctx=ast.Store() | ast.Del()) if bound == name:
-                return True
-            case ast.alias(name=imported, asname=asname) if name == (asname or imported.partition(".")[0]):
-                return True
-            case ast.Lambda() | ast.Constant():
-                continue
-            case other:
-                waiting += ast.iter_child_nodes(other)
-    return False
 
 
 def _stores_name(node: ast.expr, name: str) -> bool:

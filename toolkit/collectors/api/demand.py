@@ -122,8 +122,8 @@ class Demand:
         if not self.settings.program:
             name = f"{self.own.name}.{_PROGRAM}"
             return name if name in self._texts() else None
-        name = self.own.name_of(Path(self.settings.program))
-        return name if name in self._texts() else None
+        program = self.own.name_of(Path(self.settings.program))
+        return program if program in self._texts() else None
 
     def _closure(self, program: str) -> Iterator[str]:
         seen: set[str] = set()

@@ -97,4 +97,4 @@ class Helpers:
 
 
 def _constant(value: Any, near: ast.AST) -> ast.Constant:
-    return ast.copy_location(ast.Constant(value), near)  # type: ignore[type-var]
+    return ast.copy_location(ast.Constant(value), near)

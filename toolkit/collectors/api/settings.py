@@ -41,7 +41,7 @@ class Settings:
     """A composed configuration, and variables by name. `withheld` are variables that are set to what cannot be told.
 
     `chosen`: they come from a launch script, and are not verl's defaults alone. `program` is the file that reads them, ""
-    for verl's own trainer; `features` are the optional parts that the script switches on. `asked` are the keys and variables that
+    for verl's own trainer; `features` are the optional parts that the script switches on. `consulted` are the keys and variables that
     were looked up, each with its value as text.
     """
 
@@ -51,7 +51,7 @@ class Settings:
     chosen: bool = False
     program: str = ""
     features: tuple[str, ...] = ()
-    asked: dict[str, str] = field(default_factory=dict)
+    consulted: dict[str, str] = field(default_factory=dict)
     _classes: dict[str, tuple[str, ...]] | None = None
 
     def value(self, section: Section, key: str) -> Any:
@@ -70,21 +70,21 @@ class Settings:
         if key in _OF_PATHS:
             return UNCLEAR
         found = lookup(self.tree, key) if key else self.tree
-        self.asked[key] = "a section" if isinstance(found, Mapping) else repr(found)
+        self.consulted[key] = "a section" if isinstance(found, Mapping) else repr(found)
         return UNCLEAR if found is UNTOLD or found == "???" else found
 
     def answer(self, name: str) -> str:
-        """What looking up a key, or a variable written `$NAME`, gives, as in `asked`."""
+        """What looking up a key, or a variable written `$NAME`, gives, as in `consulted`."""
         if name.startswith("$"):
             return repr(self.variable(name[1:], None))
         self.at(name)
-        return self.asked.get(name, "")
+        return self.consulted.get(name, "")
 
     def variable(self, name: str, default: Any) -> Any:
         """The value of an environment variable, `default` where nobody sets it, or UNCLEAR."""
         if name in self.withheld or _PER_PROCESS.match(name):
             return UNCLEAR
-        self.asked[f"${name}"] = repr(self.variables.get(name))
+        self.consulted[f"${name}"] = repr(self.variables.get(name))
         return self.variables.get(name, default)
 
     def section_of(self, name: str, annotation: str, module: str) -> Section | None:

@@ -223,8 +223,8 @@ def _answer(
     absent = reading.located(library, [use for use in found if use.resolution != "present"])
     missing = tuple(_quoted(_ordered(absent)))
     settings = reading.around.settings
-    asked = () if settings is None else tuple(sorted(settings.asked))
-    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread, asked)
+    consulted = () if settings is None else tuple(sorted(settings.consulted))
+    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread, consulted)
 
 
 def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
@@ -238,14 +238,23 @@ def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]
     for name, paths in loaded.items():
         if (lacking := reading.lacks(name)) is not None:
             yield replace(lacking, paths=paths)
-        uses = reading.uses(name)
-        for entry in uses.imports if uses is not None else ():
-            run = tuple(
-                path for path in paths if not entry.unit or f"{name}:{entry.unit}" in reached[path].units
-            )
-            if entry.name and run and not entry.conditional and reading.is_unbound(entry.module, entry.name):
-                reason = f"{entry.module} has no {entry.name}"
-                yield Unread(f"{entry.module}.{entry.name}", uses.path, reason, run, entry.line, "missing")
+        yield from _unbound(name, paths, reached, reading)
+
+
+def _unbound(
+    module: str, paths: tuple[str, ...], reached: Mapping[str, Reach], reading: _Reading
+) -> Iterator[Unread]:
+    """The names that a module takes from others of verl, and that these do not bind."""
+    uses = reading.uses(module)
+    for entry in uses.imports if uses is not None else ():
+        run = tuple(
+            path for path in paths if not entry.unit or f"{module}:{entry.unit}" in reached[path].units
+        )
+        if uses is None or not entry.name or not run or entry.conditional:
+            continue
+        if reading.is_unbound(entry.module, entry.name):
+            reason = f"{entry.module} has no {entry.name}"
+            yield Unread(f"{entry.module}.{entry.name}", uses.path, reason, run, entry.line, "missing")
 
 
 def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:

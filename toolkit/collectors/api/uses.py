@@ -80,7 +80,7 @@ class ApiUses:
     """All uses of one library on the paths of a job and in what they may load later.
 
     `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
-    has at all. `unread` are modules that they need and that could not be read. `asked` are the settings and variables
+    has at all. `unread` are modules that they need and that could not be read. `consulted` are the settings and variables
     that decided paths.
     """
 
@@ -90,11 +90,11 @@ class ApiUses:
     present: int = 0
     paths: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
-    asked: tuple[str, ...] = ()
+    consulted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class AskedSettings:
+class ConsultedSettings:
     """The settings and variables on which the answers for two trees have depended so far."""
 
     names: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from typing import TypeVar
 from verl_doctor.toolkit.collectors.api import taken
 from verl_doctor.toolkit.collectors.api.job_settings import settings_of
 from verl_doctor.toolkit.collectors.api.settings import Settings
-from verl_doctor.toolkit.collectors.api.uses import AskedSettings, LibraryUses, VllmUses
+from verl_doctor.toolkit.collectors.api.uses import ConsultedSettings, LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.listings import Listings
@@ -33,7 +33,7 @@ _ENGINES = frozenset({"sglang"})
 _VLLM_IMPORTS = frozenset({"transformers"})
 
 
-_VLLM_SECONDS = 30
+_VLLM_SECONDS = 45
 
 
 _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
@@ -117,7 +117,7 @@ def _remembered(
     Two jobs that agree in them go the same way, so that the second asks for nothing else than the first did.
     """
     first = key_of(("settings", about), places, listings)
-    known = recall(AskedSettings, first) or AskedSettings()
+    known = recall(ConsultedSettings, first) or ConsultedSettings()
 
     def key(names: Iterable[str]) -> str:
         values = [(name, settings.answer(name)) for name in sorted(names)]
@@ -127,8 +127,8 @@ def _remembered(
         return found
     answer = read()
     if isinstance(answer, VllmUses):
-        names = {*known.names, *answer.asked}
-        keep(AskedSettings(tuple(sorted(names))), first)
+        names = {*known.names, *answer.consulted}
+        keep(ConsultedSettings(tuple(sorted(names))), first)
         keep(answer, key(names))
     return answer
 

@@ -75,6 +75,7 @@ class Reader:
         self.answered: Callable[[ast.Call, Scope, Any], Any] = lambda _call, _scope, _by: UNCLEAR
         self.off: set[tuple[str, str]] = set()
         self._active: set[int] = set()
+        self._bound: dict[int, frozenset[str]] = {}
         self._circular = False  # whether what is being judged was met within itself
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
 
@@ -212,6 +213,26 @@ class Reader:
         found = _thing(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
 
+    def bound(self, node: ast.AST) -> frozenset[str]:
+        """The names that a statement, or one inside it, binds in its own scope."""
+        if id(node) not in self._bound:
+            names: set[str] = set()
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    names.add(name)
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    names.add(name)
+                case ast.alias(name=name, asname=asname):
+                    names.add(asname or name.partition(".")[0])
+                case ast.Lambda() | ast.Constant():
+                    pass
+                case _:
+                    names.update(*map(self.bound, ast.iter_child_nodes(node)))
+            if not isinstance(node, ast.stmt):
+                return frozenset(names)
+            self._bound[id(node)] = frozenset(names)
+        return self._bound[id(node)]
+
     def bases_of(self, kind: Class) -> list[Class] | None:
         """The classes that a class extends, itself among them; None when one of them is not known."""
         parts = list(mro(self.sources, kind))
@@ -299,11 +320,11 @@ class Reader:
                 return version
         match node:
             case ast.Call(func=ast.Name(id="__import__"), args=[given, *_]):
-                name = self.value(given, scope)
-                if not isinstance(name, str):
+                package = self.value(given, scope)
+                if not isinstance(package, str):
                     return None
                 whole = any(keyword.arg == "fromlist" for keyword in node.keywords) or len(node.args) > 3
-                return _thing(self.sources.import_module(name if whole else name.partition(".")[0]))
+                return _thing(self.sources.import_module(package if whole else package.partition(".")[0]))
             case ast.Call(func=ast.Name(id="super"), args=[]):
                 return self._super(scope)
             case ast.Call(func=ast.Name(id="getattr"), args=[whose, ast.Constant(value=str(name)), *_]):
