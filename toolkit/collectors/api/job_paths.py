@@ -28,15 +28,14 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None], features: Co
 
     An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
     condition. Elsewhere a function is run when something that is run calls its name unconditionally: a function
-    that is only handed on, for instance to patch vLLM with it, may never be called, unless its module is for one of the
-    `features` that the job switches on.
+    that is only handed on, for instance to patch vLLM with it, may never be called.
     """
     found, begin = Reach(), tuple(start)
     for name in begin:
         _load(name.partition(":")[0], found, read)
     while True:
         before = len(found.modules), len(found.units)
-        _run(begin, found, read, features)
+        _run(begin, found, read)
         for unit in tuple(found.units):
             module, _, inner = unit.partition(":")
             for entry in _imports(module, read):
@@ -46,9 +45,7 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None], features: Co
             return found
 
 
-def _run(
-    begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None], features: Collection[str]
-) -> None:
+def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None]) -> None:
     """Add the functions that are run for sure, given the modules that are loaded."""
     found.sent |= {name for module in found.modules for name in _sent(module, found, read)}
     offered = _units_of(found, read)
@@ -72,7 +69,7 @@ def _run(
         optional |= more
     found.units |= methods.keys() - optional
     found.units |= set(_receivers(found, read))
-    calls = _sites(found, read, calls_only=True, features=features)
+    calls = _sites(found, read, calls_only=True)
     while True:
         called = {
             name
@@ -122,11 +119,7 @@ def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tup
 
 
 def _sites(
-    found: Reach,
-    read: Callable[[str], Uses | None],
-    *,
-    calls_only: bool = False,
-    features: Collection[str] = (),
+    found: Reach, read: Callable[[str], Uses | None], *, calls_only: bool = False
 ) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     """For each name, the functions that mention it (or call it), each with the conditions around that."""
     sites: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
@@ -134,8 +127,7 @@ def _sites(
         uses = read(module)
         if uses is None:
             continue
-        handed_on = any(word in module.rpartition("workers.")[2] for word in features)
-        for unit, names in (uses.calls if calls_only and not handed_on else uses.mentions).items():
+        for unit, names in (uses.calls if calls_only else uses.mentions).items():
             for name, when in names.items():
                 sites.setdefault(name, []).append((f"{module}:{unit}", unmet(when, found.sent)))
     return sites

@@ -134,7 +134,7 @@ def read_trees(
     begin = reading.rollouts(library.module)
     if isinstance(begin, Unknown):
         return begin
-    reached = {path: reach(modules, reading.uses, reading.features) for path, modules in begin.items()}
+    reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
     found = list(reading.demanded(_found(reached, reading), begin))
     found += _inside(library, found, around.beside)
     unread = (*_unread(reached, reading), *_unread_of(library, reached, reading))
@@ -306,11 +306,6 @@ class _Reading:
         self.unread: dict[str, Unread] = {}
         self.needed: dict[str, set[str]] = {}
         self._may_be_newer = not python or _release(python) > sys.version_info[:2]
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The optional parts of verl that the job switches on."""
-        return self.around.settings.features if self.around.settings is not None else ()
 
     @property
     def strategy(self) -> str:
