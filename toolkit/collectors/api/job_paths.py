@@ -23,7 +23,7 @@ class Reach:
     sent: set[str] = field(default_factory=set)
 
 
-def reach(start: Iterable[str], read: Callable[[str], Uses | None], features: Collection[str] = ()) -> Reach:
+def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
     """Follow a path from its entry modules, or entry classes ("module:Class").
 
     An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
