@@ -164,8 +164,12 @@ def _may_stop(uses: Iterable[ApiUse], stops: Iterable[str] = ()) -> tuple[str, .
 
 
 def _optional_severity(group: list[ApiUse]) -> Severity:
-    """A job may get there under some setting, or only on an Ascend NPU, or only in a part of verl that no job loads by itself."""
-    return "warning" if any(use.paths and not _ON_NPU.search(use.when) for use in group) else "info"
+    """A job may get there under some setting, or only on an Ascend NPU, or only in a part of verl that no job loads by itself.
+
+    A setting that the job has otherwise does not lead there.
+    """
+    reached = (use.paths and not use.off and not _ON_NPU.search(use.when) for use in group)
+    return "warning" if any(reached) else "info"
 
 
 def _stops(use: ApiUse) -> bool:

@@ -165,7 +165,7 @@ def _judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Resul
     for path, modules in rollout_entries(
         own, lambda name: _parsed(own, name), lambda _: False, "vllm"
     ).items():
-        truth = oracle.load(modules)
+        truth = oracle.load(tuple(dict.fromkeys(name.partition(":")[0] for name in modules)))
         result.load += _loading(path, truth, found if isinstance(found, VllmUses) else None, verl)
         result.ended += [f"{path} ends with {truth.ended}"] if truth.ended else []
     places: dict[tuple[str, int], str] = {}

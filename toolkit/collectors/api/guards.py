@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from verl_doctor.toolkit.collectors.api.value import GONE, NOTHING, Instance, Probe, Scope, Value
 from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.sources.python.answers import External, Missing, Present
+from verl_doctor.toolkit.sources.python.evaluate import COMPARE
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
@@ -51,14 +52,30 @@ class Verdict:
 
 
 def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
-    """Evaluate a condition as far as the two source trees decide it."""
+    """Evaluate a condition as far as the two source trees decide it, or a flag that is set beside it."""
+    verdict = judge_by_trees(test, reader, scope)
+    if verdict.holds is None and (held := reader.by_flags(test, scope)) is not None:
+        return Verdict(held, verdict.probe)
+    return verdict
+
+
+def taken(test: ast.expr, reader: Reader, scope: Scope) -> bool | None:
+    """Whether the job goes where this condition holds: by the trees, or by its settings. None when undecided."""
+    verdict = judge(test, reader, scope)
+    return verdict.holds if verdict.holds is not None or verdict.probe else reader.by_settings(test, scope)
+
+
+def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
+    """As `judge`, without flags."""
     match test:
         case ast.Constant(value=value):
             return Verdict(bool(value))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return judge(operand, reader, scope).negated()
+            return judge_by_trees(operand, reader, scope).negated()
         case ast.BoolOp(op=op, values=values):
-            return _combined([judge(value, reader, scope) for value in values], isinstance(op, ast.And))
+            return _combined(
+                [judge_by_trees(value, reader, scope) for value in values], isinstance(op, ast.And)
+            )
         case ast.Call(func=ast.Name(id="hasattr"), args=[owner, ast.Constant(value=str(name))]):
             return Verdict(_has(reader.value(owner, scope), name, reader), probe=True)
         case ast.Call(
@@ -78,7 +95,7 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
         case ast.Call(args=[ast.Constant(value=str(name))]) if _finds_module(test, reader, scope):
             return _has_module(name, reader)
         case ast.Name() if (before := _asked_before(test, scope)) is not None:
-            return judge(before[0], reader, before[1])
+            return judge_by_trees(before[0], reader, before[1])
         case ast.Call(func=ast.Name(id=name), args=[]) if name in _OTHER_ENGINES:
             engines = reader.around.engines
             return Verdict(None if engines is None else _OTHER_ENGINES[name] in engines)
@@ -182,7 +199,7 @@ def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) ->
 
 
 def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
-    """Compare two versions, or two texts of which equality is asked. None is equal to neither."""
+    """Compare two versions, or two texts. None is equal to neither."""
     if (left is NOTHING and isinstance(right, (str, Version))) or (
         right is NOTHING and isinstance(left, (str, Version))
     ):
@@ -195,20 +212,8 @@ def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
             return left == right
         case ast.NotEq():
             return left != right
-    if both_text:
-        return None
-    assert isinstance(left, Version)  # noqa: S101 - told to the type checker
-    assert isinstance(right, Version)  # noqa: S101
-    match op:
-        case ast.Lt():
-            return left < right
-        case ast.LtE():
-            return left <= right
-        case ast.Gt():
-            return left > right
-        case ast.GtE():
-            return left >= right
-    return None
+    order = COMPARE.get(type(op)) if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) else None
+    return None if order is None else bool(order(left, right))  # of texts too, as wrong as Python has it
 
 
 def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, text_of, walk
@@ -21,7 +21,7 @@ class Backend(NamedTuple):
     """Where verl keeps a rollout, below its top package, and how its paths are called.
 
     `rollout` is what a verl without a registry (through 0.5) imports. There a worker also imports `sharding` inside a
-    function, in every run with this rollout and FSDP.
+    function, in every run with this rollout and FSDP. `classes` are what it makes there, by mode.
     """
 
     rollout: str
@@ -29,6 +29,7 @@ class Backend(NamedTuple):
     sharding: str
     sync_path: str
     async_path: str
+    classes: Mapping[str, str]
 
 
 BACKENDS = {
@@ -38,6 +39,7 @@ BACKENDS = {
         "workers.sharding_manager.fsdp_vllm",
         SYNC,
         ASYNC,
+        {"sync": "vLLMRollout", "async": "vLLMAsyncRollout"},
     ),
     "sglang": Backend(
         "workers.rollout.sglang_rollout",
@@ -45,6 +47,7 @@ BACKENDS = {
         "workers.sharding_manager.fsdp_sglang",
         SGLANG_SYNC,
         SGLANG_ASYNC,
+        {"sync": "SGLangRollout", "async": "SGLangRollout"},
     ),
 }
 
@@ -55,20 +58,20 @@ def registry(verl: SourceTree) -> str:
 
 
 def trainer_entries(
-    verl: SourceTree, parsed: Callable[[str], ast.Module | None]
+    verl: SourceTree, parsed: Callable[[str], ast.Module | None], strategy: str = _DEFAULT_STRATEGY
 ) -> dict[str, tuple[str, ...]]:
-    """The modules with which PPO training begins: its main module, and the workers that it imports for FSDP."""
+    """The modules with which PPO training begins: its main module, and the workers that it imports for the strategy."""
     main = f"{verl.name}.{_MAIN}"
     file, tree = verl.locate(main), parsed(main)
     if file is None or tree is None:
         return {}
-    return {TRAINER: _named(main, *_workers(verl, file, tree))}
+    return {TRAINER: _named(main, *_workers(verl, file, tree, strategy))}
 
 
-def _workers(verl: SourceTree, main: ModuleFile, tree: ast.Module) -> Iterator[str]:
+def _workers(verl: SourceTree, main: ModuleFile, tree: ast.Module, strategy: str) -> Iterator[str]:
     """What `if strategy in {"fsdp", "fsdp2"}: from verl.workers... import ...` names, inside the functions of a main module."""
     for node in walk(tree):
-        if isinstance(node, ast.If) and f"'{_DEFAULT_STRATEGY}'" in text_of(node.test):
+        if isinstance(node, ast.If) and f"'{strategy}'" in text_of(node.test):
             for statement in node.body:
                 if isinstance(statement, ast.ImportFrom):
                     yield verl.own_name(absolute(statement, main.name.rpartition(".")[0])) or ""
@@ -79,8 +82,9 @@ def rollout_entries(
     parsed: Callable[[str], ast.Module | None],
     is_imported: Callable[[str], bool],
     library: str,
+    strategy: str = _DEFAULT_STRATEGY,
 ) -> dict[str, tuple[str, ...]]:
-    """The modules with which each path of a rollout library begins. A path that this verl does not have is not listed.
+    """The modules with which each path of a rollout library begins, with actors of this strategy. A path that this verl does not have is not listed.
 
     A module that is not there still begins a path when another one registers or imports it.
     """
@@ -90,23 +94,39 @@ def rollout_entries(
 
     backend = BACKENDS[library]
     rollout, server, sharding = (
-        f"{verl.name}.{name}" for name in (backend.rollout, backend.server, backend.sharding)
+        f"{verl.name}.{name}" for name in (backend.rollout, backend.server, _of_strategy(backend, strategy))
     )
     registered = _registered(verl, parsed(registry(verl)), library)
     also: tuple[str, ...] = ()
     if not registered and known(rollout):
-        registered = dict.fromkeys(("sync", "async"), rollout)
+        registered = {mode: (rollout, name) for mode, name in backend.classes.items()}
         also = (sharding,) if verl.locate(sharding) is not None else ()
     found = {}
     if "sync" in registered:
-        found[backend.sync_path] = _named(registered["sync"], *also)
+        found[backend.sync_path] = _named(*_class_at(verl, parsed, *registered["sync"]), *also)
     if "async" in registered and known(server):
-        found[backend.async_path] = _named(registered["async"], server, *also)
+        found[backend.async_path] = _named(*_class_at(verl, parsed, *registered["async"]), server, *also)
     return found
 
 
-def _registered(verl: SourceTree, tree: ast.Module | None, library: str) -> dict[str, str]:
-    """Read `_ROLLOUT_REGISTRY = {("vllm", "sync"): "verl.workers...Class"}`."""
+def _of_strategy(backend: Backend, strategy: str) -> str:
+    """The module that moves weights from actors of a strategy to the rollout."""
+    return backend.sharding.replace("fsdp_", "megatron_") if strategy == "megatron" else backend.sharding
+
+
+def _class_at(
+    verl: SourceTree, parsed: Callable[[str], ast.Module | None], module: str, name: str
+) -> Iterator[str]:
+    """A module, and behind it "module:Class" where it takes the class from another one of its package."""
+    yield module
+    file, tree = verl.locate(module), parsed(module)
+    for node in tree.body if tree is not None and file is not None and file.kind == "package" else ():
+        if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
+            yield f"{verl.own_name(absolute(node, module)) or module}:{name}"
+
+
+def _registered(verl: SourceTree, tree: ast.Module | None, library: str) -> dict[str, tuple[str, str]]:
+    """Read `_ROLLOUT_REGISTRY = {("vllm", "sync"): "verl.workers...Class"}`: module and class by mode."""
     found = {}
     for node in tree.body if tree is not None else []:
         match node:
@@ -120,7 +140,8 @@ def _registered(verl: SourceTree, tree: ast.Module | None, library: str) -> dict
                             ast.Tuple(elts=[ast.Constant(value=given), ast.Constant(value=str(mode))]),
                             ast.Constant(value=str(where)),
                         ) if given == library:
-                            found[mode] = verl.own_name(where.rpartition(".")[0]) or ""
+                            module, _, name = where.rpartition(".")
+                            found[mode] = (verl.own_name(module) or "", name)
     return found
 
 

@@ -24,7 +24,7 @@ class Reach:
 
 
 def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
-    """Follow a path from its entry modules.
+    """Follow a path from its entry modules, or entry classes ("module:Class").
 
     An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
     condition. Elsewhere a function is run when something that is run calls its name unconditionally: a function
@@ -32,7 +32,7 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
     """
     found, begin = Reach(), tuple(start)
     for name in begin:
-        _load(name, found, read)
+        _load(name.partition(":")[0], found, read)
     while True:
         before = len(found.modules), len(found.units)
         _run(begin, found, read)
@@ -53,7 +53,7 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
     methods = {
         unit: name
         for unit, (name, is_method) in offered.items()
-        if is_method and unit.partition(":")[0] in begin
+        if is_method and (unit.partition(":")[0] in begin or unit.rpartition(".")[0] in begin)
     }
     optional: set[str] = set()
     while True:
@@ -168,12 +168,19 @@ def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str
                 yield f"{module}:{unit}"
 
 
-def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> str:
-    """Why a function is not run in every run, in words: the condition around its call, or that nobody calls it."""
+def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> tuple[str, bool]:
+    """Why a function is not run in every run, in words: the condition around its call, or that nobody calls it.
+
+    The second says whether the job's settings do not meet any of those conditions.
+    """
     owner, _, name = unit.rpartition(".")
     name = owner if owner and name.startswith("__") else name
-    for other in [uses, *everything.values()]:
-        for mentions in other.mentions.values():
-            if mentions.get(name):
-                return " and ".join(mentions[name])
-    return f"{name}() is called"
+    sites = [
+        (when[name], any((inner, condition) in other.off for condition in when[name]))
+        for other in [uses, *everything.values()]
+        for inner, when in other.mentions.items()
+        if when.get(name)
+    ]
+    if not sites:
+        return f"{name}() is called", False
+    return " and ".join(sites[0][0]), all(off for _, off in sites)

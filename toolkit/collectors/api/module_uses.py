@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
+from verl_doctor.toolkit.collectors.api.decided import Decisions
 from verl_doctor.toolkit.collectors.api.forwarded import forwarded
 from verl_doctor.toolkit.collectors.api.guards import (
     asks_for_none,
@@ -16,7 +17,9 @@ from verl_doctor.toolkit.collectors.api.guards import (
     judge,
     opposite,
     suppressing,
+    taken,
 )
+from verl_doctor.toolkit.collectors.api.helpers import Helpers
 from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
 from verl_doctor.toolkit.collectors.api.overrides import Extension
 from verl_doctor.toolkit.collectors.api.patches import attribute_patched, paths_patched
@@ -43,6 +46,7 @@ from verl_doctor.toolkit.sources.python.source import children, dotted, statemen
 from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
+_MANY = 3
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -58,9 +62,15 @@ def read_uses(
     nodes = list(walk(tree))
     scopes = Scopes(reader)
     reader.elsewhere = scopes.constant
+    helpers, flags = Helpers(reader, tree), Decisions(reader)
+    reader.flag, reader.answered = helpers.flag, helpers.answered
+    reader.by_flags, reader.is_none = flags.holds, flags.is_none
+    if around.settings is not None:
+        reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
     walker.block(tree.body, Context(walker.scopes.of_module(tree, nodes)))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    walker.found.off = frozenset(reader.off)
     walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.record.live)
     return walker.found
 
@@ -86,9 +96,19 @@ class _Walker:
                 verdict = judge(node.test, self.reader, context.scope)
                 if verdict.holds is True:
                     return
-                rest = context if verdict.holds is False else context.under(opposite(node.test), self.reader)
+                goes_on = verdict.holds is False or self._refused(node, context) or _is_rare(node.test)
+                rest = context if goes_on else context.under(opposite(node.test), self.reader)
                 self.block(statements[index + 1 :], rest)
                 return
+
+    def _refused(self, node: ast.If, context: Context) -> bool:
+        """Whether an `if` only raises: what follows is run wherever the job goes on, unless its settings lead there."""
+        raises = isinstance(node.body[-1], ast.Raise)
+        return (
+            raises
+            and taken(node.test, self.reader, context.scope) is not True
+            and not _asks_release(node.test, self.reader, context)
+        )
 
     def statement(self, node: ast.stmt, context: Context) -> None:
         match node:
@@ -346,7 +366,9 @@ class _Walker:
 
     def _call(self, node: ast.Call, context: Context) -> None:
         match node:
-            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *default]):
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, named, *default]) if isinstance(
+                name := self.reader.value(named, context.scope), str
+            ):
                 value = self.reader.value(owner, context.scope)
                 if self.record.is_watched(value):
                     guarded = (
@@ -379,6 +401,8 @@ class _Walker:
     def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
         """Whether a call of something of the examined packages fits. To an unfinished one more may be given later."""
         callee = self.reader.value(node.func, context.scope)
+        if callee is GONE and isinstance(node.func, ast.Name):
+            self._fallback(node.func, context)
         if not self.record.is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
@@ -402,6 +426,17 @@ class _Walker:
         ):
             self.record.fit(callee, fit, context, path)
 
+    def _fallback(self, name: ast.Name, context: Context) -> None:
+        """A call of a name that is None since its import failed."""
+        found = context.scope.find(name.id)
+        origin = next((entry.origin for entry in found[1] if entry.origin[0]), None) if found else None
+        if origin is not None and self.reader.is_none(name, context.scope):
+            reason = f"{name.id} is None where {origin[0]} has no {origin[1]}"
+            guard = context.caught("keyword")
+            self.record.use(
+                "attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason
+            )
+
     def _sent(self, node: ast.Call, context: Context) -> None:
         """A method that the workers are to run, named by a string."""
         sources = self.reader.sources
@@ -421,6 +456,16 @@ class _Walker:
             owner = self.reader.value(replaced[0], context.scope)
             if self.record.is_watched(owner):
                 self.record.member(owner, replaced[1], position(node), "patch", context)
+
+
+def _is_rare(test: ast.expr) -> bool:
+    """Whether a condition for leaving early asks for so much at once that what follows is the usual way."""
+    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
+
+
+def _asks_release(test: ast.expr, reader: Reader, context: Context) -> bool:
+    """Whether a condition asks what a library offers."""
+    return judge(test, reader, context.scope).probe
 
 
 def _error(use: Use) -> str:

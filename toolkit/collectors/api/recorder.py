@@ -175,7 +175,10 @@ class Recorder:
             if file is not None and file.kind in {"module", "package", "hidden"}
             else module
         )
-        self.found.imports.append(Import(target, context.unit, conditional, bool(context.guard), line))
+        lacked = name if target == module else ""
+        self.found.imports.append(
+            Import(target, context.unit, conditional, bool(context.guard), line, lacked)
+        )
 
 
 def note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: Context) -> None:

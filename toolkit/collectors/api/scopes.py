@@ -31,8 +31,10 @@ class Scopes:
 
     def of_module(self, tree: ast.Module, nodes: Iterable[ast.AST]) -> Scope:
         """The module's own names; `nodes` are all that it holds."""
-        self._has_walrus = any(isinstance(node, ast.NamedExpr) for node in nodes)
-        scope = Scope(None)
+        every = list(nodes)
+        self._has_walrus = any(isinstance(node, ast.NamedExpr) for node in every)
+        changed = frozenset(name for node in every if isinstance(node, ast.Global) for name in node.names)
+        scope = Scope(None, body=tree.body, changed=changed)
         self._fill(tree.body, scope)
         return scope
 
@@ -40,7 +42,7 @@ class Scopes:
         """Parameters and local names of a function."""
         if id(node) in self._functions:
             return self._functions[id(node)]
-        scope = self._functions[id(node)] = Scope(parent)
+        scope = self._functions[id(node)] = Scope(parent, body=node.body)
         local = self._class_of.get(id(node))
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         is_bound = local is not None and not any(
@@ -49,12 +51,14 @@ class Scopes:
         )
         for index, argument in enumerate(arguments):
             if index == 0 and is_bound and local is not None:
-                scope.bind(argument.arg, Entry(value=SelfOf(local)))
+                scope.bind(argument.arg, Entry(value=SelfOf(local), parameter=True))
             else:
-                scope.bind(argument.arg, Entry(annotation=annotation_text(argument.annotation)))
+                scope.bind(
+                    argument.arg, Entry(annotation=annotation_text(argument.annotation), parameter=True)
+                )
         for rest in (node.args.vararg, node.args.kwarg):
             if rest is not None:
-                scope.bind(rest.arg, Entry())
+                scope.bind(rest.arg, Entry(parameter=True))
         self._fill(node.body, scope)
         return scope
 
@@ -95,7 +99,7 @@ class Scopes:
 
     def enter_class(self, node: ast.ClassDef, scope: Scope) -> None:
         """Note what the methods of a class store on `self`."""
-        local = LocalClass(node)
+        local = LocalClass(node, lambda method: self.of_function(method, scope))
         local.bases = tuple(
             self._classes[base.id]
             for base in node.bases

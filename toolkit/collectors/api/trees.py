@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from verl_doctor.toolkit.collectors.api.demand import Demand
+from verl_doctor.toolkit.collectors.api.helpers import Helpers
 from verl_doctor.toolkit.collectors.api.inside import misses_inside
 from verl_doctor.toolkit.collectors.api.job_entries import (
     BACKENDS,
@@ -23,6 +25,7 @@ from verl_doctor.toolkit.collectors.api.module_uses import read_uses
 from verl_doctor.toolkit.collectors.api.use import Import, Use, Uses
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, LibraryUses, Unread
 from verl_doctor.toolkit.collectors.api.value import Surroundings
+from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
@@ -69,7 +72,8 @@ def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
             inner = own.locate(f"{module}.{name}") if name else None
             is_module = inner is not None and inner.kind in {"module", "package", "hidden"}
             target = f"{module}.{name}" if is_module else module
-            found.imports.append(Import(target, unit, conditional, line=line))
+            lacked = "" if is_module or name == "*" else name
+            found.imports.append(Import(target, unit, conditional, line=line, name=lacked))
 
     block(tree.body, "", conditional=False)
     return found
@@ -82,7 +86,36 @@ def _suppresses(item: ast.withitem) -> bool:
 
 
 _Answer = TypeVar("_Answer", bound=ApiUses)
+_STRATEGY = "actor_rollout_ref.actor.strategy"
 _LONGEST_QUOTE = 200  # characters
+# A name that a module binds plainly, at the margin or in a list of imports.
+_BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
+# By what a module may have names that reading does not show.
+_OTHERWISE_BOUND = (
+    b"import *",
+    b"__getattr__",
+    b"globals()",
+    b"locals()",
+    b"vars(",
+    b"exec(",
+    b"sys.modules",
+    b"setattr(",
+)
+# What happens when the function is run. The other kinds are about a class, whoever makes it.
+_CALLED = frozenset(
+    {
+        "attribute",
+        "import",
+        "keyword",
+        "meaning",
+        "option",
+        "patch",
+        "positional",
+        "required",
+        "sent",
+        "store",
+    }
+)
 
 
 @collection_put_off()
@@ -102,7 +135,7 @@ def read_trees(
     if isinstance(begin, Unknown):
         return begin
     reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
-    found = list(_found(reached, reading))
+    found = list(reading.demanded(_found(reached, reading), begin))
     found += _inside(library, found, around.beside)
     unread = (*_unread(reached, reading), *_unread_of(library, reached, reading))
     return _answer(fact, verl, library, found, reached, unread, reading)
@@ -189,7 +222,9 @@ def _answer(
 ) -> _Answer:
     absent = reading.located(library, [use for use in found if use.resolution != "present"])
     missing = tuple(_quoted(_ordered(absent)))
-    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread)
+    settings = reading.around.settings
+    consulted = () if settings is None else tuple(sorted(settings.consulted))
+    return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread, consulted)
 
 
 def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
@@ -203,6 +238,23 @@ def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]
     for name, paths in loaded.items():
         if (lacking := reading.lacks(name)) is not None:
             yield replace(lacking, paths=paths)
+        yield from _unbound(name, paths, reached, reading)
+
+
+def _unbound(
+    module: str, paths: tuple[str, ...], reached: Mapping[str, Reach], reading: _Reading
+) -> Iterator[Unread]:
+    """The names that a module takes from others of verl, and that these do not bind."""
+    uses = reading.uses(module)
+    for entry in uses.imports if uses is not None else ():
+        run = tuple(
+            path for path in paths if not entry.unit or f"{module}:{entry.unit}" in reached[path].units
+        )
+        if uses is None or not entry.name or not run or entry.conditional:
+            continue
+        if reading.is_unbound(entry.module, entry.name):
+            reason = f"{entry.module} has no {entry.name}"
+            yield Unread(f"{entry.module}.{entry.name}", uses.path, reason, run, entry.line, "missing")
 
 
 def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
@@ -250,14 +302,21 @@ class _Reading:
         self.verl = SourceTree(Path(verl.folder), verl.module, "verl", tuple(self.libraries))
         self.sources = Sources([self.verl, *self.libraries.values()])
         self.read: dict[str, Uses] = {}
+        self._whole: dict[str, Uses | None] = {}
         self.unread: dict[str, Unread] = {}
         self.needed: dict[str, set[str]] = {}
         self._may_be_newer = not python or _release(python) > sys.version_info[:2]
 
+    @property
+    def strategy(self) -> str:
+        """What the actors train with."""
+        found = self.around.settings.at(_STRATEGY) if self.around.settings is not None else None
+        return found if isinstance(found, str) else "fsdp"
+
     def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
         """The modules with which the paths of this library's rollout begin. Absent when verl has no such rollout."""
         begin = rollout_entries(
-            self.verl, self.tree, lambda name: self.imported_at(name) is not None, library
+            self.verl, self.tree, lambda name: self.imported_at(name) is not None, library, self.strategy
         )
         unseen = self.unread.get(registry(self.verl))
         if unseen is not None and unseen.kind != "syntax":
@@ -285,8 +344,38 @@ class _Reading:
             self.read[name] = found
         return self.read[name]
 
-    def _uses(self, file: ModuleFile, tree: ast.Module, source: bytes) -> Uses | None:
-        if not self.verl.concerns(source):
+    def whole(self, name: str) -> Uses | None:
+        """As `uses`, with all that a module mentions although no library is among it."""
+        if name not in self._whole:
+            parsed, file = self._parsed(name), self.verl.locate(name)
+            try:
+                self._whole[name] = self._uses(file, parsed[0], None) if parsed and file else None
+            except RecursionError:
+                self._whole[name] = None
+        return self._whole[name]
+
+    def demanded(self, found: Iterable[ApiUse], begin: Mapping[str, tuple[str, ...]]) -> Iterator[ApiUse]:
+        """Put the condition to each break in a function that the job's settings never have called."""
+        settings = self.around.settings
+        entries = [name.partition(":")[0] for modules in begin.values() for name in modules]
+        demand = Demand(self.verl, settings, self.whole, entries) if settings is not None else None
+        for use in found:
+            when = ""
+            if (
+                demand is not None
+                and use.breaks
+                and use.unit
+                and use.paths
+                and not use.when
+                and use.kind in _CALLED
+            ):
+                owner, _, last = use.unit.rpartition(".")
+                when = demand.condition(owner if owner and last.startswith("__") else last)
+            off = bool(when) and settings is not None and settings.chosen
+            yield replace(use, when=when, off=off) if when else use
+
+    def _uses(self, file: ModuleFile, tree: ast.Module, source: bytes | None) -> Uses | None:
+        if source is not None and not self.verl.concerns(source):
             return read_imports(tree, file, self.verl)
         self.sources.add(tree, file)
         module = self.sources.module(file.name)
@@ -316,6 +405,30 @@ class _Reading:
         elif why.by == "reader" or (why.by == "syntax" and self._may_be_newer):
             kind = "reader"
         return Unread(file.name, str(file.path), why.reason, line=why.line, kind=kind)
+
+    def is_unbound(self, module: str, name: str) -> bool:
+        """Whether a module of verl certainly does not bind a name that another one imports from it."""
+        file = self.verl.locate(module)
+        if (
+            file is None
+            or file.kind not in {"module", "package"}
+            or self.verl.locate(f"{module}.{name}") is not None
+        ):
+            return False
+        source = read(file.path)
+        if isinstance(source, Unreadable) or re.search(_BOUND % re.escape(name.encode()), source):
+            return False
+        tree = parse(source, file.path)
+        if isinstance(tree, Unreadable) or not tree.body or may_be_built(name):
+            return False
+        if any(word in source for word in _OTHERWISE_BOUND):
+            return False
+        self.sources.add(tree, file)
+        found = self.sources.module(module)
+        reader = (
+            Reader(self.sources, found, self.versions, self.around) if isinstance(found, Module) else None
+        )
+        return reader is not None and Helpers(reader, tree).is_unbound(module, name)
 
     def lacks(self, name: str) -> Unread | None:
         """Where verl imports or registers a module of its own that it does not have; None for any other."""
@@ -414,14 +527,17 @@ def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterato
             use = replace(use, guard=use.guard or f"{use.unit}() is for other releases")  # noqa: PLW2901
         certain = tuple(path for path in run if not unmet(use.when, reached[path].sent))
         when = "" if certain else " and ".join(use.when)
+        off = bool(when) and any((use.unit, condition) in uses.off for condition in use.when)
         if use.unit and not run and use.resolution == "missing":
-            when = " and ".join(filter(None, (condition_of(use.unit, uses, reading.read), when)))
+            called, never = condition_of(use.unit, uses, reading.read)
+            when, off = " and ".join(filter(None, (called, when))), off or never
         for module in use.unread if not use.guard else ():
             reading.needed.setdefault(module, set()).update(certain)
-        yield _fact(use, uses.path, loaded if when else certain, when)
+        chosen = reading.around.settings is not None and reading.around.settings.chosen
+        yield _fact(use, uses.path, loaded if when else certain, when, off=off and chosen)
 
 
-def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> ApiUse:
+def _fact(use: Use, path: str, paths: tuple[str, ...], when: str, *, off: bool) -> ApiUse:
     return ApiUse(
         path=path,
         line=use.line,
@@ -437,4 +553,6 @@ def _fact(use: Use, path: str, paths: tuple[str, ...], when: str) -> ApiUse:
         read_from=use.read_from,
         column=use.column,
         handler=use.handler,
+        off=off,
+        unit=use.unit,
     )

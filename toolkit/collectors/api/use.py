@@ -49,13 +49,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """An import of another module of the same tree. `conditional`: it need not happen, or may fail unharmed."""
+    """An import of another module of the same tree, or of a `name` from it. `conditional`: it need not happen, or may fail unharmed."""
 
     module: str
     unit: str
     conditional: bool
     guarded: bool = False
     line: int = 0
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -66,7 +67,8 @@ class Uses:
     it. `sent` are the names of methods that each unit has others run, as in `collective_rpc("init_worker")`. `units` maps
     each function or method to its class, if it has one. `dead` are functions that are mentioned here
     only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
-    `patched` are the names that the module puts into classes and modules of the examined packages.
+    `patched` are the names that the module puts into classes and modules of the examined packages. `off` are the
+    conditions, each with its unit, that the job's settings do not meet.
     """
 
     module: str
@@ -79,6 +81,7 @@ class Uses:
     units: dict[str, str] = field(default_factory=dict)
     dead: frozenset[str] = frozenset()
     patched: set[str] = field(default_factory=set)
+    off: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,10 @@ class Context:
         verdict = judge(test, reader, self.scope)
         if verdict.holds is True or is_universal(text := text_of(test)):
             return self
+        if not verdict.probe and (held := reader.by_settings(test, self.scope)) is not None:
+            if held:
+                return self
+            reader.off.add((self.unit, text))
         if verdict.probe:
             return replace(self, guard=self.guard or text)
         match test:

@@ -24,6 +24,7 @@ class ApiUse:
     is imported, "start" for the rest. `text` is the line as it is written. `handler` is an `except` around an import
     that is there for its failure, and does not catch this one. `behind` is the place ("file:line") of an import that
     fails before this place is reached. `elsewhere` are the paths that reach it where the job takes none of those.
+    `off`: the job's own settings do not meet the condition. `unit` is the function or method it stands in.
     """
 
     path: str
@@ -43,6 +44,8 @@ class ApiUse:
     handler: str = ""
     behind: str = ""
     elsewhere: tuple[str, ...] = ()
+    off: bool = False
+    unit: str = ""
 
     @property
     def breaks(self) -> bool:
@@ -77,7 +80,8 @@ class ApiUses:
     """All uses of one library on the paths of a job and in what they may load later.
 
     `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
-    has at all. `unread` are modules that they need and that could not be read.
+    has at all. `unread` are modules that they need and that could not be read. `consulted` are the settings and variables
+    that decided paths.
     """
 
     verl: Tree
@@ -86,6 +90,14 @@ class ApiUses:
     present: int = 0
     paths: tuple[str, ...] = ()
     unread: tuple[Unread, ...] = ()
+    consulted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConsultedSettings:
+    """The settings and variables on which the answers for two trees have depended so far."""
+
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

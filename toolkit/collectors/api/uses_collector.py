@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from verl_doctor.toolkit.collectors.api import taken
-from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
+from verl_doctor.toolkit.collectors.api.job_settings import settings_of
+from verl_doctor.toolkit.collectors.api.settings import Settings
+from verl_doctor.toolkit.collectors.api.uses import ConsultedSettings, LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.listings import Listings
-from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.collectors.installed.result_cache import keep, key_of, recall, remembered
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, TorchTree, Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.run_in_child import aside
 
 R = TypeVar("R")
@@ -29,7 +33,7 @@ _ENGINES = frozenset({"sglang"})
 _VLLM_IMPORTS = frozenset({"transformers"})
 
 
-_VLLM_SECONDS = 30
+_VLLM_SECONDS = 45
 
 
 _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
@@ -47,6 +51,8 @@ def vllm_uses(
     torch: TorchTree | Unknown,
     listings: Listings,
     configuration: Configuration | Unknown,
+    variables: JobVariables | Unknown,
+    machine: Machine,
 ) -> VllmUses | Unknown:
     """Read the verl tree that the job would import, and from vLLM those modules that it uses on the paths that the job takes."""
     pair = (verl.imported, vllm.tree)
@@ -57,17 +63,20 @@ def vllm_uses(
     beside = tuple(tree for tree in others if tree.module in _VLLM_IMPORTS)
     beside += () if isinstance(torch, Unknown) else (torch.tree,)
 
+    settings = settings_of(pair[0], configuration, variables, machine)
+
     def read() -> VllmUses | Unknown:
         # 20 ms that only a first look is worth
         from verl_doctor.toolkit.collectors.api.trees import read_trees  # noqa: PLC0415
         from verl_doctor.toolkit.collectors.api.value import Surroundings  # noqa: PLC0415
 
-        around = Surroundings(frozenset(engines), called, beside)
+        around = Surroundings(frozenset(engines), called, beside, settings)
         work = partial(read_trees, VllmUses, *pair, python, around)
         return _aside(work, pair, _VLLM_SECONDS)
 
     about = (*pair, python, sys.version_info[:2], engines, called, beside)
-    found = remembered(VllmUses, about, [Path(tree.folder) for tree in (*pair, *beside)], read, listings)
+    places = [Path(tree.folder) for tree in (*pair, *beside)]
+    found = _remembered(about, places, read, listings, settings)
     return found if isinstance(found, Unknown) else taken.of_vllm(found, taken.paths_taken(configuration))
 
 
@@ -94,6 +103,34 @@ def library_uses(
     return (
         found if isinstance(found, Unknown) else taken.of_libraries(found, taken.paths_taken(configuration))
     )
+
+
+def _remembered(
+    about: object,
+    places: list[Path],
+    read: Callable[[], VllmUses | Unknown],
+    listings: Listings,
+    settings: Settings,
+) -> VllmUses | Unknown:
+    """As `remembered`, for these values of the settings on which earlier answers for the two trees have depended.
+
+    Two jobs that agree in them go the same way, so that the second asks for nothing else than the first did.
+    """
+    first = key_of(("settings", about), places, listings)
+    known = recall(ConsultedSettings, first) or ConsultedSettings()
+
+    def key(names: Iterable[str]) -> str:
+        values = [(name, settings.answer(name)) for name in sorted(names)]
+        return key_of((about, settings.chosen, settings.program, settings.features, values), places, listings)
+
+    if (found := recall(VllmUses, key(known.names))) is not None:
+        return found
+    answer = read()
+    if isinstance(answer, VllmUses):
+        names = {*known.names, *answer.consulted}
+        keep(ConsultedSettings(tuple(sorted(names))), first)
+        keep(answer, key(names))
+    return answer
 
 
 def _aside(work: Callable[[], R], trees: Iterable[Tree], limit: float) -> R:

@@ -9,6 +9,7 @@ from typing import Final
 
 from packaging.version import Version
 
+from verl_doctor.toolkit.collectors.api.settings import Settings
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.sources.python.answers import Answer, Definition
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
@@ -51,9 +52,13 @@ class Found:
 
 @dataclass(slots=True, eq=False)
 class LocalClass:
-    """A class of the examined module: what its methods store on `self`, each with the scope of the method."""
+    """A class of the examined module: what its methods store on `self`, each with the scope of the method.
+
+    `home` gives the scope of a method.
+    """
 
     node: ast.ClassDef
+    home: Callable[[ast.FunctionDef | ast.AsyncFunctionDef], Scope] | None = None
     stored: dict[str, list[tuple[ast.expr | None, str, Scope]]] = field(default_factory=dict)
     bases: tuple[LocalClass, ...] = ()
 
@@ -92,14 +97,17 @@ class Entry:
     value: Value = None
     origin: tuple[str, str] = ("", "")
     loop: tuple[ast.expr, ast.expr] | None = None
+    parameter: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """The names of a function or a module."""
+    """The names of a function or a module. `body` are its statements, `changed` the names that its functions call global."""
 
     parent: Scope | None
     names: dict[str, list[Entry]] = field(default_factory=dict)
+    body: list[ast.stmt] | None = None
+    changed: frozenset[str] = frozenset()
 
     def bind(self, name: str, entry: Entry) -> None:
         """Add one way in which the name is bound."""
@@ -121,12 +129,13 @@ class Surroundings:
 
     `engines` are other engines for rollouts that are there ("sglang"), None when nobody looked. `called` is the name
     under which the library is installed when that is not the one by which verl asks for it. `beside` are trees of
-    packages from which the library itself imports.
+    packages from which the library itself imports, `settings` those of the job.
     """
 
     engines: frozenset[str] | None = frozenset()
     called: str = ""
     beside: tuple[Tree, ...] = ()
+    settings: Settings | None = None
 
 
 NOT_LOOKED_AT: Final = Surroundings(None)

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -31,6 +32,7 @@ from verl_doctor.toolkit.collectors.api.value import (
 )
 from verl_doctor.toolkit.sources.python.answers import Answer, Definition, External, Missing, Opaque, Present
 from verl_doctor.toolkit.sources.python.classes import annotated, constructor, mro, named
+from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.resolve import Sources
 from verl_doctor.toolkit.sources.python.source import dotted, text_of
 from verl_doctor.toolkit.sources.python.summary import absolute
@@ -66,7 +68,14 @@ class Reader:
         self.around = around
         self.building = 0
         self.elsewhere: Callable[[str, str], Value] = lambda _module, _name: None
+        self.by_flags: Callable[[ast.expr, Scope], bool | None] = lambda _test, _scope: None
+        self.by_settings: Callable[[ast.expr, Scope], bool | None] = lambda _test, _scope: None
+        self.is_none: Callable[[ast.expr, Scope], bool] = lambda _node, _scope: False
+        self.flag: Callable[[str, str], Any] = lambda _module, _name: UNCLEAR
+        self.answered: Callable[[ast.Call, Scope, Any], Any] = lambda _call, _scope, _by: UNCLEAR
+        self.off: set[tuple[str, str]] = set()
         self._active: set[int] = set()
+        self._bound: dict[int, frozenset[str]] = {}
         self._circular = False  # whether what is being judged was met within itself
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
 
@@ -97,6 +106,10 @@ class Reader:
                 return self._name(name, scope)
             case ast.Constant(value=str(text)):
                 return text
+            case ast.JoinedStr(values=parts):
+                return _joined([self._part(part, scope) for part in parts])
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return _joined([self.value(side, scope) for side in (left, right)])
             case ast.Attribute(value=inner, attr=attr):
                 return self.read(self.value(inner, scope), attr)
             case ast.Await(value=inner):
@@ -110,6 +123,13 @@ class Reader:
             case ast.SetComp() | ast.ListComp() | ast.GeneratorExp():
                 return self._field_names(node, scope)
         return None
+
+    def _part(self, node: ast.expr, scope: Scope) -> Value:
+        """A part of an f-string that is a plain text."""
+        match node:
+            case ast.FormattedValue(value=inner, conversion=-1, format_spec=None):
+                return self.value(inner, scope)
+        return self.value(node, scope)
 
     def words(self, node: ast.expr, scope: Scope) -> str:
         """The text that an expression makes: of an f-string with the values that are known, the names of others."""
@@ -193,6 +213,31 @@ class Reader:
         found = _thing(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
 
+    def bound(self, node: ast.AST) -> frozenset[str]:
+        """The names that a statement, or one inside it, binds in its own scope."""
+        if id(node) not in self._bound:
+            names: set[str] = set()
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    names.add(name)
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                    names.add(name)
+                case ast.alias(name=name, asname=asname):
+                    names.add(asname or name.partition(".")[0])
+                case ast.Lambda() | ast.Constant():
+                    pass
+                case _:
+                    names.update(*map(self.bound, ast.iter_child_nodes(node)))
+            if not isinstance(node, ast.stmt):
+                return frozenset(names)
+            self._bound[id(node)] = frozenset(names)
+        return self._bound[id(node)]
+
+    def bases_of(self, kind: Class) -> list[Class] | None:
+        """The classes that a class extends, itself among them; None when one of them is not known."""
+        parts = list(mro(self.sources, kind))
+        return None if None in parts else [part for part in parts if isinstance(part, Class)]
+
     def _inherited(self, local: LocalClass, name: str) -> Value:
         """What `self.name` is when a class of another package brings it along."""
         own = self.class_of(local)
@@ -274,8 +319,12 @@ class Reader:
             case Found(version=version):
                 return version
         match node:
-            case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value=str(name))]):
-                return _thing(self.sources.import_module(name))
+            case ast.Call(func=ast.Name(id="__import__"), args=[given, *_]):
+                package = self.value(given, scope)
+                if not isinstance(package, str):
+                    return None
+                whole = any(keyword.arg == "fromlist" for keyword in node.keywords) or len(node.args) > 3
+                return _thing(self.sources.import_module(package if whole else package.partition(".")[0]))
             case ast.Call(func=ast.Name(id="super"), args=[]):
                 return self._super(scope)
             case ast.Call(func=ast.Name(id="getattr"), args=[whose, ast.Constant(value=str(name)), *_]):
@@ -286,13 +335,10 @@ class Reader:
         return None
 
     def module_named(self, node: ast.Call, scope: Scope) -> str | None:
-        """The module that `importlib.import_module("package.module")` imports, None for any other call."""
+        """The module that `importlib.import_module("package.module")` or `__import__` imports, None for any other call."""
         callee = self.value(node.func, scope)
-        if (
-            isinstance(callee, External)
-            and callee.dotted == "importlib.import_module"
-            and len(node.args) == 1
-        ):
+        by_function = isinstance(callee, External) and callee.dotted == "importlib.import_module"
+        if (by_function and len(node.args) == 1) or (_is_built_in(node, scope) and node.args):
             name = self.value(node.args[0], scope)
             return name if isinstance(name, str) and not name.startswith(".") else None
         return None
@@ -420,6 +466,19 @@ def _agreed(values: Iterable[Value]) -> Value:
         elif value is not GONE and value != agreed:
             return None
     return agreed
+
+
+def _joined(parts: list[Value]) -> str | None:
+    """Texts put together, None where one of them is not known."""
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else None
+
+
+def _is_built_in(node: ast.Call, scope: Scope) -> bool:
+    """Whether a call is one of Python's own `__import__`."""
+    return (
+        isinstance(node.func, ast.Name) and node.func.id == "__import__" and scope.find("__import__") is None
+    )
 
 
 def _file(sources: Sources, module: str) -> str:

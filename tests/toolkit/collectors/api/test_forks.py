@@ -1,0 +1,66 @@
+"""The ways in which forks of verl ask for a release, do without a name, or spell one."""
+
+from __future__ import annotations
+
+import pytest
+from support.miniatures.source_trees import compare
+
+VLLM = {"__init__.py": "__version__ = '0.12.0'", "a.py": "class A: ...\ndef f(x): ..."}
+COMPAT = """
+    from packaging import version
+    import vllm
+    def at_least(minimum, exactly=False):
+        if exactly:
+            return version.parse(vllm.__version__) == version.parse(minimum)
+        return version.parse(vllm.__version__) >= version.parse(minimum)
+    NEW = at_least("0.11.0")
+"""
+SHIM = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass"
+LAZY = "def __getattr__(name):\n    return name"
+TAKE = "\n    from vllm.a import gone"
+NONE = "try:\n    from vllm.a import gone\nexcept ImportError:\n    gone = None\n"
+START = "class Server:\n    def launch(self):\n        "
+
+
+def stops(tmp_path, server: str) -> bool:
+    found = compare(tmp_path, server, VLLM, utils__compat=COMPAT, utils__shim=SHIM, utils__lazy=LAZY)
+    return any(use.breaks and use.paths and not use.when for use in found.uses) or any(
+        file.paths and file.kind == "missing" for file in found.unread
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "breaks"),
+    [
+        (f"import vllm\nif vllm.__version__ >= '0.11.0':{TAKE}", True),
+        (f"import vllm\nif vllm.__version__ >= '0.9.0':{TAKE}", False),
+        (f"import vllm\nif tuple(map(int, vllm.__version__.split('.')[:2])) >= (0, 11):{TAKE}", True),
+        (f"import vllm\nif tuple(int(p) for p in vllm.__version__.split('.')[:2]) < (0, 11):{TAKE}", False),
+        (
+            f"from packaging.version import Version\nimport vllm\nif Version(vllm.__version__).minor < 12:{TAKE}",
+            False,
+        ),
+        (
+            f"from packaging.version import Version\nimport vllm\nif Version(vllm.__version__).release >= (0, 12):{TAKE}",
+            True,
+        ),
+        (f"from verl.utils.compat import at_least\nif at_least('0.11'):{TAKE}", True),
+        (f"from verl.utils.compat import at_least\nif at_least('0.11', exactly=True):{TAKE}", False),
+        (f"from verl.utils.compat import NEW\nif not NEW:{TAKE}", False),
+        (f"USE = False\nif USE:{TAKE}", False),
+        (f"{NONE}{START}gone(1)", True),
+        (f"{NONE}{START}if gone is not None:\n            gone(1)", False),
+        (f"{NONE}if gone is None:\n    def gone(x): ...\n{START}gone(1)", False),
+        ("__import__('vllm.gone')", True),
+        ("module = __import__('vllm.a', fromlist=['gone'])\nmodule.gone", True),
+        ("import importlib\nTOP = 'vllm'\nimportlib.import_module(f'{TOP}.gone')", True),
+        ("import importlib\nmodule = importlib.import_module('vllm' + '.a')\nmodule.A", False),
+        ("from vllm import a\ngetattr(a, 'go' + 'ne')", True),
+        ("from verl.utils.compat import was_here", True),
+        ("from verl.utils.shim import gone", True),
+        ("from verl.utils.lazy import anything", False),
+        ("try:\n    from verl.utils.compat import was_here\nexcept ImportError:\n    was_here = None", False),
+    ],
+)
+def test_what_a_fork_does_is_judged_as_python_does_it(tmp_path, server, breaks):
+    assert stops(tmp_path, server) is breaks

@@ -1,0 +1,189 @@
+"""The script's values, verl's defaults and variables decide which places of verl a job reaches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.miniatures.source_trees import verl, vllm
+
+from verl_doctor.checks.api.vllm_attribute_missing import vllm_attribute_missing
+from verl_doctor.toolkit.collectors.api.settings import Settings, switched_on
+from verl_doctor.toolkit.collectors.api.trees import read_trees
+from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
+from verl_doctor.toolkit.collectors.api.value import Surroundings
+from verl_doctor.toolkit.testing import run_check
+
+VLLM = {"a.py": "class A:\n    there = 1"}
+DEFAULTS: dict[str, Any] = {
+    "actor_rollout_ref": {
+        "model": {
+            "lora_rank": 0,
+            "lora": {"rank": 0, "merge": False},
+            "_target_": "verl.workers.config.HFModelConfig",
+        },
+        "actor": {"strategy": "fsdp"},
+        "rollout": {
+            "_target_": "verl.workers.config.RolloutConfig",
+            "quantization": None,
+            "tensor_model_parallel_size": 2,
+            "checkpoint_engine": {
+                "_target_": "verl.workers.config.CheckpointEngineConfig",
+                "backend": "naive",
+            },
+        },
+    },
+    "trainer": {"v1": {"trainer_mode": "sync"}},
+}
+START = """
+    from vllm.a import A
+    class Server:
+        def __init__(self, config, model_config):
+            self.config: RolloutConfig = config
+            self.model_config: HFModelConfig = model_config
+        @property
+        def has_lora(self):
+            return self.model_config.lora_rank > 0 or self.model_config.lora.get("rank", 0) > 0
+        async def launch(self):
+            lora_rank = self.model_config.lora.get("rank", 0)
+            if lora_rank <= 0:
+                lora_rank = self.model_config.lora_rank
+            quantization = self.config.quantization
+            if {}:
+                A.gone
+"""
+ENGINE = """
+    class Manager:
+        def __init__(self, config: CheckpointEngineConfig):
+            self.config = config
+            self.backend = config.backend
+        def abort_replicas(self):
+            [replica.abort_all() for replica in self.replicas]
+        def update(self):
+            if self.backend == "naive":
+                return
+            self.abort_replicas()
+"""
+REGISTRY = """
+    TRAINERS = {}
+    def register_trainer(name):
+        def inner(cls):
+            TRAINERS[name] = cls
+            return cls
+        return inner
+    def get_trainer_cls(name):
+        return TRAINERS[name]
+"""
+SEPARATE = """
+    from verl.trainer.registry import register_trainer
+    @register_trainer("separate")
+    class Separate:
+        def on_end(self):
+            self.manager.abort_replicas()
+"""
+MAIN = """
+    from verl.trainer.registry import get_trainer_cls
+    from verl.trainer.separate import Separate
+    from verl.checkpoint_engine.base import Manager
+    def main(config):
+        trainer = get_trainer_cls(config.trainer.v1.trainer_mode)
+        trainer.manager.update()
+        trainer.on_end()
+"""
+
+
+def changed(**values: object) -> dict[str, Any]:
+    """The defaults with these values, `__` for a dot."""
+    tree: dict[str, Any] = {key: dict(part) for key, part in DEFAULTS.items()}
+    for key, value in values.items():
+        *steps, last = key.split("__")
+        place = tree
+        for step in steps:
+            place[step] = dict(place[step])
+            place = place[step]
+        place[last] = value
+    return tree
+
+
+def breaks(tmp_path, server: str, settings: Settings, **others: str) -> list[ApiUse]:
+    pair = verl(tmp_path, server, **others), vllm(tmp_path, VLLM)
+    found = read_trees(VllmUses, *pair, "", Surroundings(settings=settings))
+    assert isinstance(found, VllmUses)
+    return [use for use in found.uses if use.breaks]
+
+
+LORA, QUANTIZATION = "actor_rollout_ref__model__lora_rank", "actor_rollout_ref__rollout__quantization"
+
+
+@pytest.mark.parametrize(
+    ("test", "values", "reached"),
+    [
+        ("self.config.tensor_model_parallel_size > 1", {}, True),
+        ("self.config.get('tensor_model_parallel_size', 1) == 1", {}, False),
+        ("self.model_config.lora_rank > 0", {}, False),
+        ("self.model_config.lora_rank > 0", {LORA: 32}, True),
+        ("lora_rank > 0", {LORA: 32}, True),
+        ("lora_rank > 0", {}, False),
+        ("self.has_lora", {LORA: 32}, True),
+        ("self.has_lora and lora_loaded", {LORA: 32}, True),
+        ("self.has_lora and not lora_loaded", {LORA: 32}, False),
+        ("quantization == 'fp8'", {QUANTIZATION: "fp8"}, True),
+        ("quantization == 'fp8'", {}, False),
+        ("quantization is not None and self.unclear", {QUANTIZATION: "fp8"}, False),
+        ("self.config.nobody_knows > 1", {}, False),
+        ("os.getenv('VERL_NEW', '1') == '1'", {}, True),
+        ("os.getenv('VERL_SET', '0') == '1'", {}, True),
+        ("'VERL_SET' in os.environ", {}, True),
+        ("os.getenv('VERL_SECRET', '1') == '1'", {}, False),
+        ("os.getenv('LOCAL_RANK', '0') == '0'", {}, False),
+    ],
+)
+def test_a_setting_decides_whether_a_place_is_reached(tmp_path, test, values, reached):
+    tree = changed(**values)
+    features = switched_on({key.replace("__", "."): value for key, value in values.items()})
+    given = Settings(tree, {"VERL_SET": "1"}, frozenset({"VERL_SECRET"}), True, features=features)
+    (use,) = breaks(tmp_path, START.replace("{}", test), given)
+    assert (use.when == "") is reached
+    assert use.paths == ("async rollout",)
+
+
+def test_what_the_script_leaves_off_is_a_note_and_what_is_open_a_warning(tmp_path):
+    severities = {}
+    for place, chosen in enumerate((True, False)):
+        folder = tmp_path / str(place)
+        pair = verl(folder, START.replace("{}", "self.has_lora")), vllm(folder, VLLM)
+        given = Surroundings(settings=Settings(DEFAULTS, chosen=chosen))
+        (found,) = run_check(vllm_attribute_missing, read_trees(VllmUses, *pair, "", given)).findings
+        severities[chosen] = found.severity
+    assert severities == {True: "info", False: "warning"}
+
+
+@pytest.mark.parametrize(
+    ("values", "when"),
+    [
+        ({}, "self.backend != 'naive'"),
+        ({"actor_rollout_ref__rollout__checkpoint_engine__backend": "nccl"}, ""),
+        ({"trainer__v1__trainer_mode": "separate"}, ""),
+    ],
+)
+def test_a_method_that_only_other_settings_call_is_not_reached(tmp_path, values, when):
+    server = """
+        from vllm.a import A
+        class Server:
+            async def abort_all(self):
+                A.gone
+    """
+    others = {"checkpoint_engine__base": ENGINE, "trainer__registry": REGISTRY, "trainer__separate": SEPARATE}
+    (use,) = breaks(tmp_path, server, Settings(changed(**values)), trainer__main_ppo=MAIN, **others)
+    assert use.when == when
+
+
+def test_megatron_has_a_module_of_its_own_that_moves_the_weights(tmp_path):
+    others = {
+        "workers__sharding_manager__fsdp_vllm": "from vllm.a import lost",
+        "workers__sharding_manager__megatron_vllm": "from vllm.a import gone",
+    }
+    for strategy, name in (("fsdp", "lost"), ("megatron", "gone")):
+        settings = Settings(changed(actor_rollout_ref__actor__strategy=strategy))
+        found = breaks(tmp_path / strategy, "from vllm.a import A", settings, **others)
+        assert {use.last for use in found if use.paths} == {name}

@@ -1,0 +1,601 @@
+"""Conditions that the job's settings decide, or a flag that is set beside them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import Any, Final
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees
+from verl_doctor.toolkit.collectors.api.settings import Section, Settings
+from verl_doctor.toolkit.collectors.api.value import Bound, Instance, LocalClass, Scope, SelfOf, Value
+from verl_doctor.toolkit.collectors.api.values import Reader, annotation_text
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.answers import Missing, Present
+from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, applied
+from verl_doctor.toolkit.sources.python.source import dotted, walk
+from verl_doctor.toolkit.sources.python.summary import absolute
+from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
+
+THERE: Final = ("there",)
+"""A thing of which is known only that it is there, and so is not None."""
+_END = 1 << 30
+_DEEPEST = 40
+_Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN = {"bool": bool, "float": float, "int": int, "len": len, "str": str}
+_OF_VERSIONS = frozenset({"base_version", "major", "micro", "minor", "release"})
+_TEXT = frozenset({"endswith", "lower", "split", "startswith", "strip", "upper"})
+# verl's ways to make an object of a section, or a section of an object.
+_SAME = frozenset({"omega_conf_to_dataclass", "to_container", "to_object", "deepcopy", "create"})
+_READS_VARIABLE = frozenset({"os.environ.get", "os.getenv", "environ.get", "getenv"})
+_ENVIRONMENT = frozenset({"os.environ", "environ"})
+# verl's name for the dimension of the mesh over which a rollout is cut.
+_TENSOR_PARALLEL = ("infer_tp", "tensor_model_parallel_size")
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
+
+
+class Decisions:
+    """Evaluates conditions of one module. Without settings it knows constants and what imports give."""
+
+    def __init__(self, reader: Reader, settings: Settings | None = None) -> None:
+        self.reader, self.settings = reader, settings
+        self._active: set[tuple[int, str]] = set()
+        self._known: dict[tuple[int, int], tuple[ast.expr, bool | None]] = {}
+        self._first_only = False  # whether a value was used that a function changes later
+
+    def holds(self, test: ast.expr, scope: Scope) -> bool | None:
+        """Whether a condition holds; None where that is not decided."""
+        key = (id(test), id(scope))
+        if key in self._known:
+            return self._known[key][1]
+        held = self._holds(test, scope)
+        if not self.reader.building and not self._active:  # what a half-built scope holds may change
+            self._known[key] = (test, held)
+        return held
+
+    def _holds(self, test: ast.expr, scope: Scope) -> bool | None:
+        before, self._first_only = self._first_only, False
+        try:
+            value = self.value(test, scope, _line_of(test))
+            if value is UNCLEAR or isinstance(value, Section):
+                return self._of_feature(test)
+            return None if not value and self._first_only else bool(value)
+        except RecursionError:
+            return None
+        finally:
+            self._first_only = before
+
+    def is_none(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression is None for certain."""
+        before, self._first_only = self._first_only, False
+        try:
+            return self.value(node, scope, _line_of(node)) is None and not self._first_only
+        except RecursionError:
+            return False
+        finally:
+            self._first_only = before
+
+    def is_unbound(self, body: list[ast.stmt], name: str, scope: Scope) -> bool:
+        """Whether these statements leave a name unbound for certain."""
+        try:
+            return name not in scope.changed and self._after(body, name, _END, scope, MISSING) is MISSING
+        except RecursionError:
+            return False
+
+    def _of_feature(self, test: ast.expr) -> bool | None:
+        """Whether a condition asks for a part of verl that the script switches on, such as `lora_loaded`: it does not stay off."""
+        features = self.settings.features if self.settings is not None else ()
+        if not features or any(
+            isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
+        ):
+            return None
+        names = {dotted(part).lower() for part in walk(test) if isinstance(part, (ast.Name, ast.Attribute))}
+        return True if any(word in name for word in features for name in names) else None
+
+    def value(self, node: ast.expr, scope: Scope, line: int) -> Any:
+        """The value of an expression where it stands at a line: a Python value, a `Section`, or UNCLEAR."""
+        key = (id(node), "")
+        if key in self._active or len(self._active) > _DEEPEST:
+            return UNCLEAR
+        self._active.add(key)
+        try:
+            return self._value(node, scope, line)
+        finally:
+            self._active.discard(key)
+
+    def _value(self, node: ast.expr, scope: Scope, line: int) -> Any:
+        if isinstance(node, (ast.Attribute, ast.Call)):
+            known = self.reader.value(node, scope)
+            if isinstance(known, (str, Version)):
+                return known
+            if (
+                isinstance(node, ast.Call)
+                and (answer := self.reader.answered(node, scope, self)) is not UNCLEAR
+            ):
+                return answer
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                values = tuple(self.value(element, scope, line) for element in elements)
+                return UNCLEAR if UNCLEAR in values else values
+            case ast.Dict(keys=keys):
+                return THERE if any(key is not None for key in keys) else {} if not keys else UNCLEAR
+            case ast.Name(id=name):
+                return self._name(name, scope, line)
+            case ast.Attribute(value=owner, attr=name) if isinstance(
+                of := self.reader.value(owner, scope), Version
+            ):
+                return getattr(of, name) if name in _OF_VERSIONS else UNCLEAR
+            case ast.Attribute(value=owner, attr="__version_tuple__"):
+                of = self.reader.read(self.reader.value(owner, scope), "__version__")
+                return _release(of) if isinstance(of, str) else UNCLEAR
+            case ast.Subscript(value=owner, slice=ast.Slice() | ast.Constant(value=int()) as part):
+                return _cut(self.value(owner, scope, line), part)
+            case ast.Attribute(value=owner, attr=name):
+                return self._attribute(owner, name, scope, line)
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str(name))):
+                if dotted(owner) in _ENVIRONMENT and self.settings is not None:
+                    return self.settings.variable(name, UNCLEAR)
+                return self._item(self.value(owner, scope, line), name, UNCLEAR)
+            case ast.Call():
+                return self._call(node, scope, line)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                held = self.test(operand, scope, line)
+                return UNCLEAR if held is None else not held
+            case ast.BoolOp(op=op, values=parts):
+                return self._joined(isinstance(op, ast.And), parts, scope, line)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                held = self.test(test, scope, line)
+                sides = (body, orelse) if held is None else ((body,) if held else (orelse,))
+                return _agreed([self.value(side, scope, line) for side in sides])
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self._compared([left, *comparators], ops, scope, line)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+                operands = [self.value(side, scope, line) for side in (left, right)]
+                return applied(ARITHMETIC[type(op)], *operands) if all(map(_is_plain, operands)) else UNCLEAR
+        return UNCLEAR
+
+    def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
+        """`tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
+        match node.args:
+            case [ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="int"), parts])]:
+                return _integers(self.value(parts, scope, line))
+            case [
+                ast.GeneratorExp(
+                    elt=ast.Call(func=ast.Name(id="int"), args=[ast.Name(id=part)]),
+                    generators=[ast.comprehension(target=ast.Name(id=each), iter=parts, ifs=[])],
+                )
+            ] if part == each:
+                return _integers(self.value(parts, scope, line))
+            case [inner]:
+                found = self.value(inner, scope, line)
+                return found if isinstance(found, tuple) and found is not THERE else UNCLEAR
+        return UNCLEAR
+
+    def test(self, node: ast.expr, scope: Scope, line: int) -> bool | None:
+        """As `holds`, for a part of a condition."""
+        known = judge_by_trees(node, self.reader, scope)
+        if known.holds is not None or known.probe:
+            return known.holds
+        value = self.value(node, scope, line)
+        return None if value is UNCLEAR or isinstance(value, Section) else bool(value)
+
+    def _joined(self, every: bool, parts: Iterable[ast.expr], scope: Scope, line: int) -> Any:
+        """One operand of `and` (`every`) or `or` may decide although another is unclear."""
+        unclear, last = False, UNCLEAR
+        for part in parts:
+            held = self.test(part, scope, line)
+            last = self.value(part, scope, line)
+            if held is not None and held is not every:
+                return last if last is not UNCLEAR and not unclear else held
+            unclear = unclear or held is None
+        if unclear:
+            return UNCLEAR
+        return last if last is not UNCLEAR else every
+
+    def _compared(self, nodes: list[ast.expr], ops: list[ast.cmpop], scope: Scope, line: int) -> Any:
+        values = [self.value(node, scope, line) for node in nodes]
+        if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and dotted(nodes[1]) in _ENVIRONMENT:
+            there = (
+                self.settings.variable(values[0], None)
+                if self.settings and isinstance(values[0], str)
+                else UNCLEAR
+            )
+            return UNCLEAR if there is UNCLEAR else (there is not None) is isinstance(ops[0], ast.In)
+        against_none = len(ops) == 1 and values[1] is None and isinstance(ops[0], (ast.Is, ast.IsNot))
+        if against_none and (values[0] is THERE or isinstance(values[0], Section)):
+            return isinstance(ops[0], ast.IsNot)
+        if not all(map(_is_plain, values)):
+            return UNCLEAR
+        found = [applied(COMPARE[type(op)], values[place], values[place + 1]) for place, op in enumerate(ops)]
+        return UNCLEAR if UNCLEAR in found else all(found)
+
+    def answer(self, body: Iterable[ast.stmt], scope: Scope) -> Any:
+        """What a function with this body returns; UNCLEAR where that is not decided."""
+        for node in body:
+            match node:
+                case ast.Return(value=value):
+                    return None if value is None else self.value(value, scope, node.lineno)
+                case ast.If(test=test, body=then, orelse=otherwise):
+                    held = self.test(test, scope, node.lineno)
+                    if held is None:
+                        return UNCLEAR
+                    found = self.answer(then if held else otherwise, scope)
+                    if found is not MISSING:
+                        return found
+                case (
+                    ast.Assign()
+                    | ast.AnnAssign()
+                    | ast.Import()
+                    | ast.ImportFrom()
+                    | ast.Expr(value=ast.Constant())
+                ):
+                    continue
+                case ast.Try(body=inner, orelse=[], finalbody=[]) if inner and isinstance(
+                    inner[-1], ast.Return
+                ):
+                    found = self.answer(inner, scope)
+                    return found if found is not MISSING else UNCLEAR
+                case _:
+                    return UNCLEAR
+        return MISSING
+
+    # --- names
+
+    def _name(self, name: str, scope: Scope, line: int) -> Any:
+        found = scope.find(name)
+        if found is None:
+            return UNCLEAR
+        home, entries = found
+        if home.body is None:
+            return UNCLEAR
+        until = line if home is scope else _END
+        if name in home.changed:
+            self._first_only = True
+        key = (id(home), f"{name}:{until}")
+        if key in self._active:
+            return UNCLEAR
+        self._active.add(key)
+        try:
+            parameter = next((entry for entry in entries if entry.parameter), None)
+            begin: Any = MISSING
+            if parameter is not None and isinstance(parameter.expression, ast.Constant):
+                begin = parameter.expression.value
+            elif parameter is not None:
+                section = self._section(name, parameter.annotation)
+                begin = UNCLEAR if section is None else section
+            value = self._after(home.body, name, until, home, begin)
+            return UNCLEAR if value is MISSING else value
+        finally:
+            self._active.discard(key)
+
+    def _section(self, name: str, annotation: str) -> Section | None:
+        if self.settings is None:
+            return None
+        if annotation and self._foreign(self.reader.instance_of(annotation, self.reader.module)):
+            return None
+        return self.settings.section_of(name, annotation, self.reader.module.name)
+
+    def _after(self, body: Iterable[ast.stmt], name: str, until: int, scope: Scope, value: Any) -> Any:
+        """What a name holds after these statements, or where they reach the line `until`."""
+        for node in body:
+            if node.lineno >= until:
+                break
+            if name in self.reader.bound(node):
+                value = self._step(node, name, until, scope, value)
+        return value
+
+    def _step(self, node: ast.stmt, name: str, until: int, scope: Scope, value: Any) -> Any:
+        inside = node.lineno < until <= (node.end_lineno or node.lineno)
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name()], value=given)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as given)
+            ):
+                section = None
+                if isinstance(given, ast.Call) and not isinstance(node, ast.Assign):
+                    section = self._section(name, annotation_text(node.annotation))
+                return section or self.value(given, scope, node.lineno)
+            case ast.Import() | ast.ImportFrom():
+                return THERE if self._imports(node) else self._from_other(node, name)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return THERE
+            case ast.If(test=test, body=then, orelse=otherwise):
+                if inside:
+                    within = next((part for part in (then, otherwise) if _holds_line(part, until)), [])
+                    return self._after(within, name, until, scope, value)
+                held = self.test(test, scope, node.lineno)
+                ways = [then, otherwise] if held is None else [then if held else otherwise]
+                return _agreed(
+                    [
+                        self._after(way, name, until, scope, value)
+                        for way in ways
+                        if held is not None or not exits(way)
+                    ]
+                )
+            case ast.With(body=block) | ast.AsyncWith(body=block):
+                bound = any(
+                    _stores_name(item.optional_vars, name) for item in node.items if item.optional_vars
+                )
+                return self._after(block, name, until, scope, UNCLEAR if bound else value)
+            case ast.Try():
+                return self._tried(node, name, until, scope, value, inside=inside)
+        return UNCLEAR
+
+    def _from_other(self, node: ast.Import | ast.ImportFrom, name: str) -> Any:
+        """A flag that another module of the same tree sets."""
+        alias = next((alias for alias in node.names if (alias.asname or alias.name) == name), None)
+        if not isinstance(node, ast.ImportFrom) or alias is None:
+            return UNCLEAR
+        package = (
+            self.reader.module.name
+            if self.reader.module.is_package
+            else self.reader.module.name.rpartition(".")[0]
+        )
+        return self.reader.flag(absolute(node, package), alias.name)
+
+    def _tried(self, node: ast.Try, name: str, until: int, scope: Scope, value: Any, *, inside: bool) -> Any:
+        if inside:
+            parts = [node.body, node.orelse, node.finalbody, *(part.body for part in node.handlers)]
+            within = next((part for part in parts if _holds_line(part, until)), [])
+            return self._after(within, name, until, scope, value) if within is node.body else UNCLEAR
+        fails = self._fails(node.body)
+        ways: list[Any] = []
+        if fails is not True:
+            ways.append(self._after([*node.body, *node.orelse], name, until, scope, value))
+        if fails is not False:
+            handlers = [(part, handler_of(part, scope)) for part in node.handlers]
+            if fails:
+                handlers = [entry for entry in handlers if any(map(entry[1].takes, _IMPORT_ERRORS))][:1]
+            ways += [
+                self._after(part.body, name, until, scope, value)
+                for part, handler in handlers
+                if not exits(part.body)
+            ]
+        found = _agreed(ways) if ways else UNCLEAR
+        return self._after(node.finalbody, name, until, scope, found)
+
+    def _fails(self, body: Iterable[ast.stmt]) -> bool | None:
+        """Whether a block fails at an import; None where that is not known."""
+        certain = True
+        for node in body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                there = self._imports(node)
+                if there is False:
+                    return True
+                certain = certain and there is True
+            elif not _is_harmless(node):
+                certain = False
+        return False if certain else None
+
+    def _imports(self, node: ast.Import | ast.ImportFrom) -> bool | None:
+        """Whether an import of the examined packages succeeds. Of others nothing is known."""
+        sources = self.reader.sources
+        package = (
+            self.reader.module.name
+            if self.reader.module.is_package
+            else self.reader.module.name.rpartition(".")[0]
+        )
+        source = absolute(node, package) if isinstance(node, ast.ImportFrom) else ""
+        wanted = (
+            [(source, alias.name) for alias in node.names]
+            if source
+            else [(alias.name, "") for alias in node.names]
+        )
+        found: list[bool | None] = []
+        for module, name in wanted:
+            own = sources.own_name(module)
+            if own is None or own.partition(".")[0] not in self.reader.versions or name == "*":
+                found.append(None)
+                continue
+            answer = sources.import_name(module, name) if name else sources.import_module(module)
+            found.append(
+                True if isinstance(answer, Present) else False if isinstance(answer, Missing) else None
+            )
+        return False if False in found else None if None in found else True
+
+    # --- attributes, items and calls
+
+    def _attribute(self, owner: ast.expr, name: str, scope: Scope, line: int) -> Any:
+        this = self.reader.value(owner, scope)
+        if isinstance(this, SelfOf):
+            return self._of_self(this.local, name)
+        if self._foreign(this):
+            return UNCLEAR
+        return self._item(self.value(owner, scope, line), name, UNCLEAR)
+
+    def _foreign(self, value: Value) -> bool:
+        """Whether a value is a library's, whose attributes are no settings of verl."""
+        match value:
+            case Instance(of=kind) | Bound(owner=kind):
+                return kind.module.partition(".")[0] in self.reader.versions
+            case Class(module=module) | Function(module=module) | Module(name=module):
+                return module.partition(".")[0] in self.reader.versions
+        return False
+
+    def _item(self, owner: Any, name: str, default: Any) -> Any:
+        if isinstance(owner, Section) and self.settings is not None:
+            found = self.settings.value(owner, name)
+            if isinstance(found, list):
+                return tuple(found)
+            return default if found is MISSING else found
+        return owner.get(name, default) if isinstance(owner, dict) else UNCLEAR
+
+    def _of_self(self, local: LocalClass, name: str) -> Any:
+        """What `self.name` is: where it stands for a section, or where all that is stored there follows from settings."""
+        if self.settings is None:
+            return UNCLEAR
+        key = (id(local), f"self.{name}")
+        if key in self._active:
+            return UNCLEAR
+        self._active.add(key)
+        try:
+            stored, above = local.stored.get(name, []), local.bases
+            if not stored and any(name in base.stored for base in above):
+                return _agreed([self._of_self(base, name) for base in above if name in base.stored])
+            if not stored:
+                return self._of_class(local, name)
+            values = []
+            for expression, annotation, scope in stored:
+                section = self._annotated(annotation) if annotation else None
+                if section is not None:
+                    values.append(section)
+                elif expression is None or isinstance(expression, ast.Constant):
+                    return UNCLEAR
+                else:
+                    values.append(self.value(expression, scope, expression.lineno))
+            found = _agreed(values)
+            if found is UNCLEAR and len(values) == 1 and not self._is_of_library(local):
+                return self._by_name(name, stored[0][1])
+            return found
+        finally:
+            self._active.discard(key)
+
+    def _of_class(self, local: LocalClass, name: str) -> Any:
+        """A property of the class, or a section that another class of verl stores."""
+        for part in local.node.body:
+            if (
+                isinstance(part, _Functions)
+                and part.name == name
+                and "property" in {dotted(decorator) for decorator in part.decorator_list}
+            ):
+                match [node for node in part.body if not _is_harmless(node)]:
+                    case [ast.Return(value=ast.expr() as returned)] if local.home is not None:
+                        inner = local.home(part)
+                        return self.value(returned, inner, returned.lineno)
+                return UNCLEAR
+        return UNCLEAR if self._is_of_library(local) else self._by_name(name, "")
+
+    def _by_name(self, name: str, annotation: str) -> Any:
+        section = (
+            self.settings.section_of(name, annotation, self.reader.module.name) if self.settings else None
+        )
+        return UNCLEAR if section is None else section
+
+    def _annotated(self, annotation: str) -> Section | None:
+        if self.settings is None or self._foreign(self.reader.instance_of(annotation, self.reader.module)):
+            return None
+        return self.settings.section_of("", annotation, self.reader.module.name)
+
+    def _is_of_library(self, local: LocalClass) -> bool:
+        """Whether a class extends one of a library, whose attributes have meanings of their own."""
+        made = self.reader.class_of(local)
+        bases = self.reader.bases_of(made) if made is not None else None
+        return bases is None or any(part.module.partition(".")[0] in self.reader.versions for part in bases)
+
+    def _call(self, node: ast.Call, scope: Scope, line: int) -> Any:
+        called = dotted(node.func)
+        if called in {"tuple", "list"}:
+            return self._numbers(node, scope, line)
+        first = node.args[0] if node.args else None
+        if called in _READS_VARIABLE and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            default = self.value(node.args[1], scope, line) if len(node.args) > 1 else None
+            return UNCLEAR if self.settings is None else self.settings.variable(first.value, default)
+        if called in _PLAIN and len(node.args) == 1 and not node.keywords and first is not None:
+            value = self.value(first, scope, line)
+            return _made(_PLAIN[called], value) if _is_plain(value) else UNCLEAR
+        if called.rpartition(".")[2] in _SAME and first is not None:
+            value = self.value(first, scope, line)
+            return value if isinstance(value, Section) or value is None else UNCLEAR
+        match node:
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *rest]):
+                default = self.value(rest[0], scope, line) if rest else UNCLEAR
+                if isinstance(owner, ast.Name) and owner.id == "self":
+                    return self._attribute(owner, name, scope, line)
+                return self._item(self.value(owner, scope, line), name, default)
+            case ast.Call(
+                func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str(name)), *rest]
+            ):
+                default = self.value(rest[0], scope, line) if rest else None
+                return self._item(self.value(owner, scope, line), name, default)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Subscript(slice=ast.Constant(value=mesh)), attr="size"), args=[]
+            ):
+                if mesh == _TENSOR_PARALLEL[0] and self.settings is not None:
+                    found = self.settings.at(f"actor_rollout_ref.rollout.{_TENSOR_PARALLEL[1]}")
+                    return UNCLEAR if found is MISSING else found
+            case ast.Call(func=ast.Attribute(value=owner, attr=method), keywords=[]) if method in _TEXT:
+                text = self.value(owner, scope, line)
+                given = [self.value(argument, scope, line) for argument in node.args]
+                if isinstance(text, str) and all(isinstance(argument, str) for argument in given):
+                    made = getattr(text, method)(*given)
+                    return tuple(made) if isinstance(made, list) else made
+        return UNCLEAR
+
+
+def _line_of(node: ast.expr) -> int:
+    """Where an expression stands; a negation that was made of it has no line of its own."""
+    return next((line for part in walk(node) if (line := getattr(part, "lineno", 0))), _END)
+
+
+def _release(text: str) -> Any:
+    try:
+        return Version(text).release
+    except InvalidVersion:
+        return UNCLEAR
+
+
+def _integers(texts: Any) -> Any:
+    is_split = (
+        isinstance(texts, tuple) and texts is not THERE and all(isinstance(text, str) for text in texts)
+    )
+    return tuple(map(int, texts)) if is_split and all(text.isdigit() for text in texts) else UNCLEAR
+
+
+def _cut(value: Any, part: ast.expr) -> Any:
+    """`value[:2]` or `value[0]` of a text or a tuple."""
+    if value is THERE or not isinstance(value, (str, tuple)):
+        return UNCLEAR
+    match part:
+        case ast.Constant(value=int(place)) if -len(value) <= place < len(value):
+            return value[place]
+        case ast.Slice(lower=None, upper=ast.Constant(value=int(end)), step=None):
+            return value[:end]
+    return UNCLEAR
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is one that Python can compare: none that is only known to be there."""
+    return (
+        value is not UNCLEAR
+        and value is not THERE
+        and value is not MISSING
+        and not isinstance(value, Section)
+    )
+
+
+def _made(kind: Any, value: Any) -> Any:
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        return UNCLEAR
+
+
+def _agreed(values: list[Any]) -> Any:
+    """The value that all ways give. Several things that are there are one."""
+    first = values[0] if values else UNCLEAR
+    same = all(value is first or (type(value) is type(first) and value == first) for value in values)
+    return first if same else UNCLEAR
+
+
+def _stores_name(node: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in walk(node))
+
+
+def _holds_line(body: list[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+
+
+def _is_harmless(node: ast.stmt) -> bool:
+    """Whether a statement cannot fail: a constant that is given a name, `pass`, or a docstring."""
+    match node:
+        case (
+            ast.Pass()
+            | ast.Expr(value=ast.Constant())
+            | ast.Assign(targets=[ast.Name()], value=ast.Constant())
+        ):
+            return True
+    return False

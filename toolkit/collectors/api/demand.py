@@ -1,0 +1,238 @@
+"""Whether a job ever calls a function of verl: along its callers in all of verl, as far as its settings decide."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.api.settings import Settings
+from verl_doctor.toolkit.collectors.api.use import Uses
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
+from verl_doctor.toolkit.sources.python.source import (
+    ModuleFile,
+    SourceTree,
+    Unreadable,
+    dotted,
+    parse,
+    read,
+    text_of,
+    walk,
+)
+from verl_doctor.toolkit.sources.python.summary import absolute
+
+_PROGRAM = "trainer.main_ppo"
+_DEEPEST = 10
+# A name with more callers than this is too common to be followed.
+_MOST_CALLERS = 40
+
+
+class Demand:
+    """Answers by name, as `reach` does. `whole` reads what a module mentions, whatever library that concerns.
+
+    `entries` are modules that run in any case. Where the program is none of verl's, everything may be called.
+    """
+
+    def __init__(
+        self, own: SourceTree, settings: Settings, whole: Callable[[str], Uses | None], entries: Iterable[str]
+    ) -> None:
+        self.own, self.settings, self.whole = own, settings, whole
+        self._entries = tuple(entries)
+        self._sources: dict[str, bytes] | None = None
+        self._loaded: frozenset[str] | None = None
+        self._trees: dict[str, ast.Module | None] = {}
+        self._known: dict[str, str] = {}
+
+    def condition(self, name: str) -> str:
+        """Under which condition a function of this name is called that this job does not meet; "" where it may be called."""
+        if name not in self._known:
+            self._known[name] = self._condition(name, frozenset({name}))
+        return self._known[name]
+
+    def _condition(self, name: str, seen: frozenset[str]) -> str:
+        modules = self._mentioning(name)
+        if not self.settings.tree or not modules or len(modules) > _MOST_CALLERS or len(seen) > _DEEPEST:
+            return ""
+        inside = [module for module in modules if module in self._loadable()]
+        if not inside or any(self._quotes(module, name) for module in inside):
+            return "" if inside else self._only_in(modules)
+        reasons: list[str] = []
+        for module in inside:
+            uses = self.whole(module)
+            for unit, names in (uses.mentions if uses else {}).items():
+                if name not in names or unit.rpartition(".")[2] == name:
+                    continue
+                reason = self._why_not(module, unit, names[name], uses.off if uses else frozenset(), seen)
+                if not reason:
+                    return ""
+                reasons.append(reason)
+        reasons = [reason for reason in reasons if reason != _CIRCLE]
+        outside = [module for module in modules if module not in self._loadable()]
+        return reasons[0] if reasons else self._only_in(outside) if outside else ""
+
+    def _why_not(
+        self,
+        module: str,
+        unit: str,
+        when: tuple[str, ...],
+        off: frozenset[tuple[str, str]],
+        seen: frozenset[str],
+    ) -> str:
+        """Why a place that mentions the name is not reached; "" where it may be."""
+        if any((unit, condition) in off for condition in when):
+            return " and ".join(condition for condition in when if (unit, condition) in off)
+        owner, _, last = unit.rpartition(".")
+        if owner and (chosen := self._not_chosen(module, owner)):
+            return chosen
+        above = owner if last.startswith("__") and owner else last
+        if not above:
+            return ""
+        return _CIRCLE if above in seen else self._condition(above, seen | {above})
+
+    def _only_in(self, modules: list[str]) -> str:
+        return f"{modules[0].partition('.')[2]} is used" if modules else ""
+
+    # --- which modules there are, and which the job may load
+
+    def _texts(self) -> dict[str, bytes]:
+        if self._sources is None:
+            found = ((self.own.name_of(path), read(path)) for path in self.own.files())
+            self._sources = {name: text for name, text in found if name and isinstance(text, bytes)}
+        return self._sources
+
+    def _mentioning(self, name: str) -> list[str]:
+        """The modules with this name elsewhere than in its definition."""
+        word = re.compile(rb"(?<!def )\b" + re.escape(name.encode()) + rb"\b")
+        return [module for module, text in self._texts().items() if word.search(text)]
+
+    def _quotes(self, module: str, name: str) -> bool:
+        """Whether a module has the name as a text, by which somebody may call it."""
+        return re.search(rb"[\"']" + re.escape(name.encode()) + rb"[\"']", self._texts()[module]) is not None
+
+    def _loadable(self) -> frozenset[str]:
+        """The modules that the job's program may load, now or later. All of them where the program is none of verl's."""
+        if self._loaded is None:
+            program = self._program()
+            self._loaded = frozenset(self._texts()) if program is None else frozenset(self._closure(program))
+        return self._loaded
+
+    def _program(self) -> str | None:
+        if not self.settings.program:
+            name = f"{self.own.name}.{_PROGRAM}"
+            return name if name in self._texts() else None
+        program = self.own.name_of(Path(self.settings.program))
+        return program if program in self._texts() else None
+
+    def _closure(self, program: str) -> Iterator[str]:
+        seen: set[str] = set()
+        waiting = [program, *self._entries]
+        while waiting:
+            module = waiting.pop()
+            if module in seen or not module:
+                continue
+            seen.add(module)
+            waiting.append(module.rpartition(".")[0])
+            if module in self._texts():
+                yield module
+                waiting += self._imports(module)
+
+    def _imports(self, module: str) -> Iterator[str]:
+        """The modules that a module names in an import at any depth, or in a text."""
+        tree, file = self._tree(module), self.own.locate(module)
+        package = module if file is not None and file.kind == "package" else module.rpartition(".")[0]
+        for node in walk(tree) if tree is not None else ():
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        yield self.own.own_name(alias.name) or ""
+                case ast.ImportFrom(names=names):
+                    source = self.own.own_name(absolute(node, package)) or ""
+                    yield source
+                    if source:
+                        yield from (f"{source}.{alias.name}" for alias in names)
+                case ast.Constant(value=str(text)) if (
+                    text.isascii() and "." in text and (own := self.own.own_name(text))
+                ):
+                    yield own
+                    yield own.rpartition(".")[0]
+
+    def _tree(self, module: str) -> ast.Module | None:
+        if module not in self._trees:
+            file: ModuleFile | None = self.own.locate(module)
+            parsed = parse(self._texts()[module], file.path) if file is not None else None
+            self._trees[module] = None if isinstance(parsed, Unreadable) else parsed
+        return self._trees[module]
+
+    # --- classes that register themselves under a name, of which a setting chooses one
+
+    def _not_chosen(self, module: str, name: str) -> str:
+        """The condition under which a registered class is made, where the settings choose another one and nobody extends it."""
+        tree = self._tree(module)
+        for node in tree.body if tree is not None else ():
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                for decorator in node.decorator_list:
+                    match decorator:
+                        case ast.Call(
+                            func=ast.Name(id=registers), args=[ast.Constant(value=str(text))], keywords=[]
+                        ):
+                            chosen = self._choices(registers)
+                            if (
+                                chosen
+                                and all(value != text for _, value in chosen)
+                                and not self._extended(name)
+                            ):
+                                return f"{chosen[0][0]} == {text!r}"
+        return ""
+
+    def _extended(self, name: str) -> bool:
+        word = re.compile(rb"class \w+\([^)]*\b" + name.encode() + rb"\b")
+        return any(word.search(self._texts()[module]) for module in self._loadable())
+
+    def _choices(self, registers: str) -> list[tuple[str, object]]:
+        """What the job looks up in the table that a decorator fills: the expressions and their values. None known: empty."""
+        defined = re.compile(rb"^def " + registers.encode() + rb"\(", re.MULTILINE)
+        home = next((module for module, text in self._texts().items() if defined.search(text)), "")
+        tree = self._tree(home) if home else None
+        functions = [node for node in (tree.body if tree else ()) if isinstance(node, ast.FunctionDef)]
+        tables = {table for node in functions if node.name == registers for table in _filled(node)}
+        found: list[tuple[str, object]] = []
+        for getter in (node.name for node in functions if node.name != registers and _looks_up(node, tables)):
+            for module in self._mentioning(getter):
+                for call in (
+                    walk(self._tree(module) or ast.Module([], [])) if module in self._loadable() else ()
+                ):
+                    if isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == getter:
+                        value = self._setting(call.args[0]) if call.args else UNCLEAR
+                        if not isinstance(value, str):
+                            return []
+                        found.append((text_of(call.args[0]), value))
+        return found
+
+    def _setting(self, node: ast.expr) -> object:
+        """The value of `config.a.b` or `self.config.a.b`, where that is a key of the whole configuration."""
+        head, _, key = dotted(node).removeprefix("self.").partition(".")
+        found = self.settings.at(key) if head == "config" and key else MISSING
+        return UNCLEAR if found is MISSING else found
+
+
+_CIRCLE = "it calls itself"
+
+
+def _filled(node: ast.FunctionDef) -> Iterator[str]:
+    """The tables into which a function puts something under a key."""
+    for part in walk(node):
+        if (
+            isinstance(part, ast.Subscript)
+            and isinstance(part.ctx, ast.Store)
+            and isinstance(part.value, ast.Name)
+        ):
+            yield part.value.id
+
+
+def _looks_up(node: ast.FunctionDef, tables: set[str]) -> bool:
+    """Whether a function returns what one of the tables has."""
+    return any(isinstance(part, ast.Name) and part.id in tables for part in walk(node)) and any(
+        isinstance(part, ast.Return) and part.value is not None for part in walk(node)
+    )

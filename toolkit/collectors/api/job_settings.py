@@ -1,0 +1,40 @@
+"""Which settings decide a job's path: those of its launch script, or verl's own defaults where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.api.settings import Settings, switched_on
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.installed.trees import Tree
+from verl_doctor.toolkit.collectors.launch.launch import Command
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.machine import Machine
+
+_PROGRAM = "verl.trainer.main_ppo"
+
+
+def settings_of(
+    verl: Tree, configuration: Configuration | Unknown, variables: JobVariables | Unknown, machine: Machine
+) -> Settings:
+    """The settings of the job. Where its configuration cannot be told, only variables decide."""
+    given = {} if isinstance(variables, Unknown) else dict(variables.values)
+    withheld = frozenset() if isinstance(variables, Unknown) else frozenset(variables.untold)
+    if isinstance(configuration, Configuration):
+        if configuration.refused:
+            return Settings({}, given, withheld)
+        keys = {word.key: word.value for word in configuration.asked if word.fate == "applied"}
+        return Settings(configuration.after, given, withheld, True, configuration.program, switched_on(keys))
+    if not isinstance(configuration, Absent):
+        return Settings({}, given, withheld)
+    defaults = defaults_of(verl, machine)
+    return Settings({} if defaults is None else defaults.after, given, withheld)
+
+
+def defaults_of(verl: Tree, machine: Machine) -> Configuration | None:
+    """What verl's own trainer sees when nothing is asked of it; None where that cannot be composed."""
+    from verl_doctor.toolkit.collectors.configuration.hydra_job import composed  # noqa: PLC0415 - it loads a YAML parser
+
+    found = composed(Command(_PROGRAM, (), "", 0), Path(verl.folder), machine, verl.version)
+    return found if isinstance(found, Configuration) and not found.refused else None
