@@ -69,6 +69,8 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
             subject=Subject("package", "vllm", use.name),
         )
         hidden = {(other.path, other.line) for other in uses.uses if other.breaks and other.kind != use.kind}
+        if said.stops:
+            said = replace(said, fix="consistent-install")
         if said.stops and hidden:
             behind = f"this hides {counted(len(hidden), 'other place')} that {'does' if len(hidden) == 1 else 'do'} not fit"
             said = replace(said, message=f"{said.message} ({behind})")

@@ -1,7 +1,8 @@
-"""What one installer command must ask for so that verl's and vLLM's requirements agree. Pure: nobody is asked here."""
+"""What an installer must be asked for so that verl's and vLLM's requirements agree. Pure: nobody is asked here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from verl_doctor.toolkit.collectors.packages.requirements import Requirements, U
 ENGINES = frozenset({"vllm", "sglang"})
 # Named by extras only, yet verl's trainer imports it unguarded: a worker dies of that after 28 s (verl 0.9.1, 2026-11).
 _UNDECLARED = frozenset({"transferqueue"})
+_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,56 @@ def required(unmet: Unmet) -> bool:
 
 
 def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
-    """Compose what to ask for."""
-    keeps = tuple(_keeps(packages, requirements))
-    return Wishes(keeps, tuple(_wanted(requirements, keeps)))
+    """What keeps most, without any extra."""
+    return attempts(packages, requirements)[0]
 
 
-def _keeps(packages: Packages, requirements: Requirements) -> Iterator[str]:
-    """Pin verl and vLLM as installed, and torch unless it is what one of the others cannot live with."""
-    contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra}
-    for name in ("verl", *VLLM_NAMES, "torch"):
+def attempts(
+    packages: Packages,
+    requirements: Requirements,
+    extras: tuple[str, ...] = (),
+    unusable: str = "",
+    ray: str = "",
+) -> list[Wishes]:
+    """What to ask for, from what keeps most to what keeps least: verl, its engine and torch as they are, if that can be.
+
+    `extras` are those of verl, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
+    """
+    engines = tuple(name for name in VLLM_NAMES if name != unusable)
+    everything = ("verl", *engines, "torch")
+    ladder = [(everything, extras), (everything, ()), (("verl", *engines), extras), (("verl",), extras)]
+    if unusable:
+        ladder = [(everything, extras), (("verl",), extras)]
+    found = [_wishes(packages, requirements, kept, asked, unusable, ray) for kept, asked in ladder]
+    return list(dict.fromkeys(found))
+
+
+def _wishes(
+    packages: Packages,
+    requirements: Requirements,
+    kept: tuple[str, ...],
+    extras: tuple[str, ...],
+    unusable: str,
+    ray: str,
+) -> Wishes:
+    keeps = tuple(_keeps(packages, requirements, kept, extras))
+    others = {"ray": f"ray=={ray}"} if ray else {}
+    if unusable and (there := packages.get(unusable)) is not None:
+        others[unusable] = f"{unusable}!={there.version}"
+    wanted = [pin for pin in _wanted(requirements, keeps) if _NAME.split(pin, 1)[0] not in others]
+    return Wishes(keeps, (*wanted, *others.values()))
+
+
+def _keeps(
+    packages: Packages, requirements: Requirements, kept: tuple[str, ...], extras: tuple[str, ...]
+) -> Iterator[str]:
+    """Pin what stays as installed, and torch unless it is what one of the others cannot live with."""
+    contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra and unmet.by in kept}
+    for name in kept:
         distribution = packages.get(name)
         if distribution is not None and not (name == "torch" and name in contradicted):
-            yield f"{name}=={distribution.version}"
+            asked = f"[{','.join(extras)}]" if name == "verl" and extras else ""
+            yield f"{name}{asked}=={distribution.version}"
 
 
 def _wanted(requirements: Requirements, keeps: tuple[str, ...]) -> Iterator[str]:
@@ -47,7 +87,7 @@ def _wanted(requirements: Requirements, keeps: tuple[str, ...]) -> Iterator[str]
 
     What a package wants that will itself be changed does not count: its successor may want something else.
     """
-    kept = {pin.partition("==")[0] for pin in keeps}
+    kept = {_NAME.split(pin, 1)[0] for pin in keeps}
     named = [
         unmet
         for unmet in requirements.unmet

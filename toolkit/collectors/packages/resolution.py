@@ -1,4 +1,4 @@
-"""What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing.
+"""What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing, and its lock.
 
 It asks a package index, so only a fix that is being planned needs it. No rule does. It looks at wheels alone: an sdist says
 what it requires only by running its own setup code.
@@ -9,23 +9,26 @@ from __future__ import annotations
 import configparser
 import importlib.metadata
 import io
+import itertools
 import json
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
+from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.collectors.packages.install_request import Wishes, wishes_of
+from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds, relative_to
+from verl_doctor.toolkit.collectors.packages.install_request import Wishes, attempts, wishes_of
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -120,6 +123,10 @@ class Resolution:
 
     `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, in words. `reason` is
     the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
+
+    Of what was resolved `lock` pins all packages of the environment, `installer` is the command that installs such a lock, with
+    places for the interpreter and the lock file, `up`, `down`, `added`, `dropped` and `again` are the changes by kind, and `cleared` the metadata
+    folders of what must go first, relative to the folder `environment`. `copy` is a path beside it where nothing lies yet.
     """
 
     command: tuple[str, ...]
@@ -128,6 +135,16 @@ class Resolution:
     changes: tuple[str, ...] = ()
     reason: str = ""
     not_offered: str = ""
+    lock: tuple[str, ...] = ()
+    installer: tuple[str, ...] = ()
+    up: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
+    environment: str = ""
+    copy: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,31 +155,178 @@ class _Installer:
     asked: tuple[str, ...]
     is_uv: bool = False
 
+    def for_lock(self, python: str) -> tuple[str, ...]:
+        """The command that installs a lock, for whichever interpreter."""
+        beginning = (PYTHON if word == python else word for word in self.asked)
+        return (*beginning, _WHEELS_ONLY, "--no-deps", "-r", LOCK)
 
-@collector(timeout=90, local=True)
+
+@collector(timeout=300, local=True)
 def resolution(
-    machine: Machine, target: Target, interpreter: Interpreter, packages: Packages, requirements: Requirements
+    machine: Machine,
+    target: Target,
+    interpreter: Interpreter,
+    packages: Packages,
+    requirements: Requirements,
+    needs: InstallNeeds | Unknown,
 ) -> Resolution | Unknown:
-    """Ask the environment's own installer for versions that agree with torch, vLLM and verl as they are."""
+    """Ask the environment's own installer for versions that agree with torch, vLLM and verl as they are, if that can be.
+
+    Where it cannot, torch and then the engine may change as well.
+    """
     installer = _installer(machine, target, interpreter, packages)
     if isinstance(installer, Unknown):
         return installer
     wishes = wishes_of(packages, requirements)
     if source := _fetched_from_a_url(packages, requirements):
         return _not_verified((*installer.typed, *wishes.keeps, *wishes.wanted), wishes, source)
+    known = InstallNeeds() if isinstance(needs, Unknown) else needs
+    ladder = attempts(packages, requirements, known.extras, known.engine, known.ray)
     with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
-        return _ask(machine, installer, wishes, packages, Path(folder))
+        asking = _Asking(machine, installer, packages, known, Path(folder))
+        first = found = asking.answer(ladder[0])
+        for other in ladder[1:]:
+            if isinstance(found, Unknown) or found.outcome != "unsatisfiable":
+                break
+            found = asking.answer(other)
+        if isinstance(found, Unknown) or found.outcome != "resolved":
+            return first
+        return _with_lock(found, asking, str(target.python))
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Puts questions to one installer."""
+
+    machine: Machine
+    installer: _Installer
+    packages: Packages
+    needs: InstallNeeds
+    folder: Path
+
+    def answer(self, wishes: Wishes) -> Resolution | Unknown:
+        """What a dry run of these wishes says."""
+        limits = _cuda_limits(self.needs.cuda)
+        constraints: tuple[str, ...] = ()
+        if limits:
+            file = self.folder / "constraints.txt"
+            file.write_text("\n".join(limits), encoding="utf-8")
+            constraints = ("-c", str(file))
+        return _ask(self.machine, self.installer, wishes, self.packages, self.folder, constraints)
+
+    def is_offered(self, pins: Sequence[str]) -> Resolution | Unknown:
+        """Whether the index has these very releases, which are installed already in some form."""
+        anew = "--reinstall" if self.installer.is_uv else "--force-reinstall"
+        return _ask(
+            self.machine,
+            self.installer,
+            Wishes((), tuple(pins)),
+            self.packages,
+            self.folder,
+            ("--no-deps", anew),
+        )
+
+
+def _cuda_limits(newest: str) -> tuple[str, ...]:
+    """Constraints that keep away a torch built for a CUDA that this driver does not serve: its wheels require the runtime."""
+    if not newest.isdigit():
+        return ()
+    later = range(int(newest) + 1, int(newest) + 4)
+    return (
+        f"nvidia-cuda-runtime<{int(newest) + 1}",
+        *(f"nvidia-cuda-runtime-cu{major}<0" for major in later),
+    )
+
+
+def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | Unknown:
+    """The resolution with the lock of all packages, and what of them must be put there anew."""
+    packages, prefix = asking.packages, str(Path(python).parent.parent)
+    changed = dict(change.split(" ", 1) for change in found.changes)
+    after = {one.name: one.version for one in packages.distributions}
+    new = {name: _new_version(words) for name, words in changed.items()}
+    broken = {one.name: one for one in asking.needs.broken}
+    cleared = [relative_to(prefix, place) for one in broken.values() for place in one.locations]
+    after |= {one.name: one.version for one in broken.values() if one.version} | new
+    dropped = [one for one in broken.values() if not one.version and _goes(one, packages, new)]
+    for one in dropped:
+        after.pop(one.name, None)
+    again = [one for one in broken.values() if one.version and one.name not in new]
+    if again:
+        offered = asking.is_offered([f"{one.name}=={one.version}" for one in again])
+        if isinstance(offered, Unknown) or offered.outcome != "resolved":
+            return offered
+    return replace(
+        found,
+        lock=tuple(f"{name}=={version}" for name, version in sorted(after.items()) if _is_version(version)),
+        installer=asking.installer.for_lock(python),
+        up=_of_kind(changed, 1),
+        down=_of_kind(changed, -1),
+        added=tuple(f"{name} {version}" for name, version in new.items() if packages.get(name) is None),
+        dropped=tuple(f"{one.name} ({one.why})" for one in dropped),
+        again=tuple(f"{one.name} {one.version} ({one.why})" for one in again),
+        cleared=tuple(dict.fromkeys(filter(None, cleared))),
+        environment=prefix,
+        copy=str(_free_name(Path(prefix))),
+    )
+
+
+def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
+    """Whether nothing is left of a distribution without a version: beside an editable install only its spare metadata goes."""
+    there = packages.get(broken.name)
+    return broken.name not in new and there is not None and there.location in broken.locations
+
+
+def _new_version(words: str) -> str:
+    """The version in what `_in_words` wrote."""
+    return words.rpartition("-> ")[2].partition(" (")[0]
+
+
+def _of_kind(changed: Mapping[str, str], sign: int) -> tuple[str, ...]:
+    found = []
+    for name, words in changed.items():
+        old, arrow, new = words.partition(" -> ")
+        if arrow and (1 if _is_above(new, old) else -1) == sign:
+            found.append(f"{name} {words}")
+    return tuple(found)
+
+
+def _is_above(new: str, old: str) -> bool:
+    try:
+        return Version(new) > Version(old)
+    except InvalidVersion:
+        return True
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _free_name(prefix: Path) -> Path:
+    """A name beside an environment that nothing has yet."""
+    names = (f"{prefix.name}-repaired{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
+    return next(path for name in names if not os.path.lexists(path := prefix.with_name(name)))
 
 
 def _ask(
-    machine: Machine, installer: _Installer, wishes: Wishes, packages: Packages, folder: Path
+    machine: Machine,
+    installer: _Installer,
+    wishes: Wishes,
+    packages: Packages,
+    folder: Path,
+    options: tuple[str, ...] = (),
 ) -> Resolution | Unknown:
     arguments = (*wishes.keeps, *wishes.wanted)
     typed = (*installer.typed, *arguments)
     dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
     environ = as_the_user(machine, folder)
     try:
-        answer = machine.run([*installer.asked, _WHEELS_ONLY, *arguments, *dry], timeout=_LIMIT, env=environ)
+        answer = machine.run(
+            [*installer.asked, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
+        )
     except OSError as error:
         return Unknown(f"{installer.asked[0]} cannot be started: {error.strerror}")
     if answer.code == 0:
