@@ -21,6 +21,7 @@ _ELSEWHERE = (
 )  # fmt: skip
 _CAUSE = re.compile(r"^\s*(?:error|caused by|cause)\b:?\s*(.+)", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE)
+_NOT_TOLD = "Requirement already satisfied"  # for each line of a lock
 _KEPT = 200  # lines
 _LONGEST = 300  # characters
 
@@ -45,7 +46,7 @@ def run(argv: Sequence[str], held: int) -> None:
             for line in process.stdout or ():
                 text = without_user(line.decode("utf-8", "replace").rstrip())
                 last.append(text)
-                if sys.stderr is not None:
+                if sys.stderr is not None and not text.startswith(_NOT_TOLD):
                     print(harmless(text), file=sys.stderr, flush=True)
     except (OSError, ValueError) as error:
         cause = said_by(error) if isinstance(error, OSError) else str(error)

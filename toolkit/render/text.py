@@ -306,7 +306,7 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         done = ", and puts the variables into files in DIR" if folder.endswith(" DIR") else ""
         steps.append((f"verl-doctor fix --apply{folder}", f"carries the safe ones out{done}"))
     if "unsafe" in planned:
-        why = "does those too that cannot be undone, or change what the job does"
+        why = "does those too that install packages, cannot be undone, or change what the job does"
         steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
     return steps
 

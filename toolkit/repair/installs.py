@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,14 +39,14 @@ def in_copy(session: Session, install: InstallPackages) -> Session:
     )
 
 
-def use_of(session: Session, install: InstallPackages) -> str:
-    """What a launch script that names its interpreter needs besides, "" for any other."""
-    if session.target.chosen_by != "launch script" or install.in_place:
-        return ""
-    name = session.target.python.name
-    return (
-        f"{session.target.chosen_at} names {session.target.python}: write {install.copy / 'bin' / name} there"
-    )
+def words(session: Session, install: InstallPackages) -> Iterator[str]:
+    """What was done, where the lock file lies, and what a launch script that names its interpreter needs besides."""
+    yield from install.why
+    yield f"lock file: {install.lock_file}"
+    target = session.target
+    if target.chosen_by == "launch script" and not install.in_place:
+        new = install.copy / "bin" / target.python.name
+        yield f"{target.chosen_at} names {target.python}: write {new} there"
 
 
 def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:

@@ -241,8 +241,8 @@ def _attempt(
         changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
         home = work.home(changes)
         told = work.notes(plan)  # before the links are gone
-        if install is not None and (edit := installs.use_of(work.session, install)):
-            told = (*told, edit)
+        if install is not None:
+            told = (*told, *installs.words(work.session, install))
         blame = blame_of(work.session, plan, paths_of(changes))
         done = work.apply(changes, plan.fix.id, plan.code)
     except apply.Refused as error:
