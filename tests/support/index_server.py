@@ -41,12 +41,18 @@ def wheel(
 
 
 def installable(
-    name: str, version: str, files: Mapping[str, str], requires: Iterable[str] = (), extras: Iterable[str] = ()
+    name: str,
+    version: str,
+    files: Mapping[str, str],
+    requires: Iterable[str] = (),
+    extras: Iterable[str] = (),
 ) -> tuple[str, bytes]:
     """The name and bytes of a wheel that pip and uv install."""
     stem = f"{name.replace('-', '_')}-{version}"
     fields = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
-    fields += [f"Provides-Extra: {extra}" for extra in extras] + [f"Requires-Dist: {line}" for line in requires]
+    fields += [f"Provides-Extra: {extra}" for extra in extras] + [
+        f"Requires-Dist: {line}" for line in requires
+    ]
     content = {path: text.encode() for path, text in files.items()}
     content[f"{stem}.dist-info/METADATA"] = ("\n".join(fields) + "\n\n").encode()
     content[f"{stem}.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -28,14 +28,19 @@ from support.index_server import installable
 from verdict.case import HERE, tomllib
 
 CASES = HERE / "environments.toml"
-_MODULES = {"opencv-python": "cv2", "opencv-python-headless": "cv2", "hydra-core": "hydra", "TransferQueue": "transfer_queue"}
-_REFUSAL = '''
+_MODULES = {
+    "opencv-python": "cv2",
+    "opencv-python-headless": "cv2",
+    "hydra-core": "hydra",
+    "TransferQueue": "transfer_queue",
+}
+_REFUSAL = """
 import vllm
 from packaging import version as vs
 package_version = vllm.__version__
 if vs.parse(package_version) < vs.parse("0.18.0"):
     raise ValueError(f"vllm version {package_version} not supported. Currently supported vllm versions are 0.18.0+")
-'''
+"""
 _MORE: Mapping[str, Mapping[str, str]] = {
     "verl": {
         "verl/trainer/__init__.py": "",
@@ -165,7 +170,10 @@ class Builder:
             (self.index / self.built[title][0]).write_bytes(self.built[title][1])
 
     def pip(self, prefix: Path, *words: str) -> None:
-        _run([sys.executable, "-m", "pip", "--python", str(prefix / "bin/python"), *words, "-q"], self.environ())
+        _run(
+            [sys.executable, "-m", "pip", "--python", str(prefix / "bin/python"), *words, "-q"],
+            self.environ(),
+        )
 
     def _install(self, prefix: Path, pins: Sequence[str]) -> None:
         self.pip(prefix, "install", "--no-deps", *pins)
@@ -204,7 +212,10 @@ class Builder:
         (metadata / "direct_url.json").write_text(json.dumps(url))
         pth = f"__editable__.verl-{version}.pth"
         (site(prefix) / pth).write_text(f"{checkout}\n")
-        names = [f"{metadata.name}/{name}" for name in ("METADATA", "WHEEL", "INSTALLER", "direct_url.json", "RECORD")]
+        names = [
+            f"{metadata.name}/{name}"
+            for name in ("METADATA", "WHEEL", "INSTALLER", "direct_url.json", "RECORD")
+        ]
         (metadata / "RECORD").write_text("".join(f"{name},,\n" for name in (pth, *names)))
 
 
@@ -217,7 +228,15 @@ def fix(builder: Builder, prefix: Path, *words: str, case: Broken | None = None)
     command = [sys.executable, "-m", "verl_doctor.toolkit", "fix", "--python", str(prefix), "--json", *words]
     if case is not None and case.words:
         command += ["--", "python3", "-m", "verl.trainer.main_ppo", *case.words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, cwd=builder.folder, env=builder.environ())
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+        cwd=builder.folder,
+        env=builder.environ(),
+    )
     if not done.stdout.startswith("{"):
         raise RuntimeError(f"{shortened(command)}: {done.stderr[-2000:]}")
     return dict(json.loads(done.stdout))
@@ -240,7 +259,12 @@ def faults(builder: Builder, prefix: Path, answer: Mapping[str, Any]) -> set[str
     modules = sorted({_MODULES.get(t.split()[0], t.split()[0].replace("-", "_")) for t in builder.built})
     program = "import importlib.util, sys\nfor name in sys.argv[1:]:\n    if importlib.util.find_spec(name): __import__(name)"
     imported = subprocess.run(
-        [str(prefix / "bin/python"), "-B", "-c", program, *modules], capture_output=True, text=True, check=False, env=builder.environ(), cwd=builder.folder
+        [str(prefix / "bin/python"), "-B", "-c", program, *modules],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=builder.environ(),
+        cwd=builder.folder,
     )
     found |= {f"import: {line}" for line in imported.stderr.splitlines()[-1:]}
     return {re.sub(rf"{re.escape(str(builder.folder))}/[\w-]+", "ENV", text) for text in found}
@@ -253,7 +277,9 @@ def digest(prefix: Path) -> str:
         if ".verl-doctor" in path.parts:
             continue
         total.update(str(path.relative_to(prefix)).encode())
-        total.update(os.readlink(path).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b"")
+        total.update(
+            bytes(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        )
     return total.hexdigest()
 
 
@@ -266,6 +292,7 @@ def healed(names: Iterable[str], folder: Path) -> Iterator[Outcome]:
         prefix = builder.build(case)
         before = digest(prefix)
         planned = fix(builder, prefix, case=case)
+        found = faults(builder, prefix, planned) - allowed
         offered = any(one["outcome"] == "planned" for one in planned["repairs"])
         answer = fix(builder, prefix, "--apply", "--unsafe", case=case)
         builder.give_back(case)
@@ -276,7 +303,15 @@ def healed(names: Iterable[str], folder: Path) -> Iterator[Outcome]:
         judged = Path(copies[-1]) if copies else prefix
         left = faults(builder, judged, answer) - allowed
         printed = "; ".join(f"{one['code']} {one['outcome']}: {one['reason']}" for one in answer["repairs"])
-        yield Outcome(case.name, offered, not left, digest(prefix) == before, printed, tuple(sorted(left)), answer["seconds"])
+        yield Outcome(
+            case.name,
+            offered,
+            bool(found) and not left,
+            digest(prefix) == before,
+            printed,
+            tuple(sorted(left)),
+            answer["seconds"],
+        )
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -292,11 +327,16 @@ def shortened(command: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="what fix makes of broken environments")
     parser.add_argument("names", nargs="*", metavar="CASE", help="all without any")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the environments there and leave them")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="make the environments there and leave them"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="v") as folder:
         for row in healed(options.names or cases(), options.keep or Path(folder)):
-            print(f"{row.case}: {'healed' if row.healed else 'NOT HEALED'}{'' if row.untouched else ' TOUCHED'}", flush=True)
+            print(
+                f"{row.case}: {'healed' if row.healed else 'NOT HEALED'}{'' if row.untouched else ' TOUCHED'}",
+                flush=True,
+            )
             print(f"    {row.printed}", flush=True)
             for line in row.left:
                 print(f"    left: {line}", flush=True)
