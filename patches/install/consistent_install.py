@@ -19,7 +19,7 @@ _LOCAL_TORCH = re.compile(r"(?:torch|torchvision|torchaudio)==[^+,]*\+(cpu|cu\d+
 
 @fix(
     "consistent-install",
-    repairs=("PKG101", "PKG102", "PKG105", "CUDA116", "VLLM106", "RAY104"),
+    repairs=("PKG101", "PKG102", "PKG105", "CUDA116", "VLLM106", "RAY104", "CFG120"),
     safety="unsafe",
     restart="Ray and the job, with the environment that has the changed packages",
 )

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,30 @@ package_version = vllm.__version__
 if vs.parse(package_version) < vs.parse("0.18.0"):
     raise ValueError(f"vllm version {package_version} not supported. Currently supported vllm versions are 0.18.0+")
 """
+_MAIN = """
+import hydra
+
+
+@hydra.main(config_path="config", config_name="ppo_trainer")
+def main(config):
+    pass
+"""
+_CONFIG = """
+actor_rollout_ref:
+  rollout:
+    name: vllm
+    mode: async
+trainer:
+  nnodes: 1
+  n_gpus_per_node: 1
+"""
 _MORE: Mapping[str, Mapping[str, str]] = {
     "verl": {
         "verl/trainer/__init__.py": "",
-        "verl/trainer/main_ppo.py": "def main():\n    pass\n",
+        "verl/trainer/main_ppo.py": _MAIN,
+        "verl/trainer/config/ppo_trainer.yaml": _CONFIG,
+        "verl/workers/rollout/sglang_rollout/__init__.py": "",
+        "verl/workers/rollout/sglang_rollout/sglang_rollout.py": "import sglang\n",
         "verl/third_party/__init__.py": "",
         "verl/third_party/vllm/__init__.py": _REFUSAL,
         "verl/workers/__init__.py": "",
@@ -314,6 +334,12 @@ def healed(names: Iterable[str], folder: Path) -> Iterator[Outcome]:
         )
 
 
+def recorded(files: Iterable[Path]) -> list[Outcome]:
+    """What `--record` wrote; of a case that was tried again the last."""
+    rows = [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+    return list({row["case"]: Outcome(**{**row, "left": tuple(row["left"])}) for row in rows}.values())
+
+
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environ})
     if done.returncode:
@@ -330,6 +356,9 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="make the environments there and leave them"
     )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write what became of each as a line of JSON"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="v") as folder:
         for row in healed(options.names or cases(), options.keep or Path(folder)):
@@ -340,6 +369,9 @@ def main() -> None:
             print(f"    {row.printed}", flush=True)
             for line in row.left:
                 print(f"    left: {line}", flush=True)
+            if options.record:
+                with options.record.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
 
 
 if __name__ == "__main__":

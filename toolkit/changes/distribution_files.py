@@ -17,8 +17,12 @@ _METADATA = (".dist-info", ".egg-info")
 def cleared(metadata: Path, environment: Path) -> None:
     """Remove what a distribution's RECORD lists, less what others list too, then its metadata. Raises OSError.
 
-    Without a RECORD the folders go that its metadata names. Nothing outside of the environment is touched.
+    Without a RECORD the folders go that its metadata names. Nothing outside of the environment is touched. Of what pip had moved away
+    that folder alone goes.
     """
+    if metadata.name.startswith("~"):
+        shutil.rmtree(metadata) if is_folder(metadata) else metadata.unlink(missing_ok=True)
+        return
     site, top = metadata.parent, os.path.realpath(environment)
     files = set(_listed(metadata)) or set(_top_level(metadata))
     files -= {path for other in _others(metadata) for path in _listed(other)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.api.uses import VllmUses
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Distribution, Packages
 from verl_doctor.toolkit.collectors.packages.install_request import ENGINES
 from verl_doctor.toolkit.collectors.packages.records import Records
@@ -43,7 +44,7 @@ class InstallNeeds:
     """`extras` are those of verl that the job needs, `engine` is an installed engine that this verl cannot use.
 
     `ray` is the version of the cluster that the job joins, `cuda` the first number of the newest CUDA that the driver serves; each
-    is empty where nothing asks for it.
+    is empty where nothing asks for it. `left_over` are folders that pip moved away and did not come to remove: they confuse it.
     """
 
     extras: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class InstallNeeds:
     ray: str = ""
     cuda: str = ""
     broken: tuple[Broken, ...] = ()
+    left_over: tuple[str, ...] = ()
 
 
 @collector(local=True, timeout=60)
@@ -62,6 +64,7 @@ def install_needs(
     clusters: RayClusters | Unknown,
     gpus: Gpus | Unknown,
     records: Records | Unknown,
+    interpreter: Interpreter | Unknown,
 ) -> InstallNeeds:
     """Gather them from what is known already."""
     joined = None if isinstance(clusters, Unknown) else clusters.chosen
@@ -76,6 +79,7 @@ def install_needs(
             *_with_files_missing(packages, records),
             *_several_opencvs(packages, closure),
         ),
+        left_over=() if isinstance(interpreter, Unknown) else tuple(_left_over(interpreter.site_packages)),
     )
 
 
@@ -164,6 +168,15 @@ def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[B
         version = kept.version if one is kept else ""
         why = f"{' and '.join(found.name for found in there)} shared the folder cv2"
         yield Broken(one.name, version, (one.location,), why)
+
+
+def _left_over(sites: Iterable[str]) -> Iterator[str]:
+    for site in sites:
+        try:
+            names = sorted(os.listdir(site))  # noqa: PTH208 - names alone
+        except OSError:
+            continue
+        yield from (f"{site}/{name}" for name in names if name.startswith("~"))
 
 
 def relative_to(prefix: str, location: str) -> str:

@@ -63,10 +63,11 @@ def _wishes(
     ray: str,
 ) -> Wishes:
     keeps = tuple(_keeps(packages, requirements, kept, extras))
+    going = frozenset(name for name in (*VLLM_NAMES, "torch") if name not in kept)
     others = {"ray": f"ray=={ray}"} if ray else {}
     if unusable and (there := packages.get(unusable)) is not None:
         others[unusable] = f"{unusable}!={there.version}"
-    wanted = [pin for pin in _wanted(requirements, keeps) if _NAME.split(pin, 1)[0] not in others]
+    wanted = [pin for pin in _wanted(requirements, keeps, going) if _NAME.split(pin, 1)[0] not in others]
     return Wishes(keeps, (*wanted, *others.values()))
 
 
@@ -82,10 +83,10 @@ def _keeps(
             yield f"{name}{asked}=={distribution.version}"
 
 
-def _wanted(requirements: Requirements, keeps: tuple[str, ...]) -> Iterator[str]:
+def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset[str]) -> Iterator[str]:
     """Name what has a wrong version, or is missing although no metadata asks for it; the installer finds the rest.
 
-    What a package wants that will itself be changed does not count: its successor may want something else.
+    What a package wants that will itself be changed, or that may go, does not count: its successor may want something else.
     """
     kept = {_NAME.split(pin, 1)[0] for pin in keeps}
     named = [
@@ -93,7 +94,7 @@ def _wanted(requirements: Requirements, keeps: tuple[str, ...]) -> Iterator[str]
         for unmet in requirements.unmet
         if required(unmet) and unmet.name not in kept and (unmet.there or unmet.extra)
     ]
-    changing = {unmet.name for unmet in named}
+    changing = {unmet.name for unmet in named} | going
     specifiers: dict[str, list[str]] = {}
     for unmet in named:
         if unmet.by not in changing:

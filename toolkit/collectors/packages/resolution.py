@@ -246,6 +246,7 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
     new = {name: _new_version(words) for name, words in changed.items()}
     broken = {one.name: one for one in asking.needs.broken}
     cleared = [relative_to(prefix, place) for one in broken.values() for place in one.locations]
+    cleared += [relative_to(prefix, place) for place in asking.needs.left_over]
     after |= {one.name: one.version for one in broken.values() if one.version} | new
     dropped = [one for one in broken.values() if not one.version and _goes(one, packages, new)]
     for one in dropped:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from support.environments import interpreter, site_packages
 
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, Engine
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.packages.install_needs import InstallNeeds, install_needs
 from verl_doctor.toolkit.collectors.packages.records import Drift, Records
@@ -30,9 +34,10 @@ def needs(
     engines: ChosenEngines | Unknown = NOTHING,
     gpus: Gpus | Unknown = NOTHING,
     records: Records | Unknown = NOTHING,
+    site: Interpreter | Unknown = NOTHING,
 ) -> InstallNeeds:
     found = install_needs.collect(
-        Packages((VERL, *installed), duplicates), requirements, engines, NOTHING, NOTHING, gpus, records
+        Packages((VERL, *installed), duplicates), requirements, engines, NOTHING, NOTHING, gpus, records, site
     )
     assert isinstance(found, InstallNeeds)
     return found
@@ -90,3 +95,10 @@ def test_a_package_that_lacks_files_comes_again_unless_somebody_edited_it() -> N
     assert (broken.name, broken.version, broken.why) == ("torch", "2.11.0", "a file of it was missing")
     assert needs(torch, records=Records((), (stub,))).broken == ()
     assert needs(torch, records=Records((), (gone, edited))).broken == ()
+
+
+def test_what_pip_moved_away_and_left_goes(tmp_path: Path) -> None:
+    site = site_packages(tmp_path)
+    (site / "~orch").mkdir()
+    (site / "torch").mkdir()
+    assert needs(site=interpreter(site)).left_over == (f"{site}/~orch",)
