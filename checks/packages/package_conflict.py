@@ -145,8 +145,8 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
 
     ## How to fix
 
-    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are and changes
-    the rest so that everything agrees, or says why that cannot be. Running it by hand is as good.
+    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are, if that can be, and changes
+    the rest so that everything agrees, or says why that cannot be. With `--apply --unsafe` it is carried out in a copy of the environment.
     """
     judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
     # Once, however many extras name it.

@@ -32,7 +32,7 @@ _DEAR = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
 _LATER = "it comes to light after those above"
-_UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
+_UNSAFE = "it installs packages, cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
 
 
 @dataclass(frozen=True)
