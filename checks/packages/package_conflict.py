@@ -159,7 +159,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
         [*_missing(serious), *_contradictions(serious)], key=lambda finding: finding.severity != "error"
     )
     for position, finding in enumerate(findings):
-        yield finding if position else _with_fix(finding)
+        yield _with_fix(finding) if position == 0 or finding.severity == "error" else finding
     yield from _other_combination(judged)
     told = {unmet.name for unmet in serious}
     yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in told)
@@ -288,7 +288,7 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _with_fix(finding: Finding) -> Finding:
-    """One command repairs all findings of this rule, so one of them, the first, carries it."""
+    """One installation repairs all findings of this rule: the first one carries it, and every error."""
     return replace(finding, fix="consistent-install")
 
 

@@ -240,9 +240,9 @@ def _attempt(
         plan, job = _with_variables(work, plan, planned, seen)
         changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
         home = work.home(changes)
-        told = work.notes(plan)  # before the links are gone
+        notes_of_plan = work.notes(plan)  # before the links are gone
         if install is not None:
-            told = (*told, *installs.words(work.session, install))
+            notes_of_plan = (*notes_of_plan, *installs.words(work.session, install))
         blame = blame_of(work.session, plan, paths_of(changes))
         done = work.apply(changes, plan.fix.id, plan.code)
     except apply.Refused as error:
@@ -263,7 +263,7 @@ def _attempt(
         return _take_out(plan, home, done, why, name), replace(original, seen=None)
     if why and plan.variables:
         return _take_out(plan, home, done, why, name), _without(work, plan)
-    return plan.ended("still failing" if why else "repaired", why, name, told), after
+    return plan.ended("still failing" if why else "repaired", why, name, notes_of_plan), after
 
 
 def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:

@@ -117,13 +117,15 @@ def _twice(packages: Packages) -> Iterator[Broken]:
         if there.editable:
             yield Broken(spare.name, "", (spare.location,), why)
             continue
-        version = next((one.version for one in (there, spare) if _is_admitted(one, packages)), there.version)
+        version = next(
+            (found.version for found in (there, spare) if _is_admitted(found, packages)), there.version
+        )
         yield Broken(spare.name, version, (spare.location, there.location), why)
 
 
 def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
     """Whether everything that is installed can live with this version, and this version with that."""
-    asked = (
+    specifiers = (
         requirement.specifier
         for other in packages.distributions
         if other.name != candidate.name
@@ -139,7 +141,7 @@ def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
         and (requirement := parsed(text)) is not None
         and (there := packages.get(canonical(requirement.name))) is not None
     )
-    return all(meets(specifier, candidate.version) is not False for specifier in asked) and not any(
+    return all(meets(specifier, candidate.version) is not False for specifier in specifiers) and not any(
         met is False for met in own
     )
 
@@ -163,11 +165,11 @@ def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[B
     there = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
     if len(there) < 2:
         return
-    kept = next((one for one in there if one.name in closure), there[0])
-    for one in there:
-        version = kept.version if one is kept else ""
+    kept = next((opencv for opencv in there if opencv.name in closure), there[0])
+    for opencv in there:
+        version = kept.version if opencv is kept else ""
         why = f"{' and '.join(found.name for found in there)} shared the folder cv2"
-        yield Broken(one.name, version, (one.location,), why)
+        yield Broken(opencv.name, version, (opencv.location,), why)
 
 
 def _left_over(sites: Iterable[str]) -> Iterator[str]:

@@ -50,7 +50,7 @@ def attempts(
     ladder = [(everything, extras), (everything, ()), (("verl", *engines), extras), (("verl",), extras)]
     if unusable:
         ladder = [(everything, extras), (("verl",), extras)]
-    found = [_wishes(packages, requirements, kept, asked, unusable, ray) for kept, asked in ladder]
+    found = [_wishes(packages, requirements, kept, named, unusable, ray) for kept, named in ladder]
     return list(dict.fromkeys(found))
 
 
@@ -79,8 +79,8 @@ def _keeps(
     for name in kept:
         distribution = packages.get(name)
         if distribution is not None and not (name == "torch" and name in contradicted):
-            asked = f"[{','.join(extras)}]" if name == "verl" and extras else ""
-            yield f"{name}{asked}=={distribution.version}"
+            brackets = f"[{','.join(extras)}]" if name == "verl" and extras else ""
+            yield f"{name}{brackets}=={distribution.version}"
 
 
 def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset[str]) -> Iterator[str]:

@@ -242,18 +242,32 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
     """The resolution with the lock of all packages, and what of them must be put there anew."""
     packages, prefix = asking.packages, str(Path(python).parent.parent)
     changed = dict(change.split(" ", 1) for change in found.changes)
-    after = {one.name: one.version for one in packages.distributions}
+    after = {distribution.name: distribution.version for distribution in packages.distributions}
     new = {name: _new_version(words) for name, words in changed.items()}
-    broken = {one.name: one for one in asking.needs.broken}
-    cleared = [relative_to(prefix, place) for one in broken.values() for place in one.locations]
+    broken = {distribution.name: distribution for distribution in asking.needs.broken}
+    cleared = [
+        relative_to(prefix, place) for distribution in broken.values() for place in distribution.locations
+    ]
     cleared += [relative_to(prefix, place) for place in asking.needs.left_over]
-    after |= {one.name: one.version for one in broken.values() if one.version} | new
-    dropped = [one for one in broken.values() if not one.version and _goes(one, packages, new)]
-    for one in dropped:
-        after.pop(one.name, None)
-    again = [one for one in broken.values() if one.version and one.name not in new]
+    after |= {
+        distribution.name: distribution.version for distribution in broken.values() if distribution.version
+    } | new
+    dropped = [
+        distribution
+        for distribution in broken.values()
+        if not distribution.version and _goes(distribution, packages, new)
+    ]
+    for distribution in dropped:
+        after.pop(distribution.name, None)
+    again = [
+        distribution
+        for distribution in broken.values()
+        if distribution.version and distribution.name not in new
+    ]
     if again:
-        offered = asking.is_offered([f"{one.name}=={one.version}" for one in again])
+        offered = asking.is_offered(
+            [f"{distribution.name}=={distribution.version}" for distribution in again]
+        )
         if isinstance(offered, Unknown) or offered.outcome != "resolved":
             return offered
     return replace(
@@ -263,8 +277,10 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
         up=_of_kind(changed, 1),
         down=_of_kind(changed, -1),
         added=tuple(f"{name} {version}" for name, version in new.items() if packages.get(name) is None),
-        dropped=tuple(f"{one.name} ({one.why})" for one in dropped),
-        again=tuple(f"{one.name} {one.version} ({one.why})" for one in again),
+        dropped=tuple(f"{distribution.name} ({distribution.why})" for distribution in dropped),
+        again=tuple(
+            f"{distribution.name} {distribution.version} ({distribution.why})" for distribution in again
+        ),
         cleared=tuple(dict.fromkeys(filter(None, cleared))),
         environment=prefix,
         copy=str(_free_name(Path(prefix))),
