@@ -291,9 +291,9 @@ def _demand_undoable(
             )
         if files.state(record) == "other":
             problems.append(files.changed_since(entry, index, record))
-    for index, record in enumerate(entry.changes):
-        if isinstance(record, InstallRecord):
-            installation.demand_undoable(entry, index, record)
+    for index, change in enumerate(entry.changes):
+        if isinstance(change, InstallRecord):
+            installation.demand_undoable(entry, index, change)
     if problems:
         raise Refused(f"{entry.id} was not undone, and nothing was changed: " + "\n".join(problems))
 
