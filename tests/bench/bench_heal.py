@@ -26,7 +26,7 @@ _FOLDERS = re.compile(r"/tmp/v[^/\s]*/|/\S*/site-packages/|/\S*/\.pyenv/")
 _AT_FIRST = "At the first attempt 98 of 117 healable ones were healed; the rules grew for 7 of the others."
 _ENVIRONMENTS = "## Environments"
 _ENVIRONMENTS_AT_FIRST = (
-    "At the first attempt 14 of the 17 healable ones that were tried were healed; three things changed then: requirements of an engine that goes no longer count, what pip "
+    "At the first attempt 13 of 16 healable ones were healed; then three things changed: requirements of an engine that goes no longer count, what pip "
     "had moved away and left is cleared, and the fix is offered for an engine that a command line chooses."
 )
 _PRINTED = 150  # characters of what is printed in place of a repair
@@ -118,9 +118,9 @@ def _environments(rows: Sequence[environments.Outcome]) -> Iterable[str]:
     yield ""
     yield "| | cases | share |"
     yield "|---|---|---|"
-    yield f"| healable: healed | {sum(row.healed for row in healable)} of {len(healable)} | {share(row.healed for row in healable)} |"
-    yield f"| healable, a fix was offered: healed | {sum(row.healed for row in offered)} of {len(offered)} | {share(row.healed for row in offered)} |"
-    yield f"| the environment itself was changed | {sum(not row.untouched for row in rows)} of {len(rows)} | |"
+    yield f"| healable: healed | {sum(row.healed for row in healable)} | {share(row.healed for row in healable)} |"
+    yield f"| healable, a fix was offered: healed | {sum(row.healed for row in offered)} | {share(row.healed for row in offered)} |"
+    yield f"| the environment itself was changed | {sum(not row.untouched for row in rows)} | {share(not row.untouched for row in rows)} |"
     yield ""
     yield "| case | what is wrong | outcome | printed |"
     yield "|---|---|---|---|"
@@ -132,7 +132,7 @@ def _environments(rows: Sequence[environments.Outcome]) -> Iterable[str]:
             if known[row.case].not_healable
             else "not healed"
         )
-        yield f"| {row.case} | {known[row.case].why} | {outcome} | {_plain(row.printed)[:_PRINTED]} |"
+        yield f"| {row.case} | {known[row.case].why} | {outcome} | {_plain(row.printed)[:_PRINTED].removesuffix(': ')} |"
 
 
 def _plain(text: str) -> str:
