@@ -7,6 +7,7 @@ what it requires only by running its own setup code.
 from __future__ import annotations
 
 import configparser
+import contextlib
 import importlib.metadata
 import io
 import itertools
@@ -341,9 +342,10 @@ def _ask(
     dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
     environ = as_the_user(machine, folder)
     try:
-        answer = machine.run(
-            [*installer.asked, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
-        )
+        with _without_trace(installer):
+            answer = machine.run(
+                [*installer.asked, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
+            )
     except OSError as error:
         return Unknown(f"{installer.asked[0]} cannot be started: {error.strerror}")
     if answer.code == 0:
@@ -362,6 +364,19 @@ def _ask(
     clash = found.outcome == "unsatisfiable" and not found.not_offered
     reason = f"{found.reason} (only wheels were looked at)" if clash else found.reason
     return Resolution(typed, wishes.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
+
+
+@contextlib.contextmanager
+def _without_trace(installer: _Installer) -> Iterator[None]:
+    """Take away the empty lock file that a dry run of uv leaves in an environment that had none."""
+    lock = Path(installer.asked[-1]).parent.parent / ".lock"
+    was_there = not installer.is_uv or os.path.lexists(lock)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if not was_there and lock.stat().st_size == 0:
+                lock.unlink()
 
 
 def _not_verified(command: tuple[str, ...], wishes: Wishes, reason: str) -> Resolution:
