@@ -91,7 +91,45 @@ class RunCommand:
     undoable = False
 
 
-Change = ReplaceFile | NewFile | NewLink | SetVariable | CompileBytecode | RunCommand
+PYTHON, LOCK = "{python}", "{lock}"
+"""In the words of an installer's command: the interpreter to install for, and the lock file."""
+
+
+@dataclass(frozen=True)
+class InstallPackages:
+    """Give a copy of a virtual environment exactly the packages that `lock` pins; the environment itself when `copy` is it.
+
+    `installer` is the command, with `PYTHON` and `LOCK` in it. `cleared` are the metadata folders of distributions whose
+    files go first, relative to the environment: the installer could not remove them in one piece. `why` is a line for each kind of change.
+    """
+
+    environment: Path
+    copy: Path
+    lock: tuple[str, ...]
+    installer: tuple[str, ...]
+    cleared: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+
+    undoable = True
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the environment itself changes."""
+        return self.copy == self.environment
+
+    @property
+    def lock_file(self) -> Path:
+        """Where the lock file lies afterwards."""
+        return self.copy / "verl-doctor.lock.txt"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is run."""
+        places = {PYTHON: str(self.copy / "bin" / "python"), LOCK: str(self.lock_file)}
+        return tuple(places.get(word, word) for word in self.installer)
+
+
+Change = ReplaceFile | NewFile | NewLink | SetVariable | CompileBytecode | RunCommand | InstallPackages
 
 
 @dataclass(frozen=True)
@@ -172,3 +210,14 @@ def describe(change: Change) -> dict[str, Any]:
             return {"kind": "compile_bytecode", "python": str(python), "roots": [str(root) for root in roots]}
         case RunCommand(argv, why):
             return {"kind": "run_command", "argv": list(argv), "why": why}
+        case InstallPackages(environment, copy, lock, cleared=cleared, why=lines):
+            return {
+                "kind": "install_packages",
+                "environment": str(environment),
+                "copy": str(copy),
+                "argv": list(change.command),
+                "lock_file": str(change.lock_file),
+                "lock": list(lock),
+                "cleared": list(cleared),
+                "why": list(lines),
+            }

@@ -60,7 +60,7 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
     certain = [use for use in refused if use.paths and not use.when]
     for group in by_cause(certain or refused, lambda use: use.name):
         use = group[0]
-        said = finding(
+        refusal = finding(
             group,
             f"verl refuses vLLM {uses.library.version}: {use.name}",
             found=use.reason,
@@ -69,7 +69,9 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
             subject=Subject("package", "vllm", use.name),
         )
         hidden = {(other.path, other.line) for other in uses.uses if other.breaks and other.kind != use.kind}
-        if said.stops and hidden:
+        if refusal.stops:
+            refusal = replace(refusal, fix="consistent-install")
+        if refusal.stops and hidden:
             behind = f"this hides {counted(len(hidden), 'other place')} that {'does' if len(hidden) == 1 else 'do'} not fit"
-            said = replace(said, message=f"{said.message} ({behind})")
-        yield said
+            refusal = replace(refusal, message=f"{refusal.message} ({behind})")
+        yield refusal

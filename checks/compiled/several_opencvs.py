@@ -63,4 +63,5 @@ def several_opencvs(packages: Packages) -> Iterator[Finding]:
         remedy=f"pip uninstall -y {' '.join(names)} && pip install {base}"
         + (f"=={kept.version}" if kept else ""),
         subject=Subject("package", names[0], ",".join(names[1:])),
+        fix="consistent-install",
     )

@@ -47,7 +47,8 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
     'sglang'`, after Ray is up and the data was read. verl does not depend on any of them, so no installer complains.
 
     ## How to fix
-    Install the package in this environment, in a version that this verl works with, or choose an engine that is installed.
+    Install the package in this environment, in a version that this verl works with, or choose an engine that is installed. Where the
+    choice cannot be edited, `verl-doctor fix` resolves verl with the extra that brings the package.
     """
     for engine in engines.engines:
         if engine.installed:
@@ -66,7 +67,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
             subject=Subject("setting", engine.key),
             stops=(EVERY_JOB,),
             phase="workers",
-            **healed("CFG120", _correction(configuration, engine)),
+            **(healed("CFG120", _correction(configuration, engine)) or {"fix": "consistent-install"}),
         )
 
 

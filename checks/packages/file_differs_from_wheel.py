@@ -151,7 +151,13 @@ def _finding(author: _Author, drifts: list[Drift]) -> Finding:
         severity="info" if author.ours else "warning",
         also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
         subject=Subject("file", drifts[0].path),
+        fix="consistent-install" if _lacks_code(drifts) else None,
     )
+
+
+def _lacks_code(drifts: list[Drift]) -> bool:
+    """Whether a file that Python runs or loads is gone."""
+    return any(drift.state == "missing" and drift.path.endswith((".py", ".so")) for drift in drifts)
 
 
 def _dispensable(drift: Drift) -> bool:

@@ -96,8 +96,8 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
 
     ## How to fix
 
-    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are and changes
-    the rest so that everything agrees, or says why that cannot be. Running it by hand is as good.
+    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are, if that can be, and changes
+    the rest so that everything agrees, or says why that cannot be. With `--apply --unsafe` it is carried out in a copy of the environment.
     """
     judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
     # Once, however many extras name it.
@@ -110,7 +110,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
         [*_missing(serious), *_contradictions(serious)], key=lambda finding: finding.severity != "error"
     )
     for position, finding in enumerate(findings):
-        yield finding if position else _with_fix(finding)
+        yield _with_fix(finding) if position == 0 or finding.severity == "error" else finding
     yield from _other_combination(judged)
     told = {unmet.name for unmet in serious}
     yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in told)
@@ -239,7 +239,7 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _with_fix(finding: Finding) -> Finding:
-    """One command repairs all findings of this rule, so one of them, the first, carries it."""
+    """One installation repairs all findings of this rule: the first one carries it, and every error."""
     return replace(finding, fix="consistent-install")
 
 

@@ -49,4 +49,5 @@ def package_installed_twice(packages: Packages) -> Iterator[Finding]:
             remedy=f"Reinstall it: {reinstall(spare.name, kept.version, kept.installer)}, "
             f"then remove {spare.location}",
             subject=Subject("package", spare.name, spare.version),
+            fix="consistent-install",
         )

@@ -48,4 +48,5 @@ def ray_version_differs(clusters: RayClusters, trees: LibraryTrees) -> Iterator[
         ),
         subject=Subject("package", "ray"),
         remedy=f"pip install 'ray=={cluster.ray}', or restart the cluster with Ray {tree.version}",
+        fix="consistent-install",
     )

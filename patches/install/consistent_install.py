@@ -1,14 +1,16 @@
-"""Fix for PKG101: one installer command after which the requirements of verl and vLLM agree."""
+"""Fix for PKG101 and for broken distributions: one lock after which the requirements of verl and its engine agree."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, RunCommand, fix
+from verl_doctor.toolkit.change import Change, InstallPackages, Refusal, fix
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.text import counted, listed
+from verl_doctor.toolkit.text import listed
 
 _SHOWN = 12
 # Builds with a local version ("+cpu", "+cu128") are on PyTorch's own index only, which has a folder for each.
@@ -17,35 +19,52 @@ _LOCAL_TORCH = re.compile(r"(?:torch|torchvision|torchaudio)==[^+,]*\+(cpu|cu\d+
 
 @fix(
     "consistent-install",
-    repairs="PKG101",
+    repairs=("PKG101", "PKG102", "PKG105", "CUDA116", "VLLM106", "RAY104", "CFG120"),
     safety="unsafe",
-    restart="everything that imports the changed packages",
+    restart="Ray and the job, with the environment that has the changed packages",
 )
 def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Refusal:
-    """Install versions that agree with torch, vLLM and verl as they are.
+    """Install versions that agree, in a copy of the environment.
 
-    The command is resolved as a dry run first where a package index answers. What the installer would change is said; when it
-    finds no versions that agree, the fix refuses with the installer's own reason, and says where to look for a version
-    that no configured index has.
+    verl stays as it is, with the extras that the job needs; so do torch and the engine, if that can be. The whole closure is
+    resolved in a dry run first, and what was resolved is installed from a lock file. Without an answer of a package index
+    nothing is installed; when there are no versions that agree, the fix refuses with the installer's own reason, and says where to
+    look for a version that no configured index has.
     """
     if resolution.not_offered:
         return Refusal(f"{resolution.reason}. {_where_from(resolution)}")
     if resolution.outcome == "unsatisfiable":
         return Refusal(f"no versions agree with {', '.join(resolution.keeps)}: {resolution.reason}")
-    if resolution.outcome == "resolved" and not resolution.changes:
-        return Refusal("the installer's dry run would change nothing")
-    return [RunCommand(resolution.command, _why(resolution))]
-
-
-def _why(resolution: Resolution) -> str:
-    if resolution.left_out:
-        shown = listed(resolution.changes, _SHOWN)
-        return f"only what stops the job, because no configured index has {resolution.left_out}: {shown}"
-    keeps = f"keeps {', '.join(resolution.keeps)}"
     if resolution.outcome == "unanswered":
-        return f"not verified: {resolution.reason}; {keeps}"
-    shown = listed(resolution.changes, _SHOWN)
-    return f"{keeps}; a dry run changed {counted(len(resolution.changes), 'package')}: {shown}"
+        return Refusal(
+            f"{resolution.reason}, so that no dry run shows what would change; by hand: {shlex.join(resolution.command)}"
+        )
+    if not (resolution.changes or resolution.cleared):
+        return Refusal("the installer's dry run would change nothing")
+    return [
+        InstallPackages(
+            Path(resolution.environment),
+            Path(resolution.copy),
+            resolution.lock,
+            resolution.installer,
+            resolution.cleared,
+            tuple(_why(resolution)),
+        )
+    ]
+
+
+def _why(resolution: Resolution) -> Iterator[str]:
+    for kind, packages in (
+        ("up", resolution.up),
+        ("down", resolution.down),
+        ("in", resolution.added),
+        ("out", resolution.dropped),
+        ("again", resolution.again),
+        ("keeps", resolution.keeps),
+        ("not offered by any configured index, and left as it is", (resolution.left_out,)),
+    ):
+        if any(packages):
+            yield f"{kind}: {listed(packages, _SHOWN)}"
 
 
 def _where_from(resolution: Resolution) -> str:

@@ -1,9 +1,10 @@
 """What `fix` makes of launch scripts that will fail: healed by safe repairs, by unsafe ones, not healed, made worse.
 
-    python tests/bench/bench_heal.py [--rows FILE...] [--write tests/bench/HEAL.md]
+    python tests/bench/bench_heal.py [--rows FILE...] [--environments FILE...] [--write tests/bench/HEAL.md]
 
 The cases lie in `tests/verdict`, their classes in `tests/verdict/heal.toml`. `--rows` are files that `tests/verdict/heal.py --record` wrote;
-without them all cases are healed anew.
+without them all cases are healed anew. `--environments` are files that `tests/verdict/environments.py --record` wrote. With these alone the section on
+environments is written anew and the rest of the page is kept.
 """
 
 from __future__ import annotations
@@ -17,22 +18,39 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from verdict import case as cases_of
+from verdict import environments
 from verdict.heal import Healed, classes, healed, recorded
 from verdict.score import share
 
 _FOLDERS = re.compile(r"/tmp/v[^/\s]*/|/\S*/site-packages/|/\S*/\.pyenv/")
 _AT_FIRST = "At the first attempt 98 of 117 healable ones were healed; the rules grew for 7 of the others."
+_ENVIRONMENTS = "## Environments"
+_ENVIRONMENTS_AT_FIRST = (
+    "At the first attempt 13 of 16 healable ones were healed; then three things changed: requirements of an engine that goes no longer count, what pip "
+    "had moved away and left is cleared, and the fix is offered for an engine that a command line chooses."
+)
 _PRINTED = 150  # characters of what is printed in place of a repair
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="the heal rate")
     parser.add_argument("--rows", type=Path, nargs="+", default=[])
+    parser.add_argument("--environments", type=Path, nargs="+", default=[])
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
+    if options.environments and not options.rows:
+        page = options.write.read_text(encoding="utf-8") if options.write else ""
+        section = "\n".join(_environments(environments.recorded(options.environments))) + "\n"
+        print(section)
+        if options.write:
+            before = page.partition(f"\n{_ENVIRONMENTS}\n")[0].rstrip("\n")
+            options.write.write_text(f"{before}\n\n{section}", encoding="utf-8")
+        return
     known = classes()
     rows = recorded(options.rows) or list(healed([*known.healable, *known.not_healable]))
     text = "\n".join(_measured(rows)) + "\n"
+    if options.environments:
+        text += "\n" + "\n".join(_environments(environments.recorded(options.environments))) + "\n"
     print(text)
     if options.write:
         options.write.write_text(text, encoding="utf-8")
@@ -81,6 +99,40 @@ def _measured(rows: Sequence[Healed]) -> Iterable[str]:
     for row in rows:
         if row.by:
             yield f"| {row.case} | {cases[row.case].why} | {row.by} | {_plain('; '.join(dict.fromkeys(row.repairs)))} |"
+
+
+def _environments(rows: Sequence[environments.Outcome]) -> Iterable[str]:
+    known = environments.cases()
+    healable = [row for row in rows if not known[row.case].not_healable]
+    offered = [row for row in healable if row.offered]
+    yield _ENVIRONMENTS
+    yield ""
+    yield (
+        "Environments of small wheels that are named and described as the real ones, broken as pip and uv break them; each has its class and a repair "
+        "that is known to work (`tests/verdict/environments.toml`), written down before the first attempt. Tried: `fix --apply --unsafe`, with the "
+        "real pip and a folder of wheels as its index. Healed means: the copy has no finding that the sound environment has not, everything in it can "
+        "be imported, and `pip check` is content. The environment itself must be as it was, byte for byte."
+    )
+    yield ""
+    yield _ENVIRONMENTS_AT_FIRST
+    yield ""
+    yield "| | cases | share |"
+    yield "|---|---|---|"
+    yield f"| healable: healed | {sum(row.healed for row in healable)} | {share(row.healed for row in healable)} |"
+    yield f"| healable, a fix was offered: healed | {sum(row.healed for row in offered)} | {share(row.healed for row in offered)} |"
+    yield f"| the environment itself was changed | {sum(not row.untouched for row in rows)} | {share(not row.untouched for row in rows)} |"
+    yield ""
+    yield "| case | what is wrong | outcome | printed |"
+    yield "|---|---|---|---|"
+    for row in sorted(rows, key=lambda row: list(known).index(row.case)):
+        outcome = (
+            "healed"
+            if row.healed
+            else f"not healable: {known[row.case].not_healable}"
+            if known[row.case].not_healable
+            else "not healed"
+        )
+        yield f"| {row.case} | {known[row.case].why} | {outcome} | {_plain(row.printed)[:_PRINTED].removesuffix(': ')} |"
 
 
 def _plain(text: str) -> str:

@@ -40,6 +40,34 @@ def wheel(
     return f"{stem}-{tag}.whl", content.getvalue()
 
 
+def installable(
+    name: str,
+    version: str,
+    files: Mapping[str, str],
+    requires: Iterable[str] = (),
+    extras: Iterable[str] = (),
+) -> tuple[str, bytes]:
+    """The name and bytes of a wheel that pip and uv install."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    fields = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    fields += [f"Provides-Extra: {extra}" for extra in extras] + [
+        f"Requires-Dist: {line}" for line in requires
+    ]
+    content = {path: text.encode() for path, text in files.items()}
+    content[f"{stem}.dist-info/METADATA"] = ("\n".join(fields) + "\n\n").encode()
+    content[f"{stem}.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    rows = []
+    for path, body in content.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(body)}")
+    content[f"{stem}.dist-info/RECORD"] = "\n".join([*rows, f"{stem}.dist-info/RECORD,,", ""]).encode()
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as wheels:
+        for path, body in content.items():
+            wheels.writestr(path, body)
+    return f"{stem}-py3-none-any.whl", archive.getvalue()
+
+
 class IndexServer:
     """Serves /simple/PROJECT/ and /files/NAME. What it does wrong is set by its attributes."""
 

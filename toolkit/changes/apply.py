@@ -14,18 +14,20 @@ from pathlib import Path
 from verl_doctor.toolkit.change import (
     Change,
     CompileBytecode,
+    InstallPackages,
     NewFile,
     NewLink,
     ReplaceFile,
     RunCommand,
     SetVariable,
 )
-from verl_doctor.toolkit.changes import bytecode, command, files, journal, lock
+from verl_doctor.toolkit.changes import bytecode, command, files, installation, journal, lock
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
     CommandRecord,
     Entry,
     FileRecord,
+    InstallRecord,
     Planned,
     Run,
 )
@@ -48,6 +50,7 @@ __all__ = [
     "State",
     "Transaction",
     "apply",
+    "demand_possible",
     "history",
     "recover",
     "undo",
@@ -93,6 +96,11 @@ def apply(
             return transaction(entry, (entry,), None)
 
 
+def demand_possible(changes: Sequence[Change]) -> None:
+    """Raise Refused for what could not be carried out as things are. Nothing is written."""
+    _plan(changes, through_links=False)
+
+
 def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
     """Check every change against this disk. What is in place already is left out."""
     found = [_plan_one(change, through_links=through_links) for change in changes]
@@ -114,6 +122,8 @@ def _plan_one(change: Change, *, through_links: bool) -> Planned | None:
             return bytecode.plan(change)
         case RunCommand():
             return command.plan(change)
+        case InstallPackages():
+            return installation.plan(change)
         case SetVariable(name):
             raise Refused(f"{name} belongs in the job's environment, into files that --output-env DIR names")
 
@@ -126,3 +136,5 @@ def _carry_out(entry: Entry, held: int) -> None:
                 bytecode.write(entry, index, record, held)
             case CommandRecord():
                 command.run(entry, index, record)
+            case InstallRecord():
+                installation.make(entry, index, record, held)

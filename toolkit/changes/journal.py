@@ -102,7 +102,23 @@ class RemovalRecord:
     size: int | None = None
 
 
-Record = FileRecord | BytecodeRecord | CommandRecord | RemovalRecord
+@dataclass(frozen=True)
+class InstallRecord:
+    """Packages that were installed into `copy`, which was made of `environment`, or into that itself. Its lock file is kept as `after`."""
+
+    kind: Literal["install_packages"]
+    environment: str
+    copy: str
+    argv: tuple[str, ...]
+    cleared: tuple[str, ...] = ()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the environment itself was changed."""
+        return self.copy == self.environment
+
+
+Record = FileRecord | BytecodeRecord | CommandRecord | RemovalRecord | InstallRecord
 
 _KINDS: Mapping[str, type[Record]] = {
     "replace_file": FileRecord,
@@ -112,6 +128,7 @@ _KINDS: Mapping[str, type[Record]] = {
     "compile_bytecode": BytecodeRecord,
     "run_command": CommandRecord,
     "removal": RemovalRecord,
+    "install_packages": InstallRecord,
 }
 
 
@@ -428,6 +445,8 @@ def _read_record(raw: dict[str, Any]) -> Record:
         paths = (record.path, record.file, *record.folders)
     elif isinstance(record, BytecodeRecord):
         paths = (record.python, *record.roots)
+    elif isinstance(record, InstallRecord):
+        paths = (record.environment, record.copy)
     for path in paths:
         if not Path(path).is_absolute() or b"\0" in os.fsencode(
             path

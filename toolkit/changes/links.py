@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, NewLink, ReplaceFile
+from verl_doctor.toolkit.change import Change, CompileBytecode, InstallPackages, NewFile, NewLink, ReplaceFile
 from verl_doctor.toolkit.system.errors import Refused
 
 _MOST_NEIGHBOURS = 200
@@ -66,13 +66,15 @@ def written(path: Path, *, through_links: bool) -> Path:
 
 
 def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Path]:
-    """The files that changes write, in their order, and the folders below which they write bytecode."""
+    """The files that changes write, in their order, the folders below which they write bytecode, and the copies that they make."""
     found = []
     for change in changes:
         if isinstance(change, (ReplaceFile, NewFile, NewLink)):
             found.append(written(change.path, through_links=through_links))
         elif isinstance(change, CompileBytecode):
             found += change.roots
+        elif isinstance(change, InstallPackages) and not change.in_place:
+            found.append(change.copy)
     return found
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from verl_doctor.toolkit.changes import bytecode, command, files, journal, lock, removal_record
+from verl_doctor.toolkit.changes import bytecode, command, files, installation, journal, lock, removal_record
 from verl_doctor.toolkit.changes.bytecode import Remaining
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
     CommandRecord,
     Entry,
     FileRecord,
+    InstallRecord,
     Record,
     RemovalRecord,
     Run,
@@ -116,6 +117,10 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
             return Changed(
                 kind, record.argv[0] if record.argv else "", f"ran {command.said(record)}", "cannot be undone"
             )
+        case InstallRecord(kind):
+            there = entry.state not in {"undone", "failed"} and installation.is_there(entry, index, record)
+            now = "in place" if there else "gone back"
+            return Changed(kind, record.copy, installation.description(record), now, (record.copy,))
         case RemovalRecord(kind, what, name):
             told = removal_record.told(entry, index)
             return Changed(kind, name, f"{what} {name}: {told}", "cannot be undone")

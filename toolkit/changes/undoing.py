@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from verl_doctor.toolkit.changes import bytecode, command, files, journal, links, lock
+from verl_doctor.toolkit.changes import bytecode, command, files, installation, journal, links, lock
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
     CommandRecord,
     Entry,
     FileRecord,
+    InstallRecord,
     RemovalRecord,
 )
 from verl_doctor.toolkit.changes.sentences import announce, sentence, sentences
@@ -127,6 +128,8 @@ def _take_back(entry: Entry, ours: frozenset[str]) -> list[str]:
     for index, record in enumerate(entry.changes):
         if isinstance(record, BytecodeRecord):
             bytecode.remove(entry, index, record)
+        elif isinstance(record, InstallRecord):
+            installation.take_back(entry, index, record)
     states = {index: files.state(record) for index, record in entry.files()}
     moving = [index for index, state in states.items() if state == "after"]
     files.move(entry, moving[::-1], "before", ours)
@@ -210,6 +213,8 @@ def _paths(entry: Entry) -> Iterator[str]:
             yield from (record.file, *record.folders)
         elif isinstance(record, BytecodeRecord):
             yield from record.roots
+        elif isinstance(record, InstallRecord):
+            yield record.copy
     yield from (folder.path for folder in entry.around)
 
 
@@ -286,6 +291,9 @@ def _demand_undoable(
             )
         if files.state(record) == "other":
             problems.append(files.changed_since(entry, index, record))
+    for index, change in enumerate(entry.changes):
+        if isinstance(change, InstallRecord):
+            installation.demand_undoable(entry, index, change)
     if problems:
         raise Refused(f"{entry.id} was not undone, and nothing was changed: " + "\n".join(problems))
 

@@ -21,5 +21,5 @@ def repairs(machine: Machine, target: Target, marker: str, wanted: Mapping[str, 
     selection = Selection(tuple(wanted["select"]), tuple(wanted["ignore"]))
     run = Session(machine, target, Config(marker=marker), registry.load(), selection)
     found = examine(Request(run))
-    report = repair.carry_out(run, found.facts, found.report, unsafe=wanted["unsafe"])
+    report = repair.carry_out(run, found.facts, found.report, unsafe=wanted["unsafe"], in_place=True)
     return [asdict(one) for one in report.repairs or ()]

@@ -93,7 +93,7 @@ def carry_out(
     announce(way.says)
     found = environments(way, run, collection, watch)
     announce(found.sentence())
-    done = list(repair.carry_out(run, collection, report, unsafe=unsafe).repairs or ())
+    done = list(repair.carry_out(run, collection, report, unsafe=unsafe, in_place=True).repairs or ())
     tried = any(one.outcome == "repaired" for one in done)
     left = list(found.untold)
     for turn in _turns(found, alone=not tried):

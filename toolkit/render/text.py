@@ -251,10 +251,24 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from _left(report, width)
     yield from _environment(report, width)
     yield from steps_to_take(_from_here(for_target(_repair_steps(report, repairs), report), report), width)
+    yield from steps_to_take(list(_use_of_copies(repairs)), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
     yield from steps_to_take([(f"verl-doctor undo {name}", "takes it back") for name in names], width)
     yield from _last_words(report, repairs, width)
+
+
+def _use_of_copies(repairs: tuple[Repair, ...]) -> Iterator[tuple[str, str]]:
+    """How the job is started from a copy of its environment that has the packages."""
+    for repair in repairs:
+        for change in repair.changes:
+            if (
+                repair.outcome == "repaired"
+                and change["kind"] == "install_packages"
+                and change["copy"] != change["environment"]
+            ):
+                activate = f"source {shlex.quote(change['copy'])}/bin/activate"
+                yield activate, "makes the script use the copy, in the shell that starts Ray and the job"
 
 
 def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
@@ -292,7 +306,7 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         done = ", and puts the variables into files in DIR" if folder.endswith(" DIR") else ""
         steps.append((f"verl-doctor fix --apply{folder}", f"carries the safe ones out{done}"))
     if "unsafe" in planned:
-        why = "does those too that cannot be undone, or change what the job does"
+        why = "does those too that install packages, cannot be undone, or change what the job does"
         steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
     return steps
 

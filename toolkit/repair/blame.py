@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, NewLink, ReplaceFile, RunCommand
+from verl_doctor.toolkit.change import (
+    Change,
+    CompileBytecode,
+    InstallPackages,
+    NewFile,
+    NewLink,
+    ReplaceFile,
+    RunCommand,
+)
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
@@ -85,7 +93,7 @@ def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
     return Blame(
         paths=frozenset(map(os.path.realpath, paths)),
         variables={one.name: one.value for one in plan.variables},
-        installs=any(isinstance(change, RunCommand) for change in plan.changes),
+        installs=any(isinstance(change, (InstallPackages, RunCommand)) for change in plan.changes),
         facts=frozenset(need.fact for need in needs) - _FOR_ALL,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.change import (
     Change,
     Fix,
+    InstallPackages,
     NewFile,
     NewLink,
     Refusal,
@@ -25,6 +26,7 @@ from verl_doctor.toolkit.facts import Unknown, arguments_from
 from verl_doctor.toolkit.repair import envfile, envfile_shell
 from verl_doctor.toolkit.result import CheckResult, Outcome, Repair, Report
 from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.text import counted
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,17 @@ def diff_of(change: Change) -> str:
     said = describe(change)
     if said["kind"] == "run_command":
         return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"
+    if isinstance(change, InstallPackages):
+        return "".join(_installation(change))
     return f"# {said['kind'].replace('_', ' ')}: {', '.join(said['roots'])}\n"
+
+
+def _installation(change: InstallPackages) -> Iterator[str]:
+    if not change.in_place:
+        yield f"# a copy of {change.environment} in {change.copy}; the environment itself stays as it is\n"
+    yield f"$ {shlex.join(change.command)}\n"
+    yield from (f"# {line}\n" for line in change.why)
+    yield f"# lock file: {counted(len(change.lock), 'pin')}\n"
 
 
 def _without_secret(change: Change) -> Change:

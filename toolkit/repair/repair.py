@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_doctor.toolkit.change import Change, Fix
+from verl_doctor.toolkit.change import Change, Fix, InstallPackages
 from verl_doctor.toolkit.changes import apply, links
 from verl_doctor.toolkit.changes.apply import Transaction
 from verl_doctor.toolkit.changes.journal import Run, new_run
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.judge import beyond
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode
-from verl_doctor.toolkit.repair import job_environment
+from verl_doctor.toolkit.repair import installs, job_environment
 from verl_doctor.toolkit.repair.blame import Blame, blame_of, paths_of
 from verl_doctor.toolkit.repair.forecast import foresee
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
@@ -32,7 +32,7 @@ _DEAR = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
 _LATER = "it comes to light after those above"
-_UNSAFE = "it cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
+_UNSAFE = "it installs packages, cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class _Work:
     run: Run = field(default_factory=Run)
     name: str = ""
     through_links: bool = False
+    in_place: bool = False
 
     def home(self, changes: Iterable[Change]) -> Path:
         """The journal for these changes."""
@@ -83,6 +84,12 @@ class _Work:
         seen = found.facts, found.report
         return replace(self, seen=seen), *seen
 
+    def using(self, copy: InstallPackages | None) -> _Work:
+        """The same for a copy of the environment, as a job sees it that is started from there."""
+        if copy is None or copy.in_place:
+            return self
+        return replace(self, session=installs.in_copy(self.session, copy), seen=None)
+
     def may_do(self, plan: Plan) -> bool:
         """Whether the user asked for as much."""
         return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and self.unsafe))
@@ -95,14 +102,21 @@ def show(
     job: JobEnvironment | None = None,
     *,
     through_links: bool = False,
+    in_place: bool = False,
 ) -> Report:
     """Plan every repair and change nothing. With `job`, the files of the job's environment are planned too."""
-    work = _Work(session, unsafe=False, job=job and job.judged(report), through_links=through_links)
+    work = _Work(
+        session,
+        unsafe=False,
+        job=job and job.judged(report),
+        through_links=through_links,
+        in_place=in_place,
+    )
     planned = plans(session, collection, report)
-    repairs = []
+    repairs: list[Repair] = []
     for plan in planned:
         ended, work = _shown(work, plan, planned, collection)
-        repairs.append(ended)
+        repairs.append(installs.shown_once(ended, repairs))
     files = work.job.settled().as_planned(collection, applied=False) if work.job else None
     if not session.target.files or session.facts_file is not None:
         return with_repairs(report, repairs, applied=False, environment=files)
@@ -115,6 +129,12 @@ def show(
 def _shown(work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -> tuple[Repair, _Work]:
     if plan.refusal:
         return plan.ended("refused"), work
+    if installs.of(plan) is not None:
+        plan = installs.placed(plan, in_place=work.in_place)
+        try:
+            apply.demand_possible(plan.on_disk)
+        except apply.Refused as error:
+            return plan.ended("refused", str(error)), work
     if plan.variables and work.job is None:
         return plan.ended("planned", NO_FOLDER, notes=work.notes(plan)), work
     if not plan.variables or not work.may_do(plan):
@@ -134,6 +154,7 @@ def carry_out(
     unsafe: bool,
     job: JobEnvironment | None = None,
     through_links: bool = False,
+    in_place: bool = False,
 ) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
@@ -141,11 +162,18 @@ def carry_out(
     that too: one break hides the next. What comes to light so is repaired in turn. What is tried on a GPU is tried again for the
     repair of its own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a
     job does that is started after they were sourced. All of it is one run, which one `undo` takes back. A link out of the environment
-    becomes a private copy unless the changes go `through_links`.
+    becomes a private copy unless the changes go `through_links`. Packages go into a copy of the environment, which is what is examined
+    from then on, or `in_place`.
     """
     run = new_run(journal_homes(session.target), session.target.prefix)
     work = _Work(
-        session, unsafe, job and job.judged(report), (collection, report), run, through_links=through_links
+        session,
+        unsafe,
+        job and job.judged(report),
+        (collection, report),
+        run,
+        through_links=through_links,
+        in_place=in_place,
     )
     if work.job is not None and work.job.kept:
         work = replace(work, seen=None)
@@ -217,15 +245,23 @@ def _attempt(
         return plan.ended("not attempted", _UNSAFE), work
     if plan.variables and work.job is None:
         return plan.ended("not attempted", NO_FOLDER), work
+    original = work
+    plan = installs.placed(plan, in_place=work.in_place)
+    install = installs.of(plan)
+    if install is not None:  # with all that can be tried, on both sides
+        work, seen, before = replace(work, session=work.session.at_cost("live"), seen=None).looked()
     try:
         plan, job = _with_variables(work, plan, planned, seen)
         changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
         home = work.home(changes)
-        told = work.notes(plan)  # before the links are gone
+        notes_of_plan = work.notes(plan)  # before the links are gone
+        if install is not None:
+            notes_of_plan = (*notes_of_plan, *installs.words(work.session, install))
         blame = blame_of(work.session, plan, paths_of(changes))
         done = work.apply(changes, plan.fix.id, plan.code)
     except apply.Refused as error:
-        return plan.ended("refused", str(error)), work
+        return plan.ended("refused", str(error)), original
+    work = work.using(install)
     after, collection, report = replace(work, job=job, seen=None).looked(_dear(work.session, plan, seen))
     work = work.named(home, done)
     name = work.name if done else None
@@ -236,10 +272,12 @@ def _attempt(
     if why and plan.variables and not _more_errors(plan, before, report):
         del new_errors[plan.code]
     if worse := look.worse(before, report, new_errors):
-        return _take_back(plan, home, done, worse, name), _without(work, plan)
+        return _take_back(plan, home, done, worse, name), _without(original.named(home, done), plan)
+    if why and install is not None:
+        return _take_out(plan, home, done, why, name), replace(original, seen=None)
     if why and plan.variables:
         return _take_out(plan, home, done, why, name), _without(work, plan)
-    return plan.ended("still failing" if why else "repaired", why, name, told), after
+    return plan.ended("still failing" if why else "repaired", why, name, notes_of_plan), after
 
 
 def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
@@ -345,13 +383,14 @@ def _take_back(plan: Plan, home: Path, done: Transaction | None, worse: str, nam
 
 
 def _take_out(plan: Plan, home: Path, done: Transaction | None, why: str, name: str | None) -> Repair:
-    """Variables that do not help do not stay."""
+    """Variables and packages that do not help do not stay."""
     if done is not None:
         try:
             apply.undo(home, done.id)
         except apply.Refused as error:
             return plan.ended("still failing", f"{why}, and taking it back was refused: {error}", name)
-    return plan.ended("still failing", f"{why}, so the variables were taken out again")
+    what = "variables were taken out" if plan.variables else "installation was taken back"
+    return plan.ended("still failing", f"{why}, so the {what} again")
 
 
 @dataclass(frozen=True)

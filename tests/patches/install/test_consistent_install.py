@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.patches.install.consistent_install import consistent_install
-from verl_doctor.toolkit.change import Refusal, RunCommand, safety_of
+from verl_doctor.toolkit.change import LOCK, PYTHON, InstallPackages, Refusal, safety_of
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.rule import Evidence, Finding
 
@@ -12,39 +12,82 @@ COMMAND = ("uv", "pip", "install", "verl==0.9.1", "tokenizers<=0.23.0")
 KEEPS = ("verl==0.9.1", "torch==2.11.0")
 
 
-def only(resolution: Resolution) -> RunCommand:
+def resolved(*changes: str, **more: tuple[str, ...]) -> Resolution:
+    """A dry run of an environment in /env."""
+    installer = ("uv", "pip", "install", "--python", PYTHON, "--no-deps", "-r", LOCK)
+    lock = ("tokenizers==0.23.0", "verl==0.9.1")
+    return Resolution(
+        COMMAND,
+        KEEPS,
+        "resolved",
+        changes,
+        lock=lock,
+        installer=installer,
+        environment="/env",
+        copy="/env-repaired",
+        **more,
+    )
+
+
+def only(resolution: Resolution) -> InstallPackages:
     changes = consistent_install.plan(FINDING, resolution)
     assert isinstance(changes, list)
     (change,) = changes
-    assert isinstance(change, RunCommand)
+    assert isinstance(change, InstallPackages)
     return change
 
 
-def test_what_the_installer_would_change_is_said() -> None:
-    change = only(Resolution(COMMAND, KEEPS, "resolved", ("tokenizers 0.23.2 -> 0.23.0",)))
-    assert change.argv == COMMAND
-    assert (
-        change.why
-        == "keeps verl==0.9.1, torch==2.11.0; a dry run changed 1 package: tokenizers 0.23.2 -> 0.23.0"
+def test_what_goes_up_down_in_and_out_is_said() -> None:
+    change = only(
+        resolved(
+            "a 1 -> 2",
+            up=("a 1 -> 2",),
+            down=("b 2 -> 1",),
+            added=("c 1",),
+            dropped=("d (why)",),
+            again=("e 1",),
+        )
+    )
+    assert change.why == (
+        "up: a 1 -> 2",
+        "down: b 2 -> 1",
+        "in: c 1",
+        "out: d (why)",
+        "again: e 1",
+        "keeps: verl==0.9.1, torch==2.11.0",
     )
 
 
 def test_what_no_index_offers_is_named_beside_what_is_installed_all_the_same() -> None:
-    change = only(
-        Resolution(COMMAND, (), "resolved", ("tokenizers 0.23.2 -> 0.23.0",), left_out="mpmath<1.4,>=1.1.0")
+    change = only(resolved("tokenizers 0.23.2 -> 0.23.0", left_out="mpmath<1.4,>=1.1.0"))
+    assert change.why[-1] == "not offered by any configured index, and left as it is: mpmath<1.4,>=1.1.0"
+
+
+def test_the_lock_is_installed_in_a_copy_beside_the_environment() -> None:
+    change = only(resolved("tokenizers 0.23.2 -> 0.23.0"))
+    assert change.command == (
+        "uv", "pip", "install", "--python", "/env-repaired/bin/python", "--no-deps", "-r", "/env-repaired/verl-doctor.lock.txt",
+    )  # fmt: skip
+    assert change.lock == ("tokenizers==0.23.0", "verl==0.9.1")
+    assert not change.in_place
+
+
+def test_it_can_be_undone_and_is_declared_unsafe() -> None:
+    assert (safety_of("safe", [only(resolved("a 1 -> 2"))]), consistent_install.safety) == ("safe", "unsafe")
+
+
+def test_what_only_needs_its_files_again_is_a_change() -> None:
+    assert only(resolved(cleared=("lib/torch-2.dist-info",))).cleared == ("lib/torch-2.dist-info",)
+
+
+def test_without_an_answer_nothing_is_installed() -> None:
+    plan = consistent_install.plan(
+        FINDING, Resolution(COMMAND, KEEPS, "unanswered", reason="no index answered (timed out)")
     )
-    assert "mpmath<1.4,>=1.1.0" in change.why
-    assert "tokenizers 0.23.2 -> 0.23.0" in change.why
-
-
-def test_it_cannot_be_undone_so_it_is_unsafe() -> None:
-    change = only(Resolution(COMMAND, KEEPS, "resolved", ("a 1 -> 2",)))
-    assert safety_of("safe", [change]) == "unsafe"
-
-
-def test_without_an_answer_the_command_is_shown_and_says_so() -> None:
-    change = only(Resolution(COMMAND, KEEPS, "unanswered", reason="no index answered (timed out)"))
-    assert change.why.startswith("not verified: no index answered (timed out); keeps verl==0.9.1")
+    assert isinstance(plan, Refusal)
+    assert plan.reason.startswith(
+        "no index answered (timed out), so that no dry run shows what would change; by hand: uv pip install"
+    )
 
 
 def test_what_cannot_agree_is_refused_with_the_resolvers_reason() -> None:
@@ -91,4 +134,4 @@ def test_a_command_that_would_change_nothing_is_refused() -> None:
 
 def test_a_long_list_of_changes_is_cut() -> None:
     changes = tuple(f"package{number} 1 -> 2" for number in range(80))
-    assert only(Resolution(COMMAND, KEEPS, "resolved", changes)).why.endswith("and 68 more")
+    assert only(resolved(*changes, up=changes)).why[0].endswith("and 68 more")

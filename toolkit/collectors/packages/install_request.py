@@ -1,7 +1,8 @@
-"""What one installer command must ask for so that verl's and vLLM's requirements agree. Pure: nobody is asked here."""
+"""What an installer must be asked for so that verl's and vLLM's requirements agree. Pure: nobody is asked here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +13,6 @@ from verl_doctor.toolkit.collectors.packages.requirements import Requirements, U
 ENGINES = frozenset({"vllm", "sglang"})
 # Named by extras only, yet verl's trainer imports it unguarded: a worker dies of that after 28 s (verl 0.9.1, 2026-11).
 _UNDECLARED = frozenset({"transferqueue"})
-
 # Without these verl.trainer.main_ppo does not come to its first step.
 ESSENTIAL = frozenset(
     [
@@ -62,6 +62,7 @@ REFUSES = {
     },
     ("numba", "numpy"): "numba compares numpy's version when it is imported and refuses to go on",
 }
+_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,8 @@ def required(unmet: Unmet) -> bool:
 
 
 def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
-    """Compose what to ask for."""
-    keeps = tuple(_keeps(packages, requirements))
-    return Wishes(keeps, tuple(_wanted(requirements, keeps)))
+    """What keeps most, without any extra."""
+    return attempts(packages, requirements)[0]
 
 
 def stopping(requirements: Requirements) -> tuple[str, ...]:
@@ -95,27 +95,67 @@ def stopping(requirements: Requirements) -> tuple[str, ...]:
     )
 
 
-def _keeps(packages: Packages, requirements: Requirements) -> Iterator[str]:
-    """Pin verl and vLLM as installed, and torch unless it is what one of the others cannot live with."""
-    contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra}
-    for name in ("verl", *VLLM_NAMES, "torch"):
+def attempts(
+    packages: Packages,
+    requirements: Requirements,
+    extras: tuple[str, ...] = (),
+    unusable: str = "",
+    ray: str = "",
+) -> list[Wishes]:
+    """What to ask for, from what keeps most to what keeps least: verl, its engine and torch as they are, if that can be.
+
+    `extras` are those of verl, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
+    """
+    engines = tuple(name for name in VLLM_NAMES if name != unusable)
+    everything = ("verl", *engines, "torch")
+    ladder = [(everything, extras), (everything, ()), (("verl", *engines), extras), (("verl",), extras)]
+    if unusable:
+        ladder = [(everything, extras), (("verl",), extras)]
+    found = [_wishes(packages, requirements, kept, named, unusable, ray) for kept, named in ladder]
+    return list(dict.fromkeys(found))
+
+
+def _wishes(
+    packages: Packages,
+    requirements: Requirements,
+    kept: tuple[str, ...],
+    extras: tuple[str, ...],
+    unusable: str,
+    ray: str,
+) -> Wishes:
+    keeps = tuple(_keeps(packages, requirements, kept, extras))
+    going = frozenset(name for name in (*VLLM_NAMES, "torch") if name not in kept)
+    others = {"ray": f"ray=={ray}"} if ray else {}
+    if unusable and (there := packages.get(unusable)) is not None:
+        others[unusable] = f"{unusable}!={there.version}"
+    wanted = [pin for pin in _wanted(requirements, keeps, going) if _NAME.split(pin, 1)[0] not in others]
+    return Wishes(keeps, (*wanted, *others.values()))
+
+
+def _keeps(
+    packages: Packages, requirements: Requirements, kept: tuple[str, ...], extras: tuple[str, ...]
+) -> Iterator[str]:
+    """Pin what stays as installed, and torch unless it is what one of the others cannot live with."""
+    contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra and unmet.by in kept}
+    for name in kept:
         distribution = packages.get(name)
         if distribution is not None and not (name == "torch" and name in contradicted):
-            yield f"{name}=={distribution.version}"
+            brackets = f"[{','.join(extras)}]" if name == "verl" and extras else ""
+            yield f"{name}{brackets}=={distribution.version}"
 
 
-def _wanted(requirements: Requirements, keeps: tuple[str, ...]) -> Iterator[str]:
+def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset[str]) -> Iterator[str]:
     """Name what has a wrong version, or is missing although no metadata asks for it; the installer finds the rest.
 
-    What a package wants that will itself be changed does not count: its successor may want something else.
+    What a package wants that will itself be changed, or that may go, does not count: its successor may want something else.
     """
-    kept = {pin.partition("==")[0] for pin in keeps}
+    kept = {_NAME.split(pin, 1)[0] for pin in keeps}
     named = [
         unmet
         for unmet in requirements.unmet
         if required(unmet) and unmet.name not in kept and (unmet.there or unmet.extra)
     ]
-    changing = {unmet.name for unmet in named}
+    changing = {unmet.name for unmet in named} | going
     specifiers: dict[str, list[str]] = {}
     for unmet in named:
         if unmet.by not in changing:

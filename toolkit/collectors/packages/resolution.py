@@ -1,4 +1,4 @@
-"""What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing.
+"""What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing, and its lock.
 
 It asks a package index, so only a fix that is being planned needs it. No rule does. It looks at wheels alone: an sdist says
 what it requires only by running its own setup code.
@@ -7,15 +7,17 @@ what it requires only by running its own setup code.
 from __future__ import annotations
 
 import configparser
+import contextlib
 import importlib.metadata
 import io
+import itertools
 import json
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -23,9 +25,11 @@ from typing import Literal
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
+from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.collectors.packages.install_request import Wishes, stopping, wishes_of
+from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds, relative_to
+from verl_doctor.toolkit.collectors.packages.install_request import Wishes, attempts, stopping, wishes_of
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -119,8 +123,11 @@ class Resolution:
     """One installer command and what its dry run said. What was resolved is what the command does: it takes wheels only.
 
     `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, in words. `reason` is
-    the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets. With
-    `left_out`, the whole could not be installed for that reason, and the command takes only what stops the job.
+    the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
+
+    Of what was resolved `lock` pins all packages of the environment, `installer` is the command that installs such a lock, with
+    places for the interpreter and the lock file, `left_out` is the requirement for which only what stops the job was resolved, `up`, `down`, `added`, `dropped` and `again` are the changes by kind, and `cleared` the metadata
+    folders of what must go first, relative to the folder `environment`. `copy` is a path beside it where nothing lies yet.
     """
 
     command: tuple[str, ...]
@@ -130,6 +137,16 @@ class Resolution:
     reason: str = ""
     not_offered: str = ""
     left_out: str = ""
+    lock: tuple[str, ...] = ()
+    installer: tuple[str, ...] = ()
+    up: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
+    environment: str = ""
+    copy: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,51 +157,208 @@ class _Installer:
     asked: tuple[str, ...]
     is_uv: bool = False
 
+    def for_lock(self, python: str) -> tuple[str, ...]:
+        """The command that installs a lock, for whichever interpreter."""
+        beginning = (PYTHON if word == python else word for word in self.asked)
+        return (*beginning, _WHEELS_ONLY, "--no-deps", "-r", LOCK)
 
-@collector(timeout=90, local=True)
+
+@collector(timeout=300, local=True)
 def resolution(
-    machine: Machine, target: Target, interpreter: Interpreter, packages: Packages, requirements: Requirements
+    machine: Machine,
+    target: Target,
+    interpreter: Interpreter,
+    packages: Packages,
+    requirements: Requirements,
+    needs: InstallNeeds | Unknown,
 ) -> Resolution | Unknown:
-    """Ask the environment's own installer for versions that agree with torch, vLLM and verl as they are."""
+    """Ask the environment's own installer for versions that agree with torch, vLLM and verl as they are, if that can be.
+
+    Where it cannot, torch and then the engine may change as well.
+    """
     installer = _installer(machine, target, interpreter, packages)
     if isinstance(installer, Unknown):
         return installer
     wishes = wishes_of(packages, requirements)
     if source := _fetched_from_a_url(packages, requirements):
         return _not_verified((*installer.typed, *wishes.keeps, *wishes.wanted), wishes, source)
+    known = InstallNeeds() if isinstance(needs, Unknown) else needs
+    ladder = attempts(packages, requirements, known.extras, known.engine, known.ray)
     with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
-        whole = _ask(machine, installer, wishes, packages, Path(folder))
-        if isinstance(whole, Unknown) or not whole.not_offered:
+        asking = _Asking(machine, installer, packages, known, Path(folder))
+        first = found = asking.answer(ladder[0])
+        for other in ladder[1:]:
+            if isinstance(found, Unknown) or found.outcome != "unsatisfiable":
+                break
+            found = asking.answer(other)
+        if isinstance(found, Unknown) or found.outcome != "resolved":
+            found = asking.least(stopping(requirements), first)
+        if isinstance(found, Unknown) or found.outcome != "resolved":
+            return first
+        return _with_lock(found, asking, str(target.python))
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Puts questions to one installer."""
+
+    machine: Machine
+    installer: _Installer
+    packages: Packages
+    needs: InstallNeeds
+    folder: Path
+
+    def answer(self, wishes: Wishes) -> Resolution | Unknown:
+        """What a dry run of these wishes says."""
+        limits = _cuda_limits(self.needs.cuda)
+        constraints: tuple[str, ...] = ()
+        if limits:
+            file = self.folder / "constraints.txt"
+            file.write_text("\n".join(limits), encoding="utf-8")
+            constraints = ("-c", str(file))
+        return _ask(self.machine, self.installer, wishes, self.packages, self.folder, constraints)
+
+    def least(self, wanted: tuple[str, ...], whole: Resolution | Unknown) -> Resolution | Unknown:
+        """What stops the job alone, where the index lacks something else: a cluster's own index seldom has everything."""
+        if isinstance(whole, Unknown) or not whole.not_offered or not wanted:
             return whole
-        return _least(machine, installer, stopping(requirements), packages, Path(folder), whole)
+        options = ("--no-deps",)
+        found = _ask(self.machine, self.installer, Wishes((), wanted), self.packages, self.folder, options)
+        if isinstance(found, Unknown) or not found.changes:
+            return whole
+        return replace(found, left_out=whole.not_offered)
+
+    def is_offered(self, pins: Sequence[str]) -> Resolution | Unknown:
+        """Whether the index has these very releases, which are installed already in some form."""
+        anew = "--reinstall" if self.installer.is_uv else "--force-reinstall"
+        return _ask(
+            self.machine,
+            self.installer,
+            Wishes((), tuple(pins)),
+            self.packages,
+            self.folder,
+            ("--no-deps", anew),
+        )
 
 
-def _least(
-    machine: Machine,
-    installer: _Installer,
-    wanted: tuple[str, ...],
-    packages: Packages,
-    folder: Path,
-    whole: Resolution,
-) -> Resolution:
-    """What stops the job alone, where an index offers that much: a cluster's own index seldom has everything."""
-    if not wanted:
-        return whole
-    least = _ask(machine, installer, Wishes((), ("--no-deps", *wanted)), packages, folder)
-    if isinstance(least, Unknown) or least.outcome != "resolved" or not least.changes:
-        return whole
-    return replace(least, left_out=whole.not_offered)
+def _cuda_limits(newest: str) -> tuple[str, ...]:
+    """Constraints that keep away a torch built for a CUDA that this driver does not serve: its wheels require the runtime."""
+    if not newest.isdigit():
+        return ()
+    later = range(int(newest) + 1, int(newest) + 4)
+    return (
+        f"nvidia-cuda-runtime<{int(newest) + 1}",
+        *(f"nvidia-cuda-runtime-cu{major}<0" for major in later),
+    )
+
+
+def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | Unknown:
+    """The resolution with the lock of all packages, and what of them must be put there anew."""
+    packages, prefix = asking.packages, str(Path(python).parent.parent)
+    changed = dict(change.split(" ", 1) for change in found.changes)
+    after = {distribution.name: distribution.version for distribution in packages.distributions}
+    new = {name: _new_version(words) for name, words in changed.items()}
+    broken = {distribution.name: distribution for distribution in asking.needs.broken}
+    cleared = [
+        relative_to(prefix, place) for distribution in broken.values() for place in distribution.locations
+    ]
+    cleared += [relative_to(prefix, place) for place in asking.needs.left_over]
+    after |= {
+        distribution.name: distribution.version for distribution in broken.values() if distribution.version
+    } | new
+    dropped = [
+        distribution
+        for distribution in broken.values()
+        if not distribution.version and _goes(distribution, packages, new)
+    ]
+    for distribution in dropped:
+        after.pop(distribution.name, None)
+    again = [
+        distribution
+        for distribution in broken.values()
+        if distribution.version and distribution.name not in new
+    ]
+    if again:
+        offered = asking.is_offered(
+            [f"{distribution.name}=={distribution.version}" for distribution in again]
+        )
+        if isinstance(offered, Unknown) or offered.outcome != "resolved":
+            return offered
+    return replace(
+        found,
+        lock=tuple(f"{name}=={version}" for name, version in sorted(after.items()) if _is_version(version)),
+        installer=asking.installer.for_lock(python),
+        up=_of_kind(changed, 1),
+        down=_of_kind(changed, -1),
+        added=tuple(f"{name} {version}" for name, version in new.items() if packages.get(name) is None),
+        dropped=tuple(f"{distribution.name} ({distribution.why})" for distribution in dropped),
+        again=tuple(
+            f"{distribution.name} {distribution.version} ({distribution.why})" for distribution in again
+        ),
+        cleared=tuple(dict.fromkeys(filter(None, cleared))),
+        environment=prefix,
+        copy=str(_free_name(Path(prefix))),
+    )
+
+
+def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
+    """Whether nothing is left of a distribution without a version: beside an editable install only its spare metadata goes."""
+    there = packages.get(broken.name)
+    return broken.name not in new and there is not None and there.location in broken.locations
+
+
+def _new_version(words: str) -> str:
+    """The version in what `_in_words` wrote."""
+    return words.rpartition("-> ")[2].partition(" (")[0]
+
+
+def _of_kind(changed: Mapping[str, str], sign: int) -> tuple[str, ...]:
+    found = []
+    for name, words in changed.items():
+        old, arrow, new = words.partition(" -> ")
+        if arrow and (1 if _is_above(new, old) else -1) == sign:
+            found.append(f"{name} {words}")
+    return tuple(found)
+
+
+def _is_above(new: str, old: str) -> bool:
+    try:
+        return Version(new) > Version(old)
+    except InvalidVersion:
+        return True
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _free_name(prefix: Path) -> Path:
+    """A name beside an environment that nothing has yet."""
+    names = (f"{prefix.name}-repaired{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
+    return next(path for name in names if not os.path.lexists(path := prefix.with_name(name)))
 
 
 def _ask(
-    machine: Machine, installer: _Installer, wishes: Wishes, packages: Packages, folder: Path
+    machine: Machine,
+    installer: _Installer,
+    wishes: Wishes,
+    packages: Packages,
+    folder: Path,
+    options: tuple[str, ...] = (),
 ) -> Resolution | Unknown:
     arguments = (*wishes.keeps, *wishes.wanted)
     typed = (*installer.typed, *arguments)
     dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
     environ = as_the_user(machine, folder)
     try:
-        answer = machine.run([*installer.asked, _WHEELS_ONLY, *arguments, *dry], timeout=_LIMIT, env=environ)
+        with _without_trace(installer):
+            answer = machine.run(
+                [*installer.asked, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
+            )
     except OSError as error:
         return Unknown(f"{installer.asked[0]} cannot be started: {error.strerror}")
     if answer.code == 0:
@@ -203,6 +377,19 @@ def _ask(
     clash = found.outcome == "unsatisfiable" and not found.not_offered
     reason = f"{found.reason} (only wheels were looked at)" if clash else found.reason
     return Resolution(typed, wishes.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
+
+
+@contextlib.contextmanager
+def _without_trace(installer: _Installer) -> Iterator[None]:
+    """Take away the empty lock file that a dry run of uv leaves in an environment that had none."""
+    lock = Path(installer.asked[-1]).parent.parent / ".lock"
+    was_there = not installer.is_uv or os.path.lexists(lock)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if not was_there and lock.stat().st_size == 0:
+                lock.unlink()
 
 
 def _not_verified(command: tuple[str, ...], wishes: Wishes, reason: str) -> Resolution:

@@ -36,7 +36,12 @@ from verl_doctor.toolkit.target import Options, UsageError
 @click.option(
     "--unsafe",
     is_flag=True,
-    help="With --apply: also what cannot be undone (installing packages), or changes what the job does.",
+    help="With --apply: also what installs packages, cannot be undone, or changes what the job does.",
+)
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Install packages into the environment itself. Without it they go into a copy beside it.",
 )
 @click.option(
     "--through-links",
@@ -59,6 +64,7 @@ def fix(
     view: View,
     apply_them: bool,
     unsafe: bool,
+    in_place: bool,
     through_links: bool,
     output_env: Path | None,
 ) -> int:
@@ -76,6 +82,8 @@ def fix(
         raise UsageError("--output-env writes the files of a job, on this machine: leave the nodes out")
     if nodes is not None and through_links:
         raise UsageError("--through-links is for this machine: leave the nodes out")
+    if nodes is not None and in_place:
+        raise UsageError("--in-place is for this machine: leave the nodes out")
     left: tuple[object, ...] = ()
     with nothing_on_stdout(), Progress() as progress:
         run = announced_session(options, rules, view)
@@ -92,12 +100,18 @@ def fix(
                 )
             else:
                 cluster_repair.show(nodes, run, collection, progress.say)
-                report = repair.show(run, collection, report, through_links=through_links)
+                report = repair.show(run, collection, report, through_links=through_links, in_place=True)
         elif apply_them:
             report = repair.carry_out(
-                run, collection, report, unsafe=unsafe, job=job, through_links=through_links
+                run,
+                collection,
+                report,
+                unsafe=unsafe,
+                job=job,
+                through_links=through_links,
+                in_place=in_place,
             )
         else:
-            report = repair.show(run, collection, report, job, through_links=through_links)
+            report = repair.show(run, collection, report, job, through_links=through_links, in_place=in_place)
     code = max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
     return show_report(report, run, view, code)

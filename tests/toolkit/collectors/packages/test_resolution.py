@@ -8,20 +8,22 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from support.environments import install, interpreter, look_at, site_packages
 from support.kept import cannot_run
 
+from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.packages import resolution as packages_resolution
+from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds
 from verl_doctor.toolkit.collectors.packages.install_request import Wishes, wishes_of
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, requirements
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution, resolution
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Answer, Machine, Runner
 from verl_doctor.toolkit.target import Target
 
 UV_CHANGES = """Resolved 120 packages in 300ms
@@ -50,9 +52,6 @@ Would install tokenizers-0.23.0
 """
 
 
-Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
-
-
 class Installer:
     """An installer that gives one answer and remembers the question."""
 
@@ -79,7 +78,12 @@ def site(tmp_path: Path) -> Path:
     return site
 
 
-def ask(site: Path, installer: Runner, *, uv: bool = False) -> Resolution | Unknown:
+NONE = InstallNeeds()
+
+
+def ask(
+    site: Path, installer: Runner, *, uv: bool = False, needs: InstallNeeds = NONE
+) -> Resolution | Unknown:
     prefix = site.parents[2]
     path = prefix / "tools"
     path.mkdir(exist_ok=True)
@@ -89,11 +93,12 @@ def ask(site: Path, installer: Runner, *, uv: bool = False) -> Resolution | Unkn
     machine = Machine(environ={"PATH": str(path), "HOME": "/home/me"}, runner=installer)
     packages = look_at(site)
     target = Target(prefix / "bin" / "python", "--python")
-    return resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages))  # type: ignore[no-any-return]
+    required = requirements.collect(packages)
+    return resolution.collect(machine, target, interpreter(site), packages, required, needs)  # type: ignore[no-any-return]
 
 
-def resolved(site: Path, installer: Installer, *, uv: bool = False) -> Resolution:
-    found = ask(site, installer, uv=uv)
+def resolved(site: Path, installer: Runner, *, uv: bool = False, needs: InstallNeeds = NONE) -> Resolution:
+    found = ask(site, installer, uv=uv, needs=needs)
     assert isinstance(found, Resolution)
     return found
 
@@ -129,7 +134,7 @@ def asked_in(site: Path, home: Path, **environ: str) -> dict[str, str]:
     machine = Machine(environ={"PATH": "", "HOME": str(home), **environ}, cwd=home, runner=pip)
     packages = look_at(site)
     target = Target(site.parents[2] / "bin" / "python", "--python")
-    resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages))
+    resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages), NONE)
     return told
 
 
@@ -217,10 +222,10 @@ def test_the_resolvers_complaint_is_understood(site: Path) -> None:
 
 
 def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: Path) -> None:
-    asked: list[Sequence[str]] = []
+    questions: list[Sequence[str]] = []
 
     def pip(argv: Sequence[str], _: Mapping[str, str], __: float) -> Answer:
-        asked.append(argv)
+        questions.append(argv)
         if "--no-deps" in argv:
             return Answer(0, PIP_TALKS, "", 0.1)
         return Answer(1, "", PIP_UNSATISFIABLE, 0.1)
@@ -228,10 +233,10 @@ def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: 
     found = ask(site, pip)
     assert isinstance(found, Resolution)
     assert (found.outcome, found.left_out, found.not_offered) == ("resolved", "torch==2.9.1+cpu", "")
-    assert found.command[-2:] == ("--no-deps", "tokenizers<=0.23.0,>=0.22.0")
     assert found.changes == ("tokenizers 0.23.2 -> 0.23.0",)
-    assert "verl==0.9.1" in asked[0]
-    assert "verl==0.9.1" not in asked[1]
+    assert "tokenizers==0.23.0" in found.lock
+    assert any("verl==0.9.1" in word for word in questions[0])
+    assert "tokenizers<=0.23.0,>=0.22.0" in questions[-1]
 
 
 def test_a_clash_says_that_sdists_were_left_out(site: Path) -> None:
@@ -312,7 +317,9 @@ def test_a_real_pip_examines_an_environment_without_one(bare: Path) -> None:
     )
     packages = look_at(bare)
     target = Target(env / "bin" / "python", "--python")
-    found = resolution.collect(machine, target, interpreter(bare), packages, requirements.collect(packages))
+    found = resolution.collect(
+        machine, target, interpreter(bare), packages, requirements.collect(packages), NONE
+    )
     assert (found.outcome, found.not_offered) == ("unsatisfiable", "ray")
 
 
@@ -358,7 +365,9 @@ def really_resolved(site: Path, tool: str, **environ: str) -> Resolution:
     )
     packages = look_at(site)
     target = Target(env / "bin" / "python", "--python")
-    found = resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages))
+    found = resolution.collect(
+        machine, target, interpreter(site), packages, requirements.collect(packages), NONE
+    )
     assert isinstance(found, Resolution)
     assert list(home.iterdir()) == []
     return found
@@ -443,3 +452,106 @@ def test_a_torch_that_contradicts_is_a_wish_and_not_a_pin() -> None:
     assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == Wishes(
         ("verl==0.9.1",), ("torch==2.10.0",)
     )
+
+
+# The closure is resolved once, and its lock is what is installed.
+
+
+class Index:
+    """An installer that knows what an index has: it refuses what `refused` is part of, and answers the rest with these packages."""
+
+    def __init__(self, refused: str = "", **packages: str) -> None:
+        install = [{"metadata": {"name": name, "version": version}} for name, version in packages.items()]
+        self.answer, self.refused = Answer(0, json.dumps({"install": install}), "", 0.1), refused
+        self.questions: list[list[str]] = []
+        self.constraints = ""
+
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+        self.questions.append(list(argv))
+        if "-c" in argv:
+            self.constraints = Path(argv[argv.index("-c") + 1]).read_text()
+        if self.refused and any(self.refused in word for word in argv):
+            said = "ERROR: Cannot install verl and torch because these package versions have conflicting dependencies.\n"
+            return Answer(1, "", said, 0.1)
+        return self.answer
+
+
+def test_the_lock_pins_everything_that_is_there_afterwards(site: Path) -> None:
+    found = resolved(site, Index(tokenizers="0.23.0", ray="2.50.0", codetiming="1.4.0"))
+    assert found.lock == (
+        "codetiming==1.4.0", "pip==25.0", "ray==2.50.0", "tokenizers==0.23.0", "torch==2.11.0+cu130", "transformers==5.9.0",
+        "verl==0.9.1",
+    )  # fmt: skip
+    assert (found.up, found.down, found.added) == (
+        ("ray 2.49.0 -> 2.50.0",),
+        ("tokenizers 0.23.2 -> 0.23.0",),
+        ("codetiming 1.4.0",),
+    )
+    assert found.installer == (PYTHON, "-m", "pip", *found.command[3:7], "--no-deps", "-r", LOCK)
+    prefix = site.parents[2]
+    assert (found.environment, found.copy) == (str(prefix), f"{prefix}-repaired")
+    Path(found.copy).mkdir()
+    assert resolved(site, Index(ray="2.50.0")).copy == f"{prefix}-repaired-2"
+
+
+def test_torch_stays_if_it_can_and_goes_before_the_engine_does(site: Path) -> None:
+    install(site, "vllm", "0.24.0")
+    index = Index("torch==", ray="2.50.0")
+    assert resolved(site, index, needs=InstallNeeds(extras=("vllm",))).keeps == (
+        "verl[vllm]==0.9.1",
+        "vllm==0.24.0",
+    )
+    asked = [[word for word in question if "==" in word] for question in index.questions]
+    assert asked == [
+        ["verl[vllm]==0.9.1", "vllm==0.24.0", "torch==2.11.0+cu130"],
+        ["verl==0.9.1", "vllm==0.24.0", "torch==2.11.0+cu130"],
+        ["verl[vllm]==0.9.1", "vllm==0.24.0"],
+    ]
+    index = Index("vllm==", ray="2.50.0")
+    assert resolved(site, index, needs=InstallNeeds(extras=("vllm",))).keeps == ("verl[vllm]==0.9.1",)
+
+
+def test_when_nothing_agrees_the_first_complaint_counts(site: Path) -> None:
+    found = resolved(site, Index("verl"))
+    assert (found.outcome, found.keeps) == ("unsatisfiable", ("verl==0.9.1", "torch==2.11.0+cu130"))
+
+
+def test_an_engine_that_verl_cannot_use_does_not_stay(site: Path) -> None:
+    install(site, "vllm", "0.12.0", requires=["numba==0.61.2"])
+    install(site, "numba", "0.65.0")
+    index = Index(vllm="0.24.0")
+    found = resolved(site, index, needs=InstallNeeds(extras=("vllm",), engine="vllm"))
+    assert found.keeps == ("verl[vllm]==0.9.1", "torch==2.11.0+cu130")
+    assert "vllm!=0.12.0" in found.command
+    assert not any(word.startswith("numba") for word in found.command)  # its successor may want another one
+
+
+def test_the_rays_of_cluster_and_job_agree(site: Path) -> None:
+    assert "ray==2.55.0" in resolved(site, Index(ray="2.55.0"), needs=InstallNeeds(ray="2.55.0")).command
+
+
+def test_a_torch_for_a_newer_cuda_than_the_drivers_is_kept_away(site: Path) -> None:
+    index = Index(ray="2.50.0")
+    resolved(site, index, needs=InstallNeeds(cuda="12"))
+    assert index.constraints.splitlines()[:2] == ["nvidia-cuda-runtime<13", "nvidia-cuda-runtime-cu13<0"]
+    resolved(site, free := Index(ray="2.50.0"))
+    assert "-c" not in free.questions[0]
+
+
+def test_what_lacks_files_is_put_there_again_if_the_index_has_it(site: Path) -> None:
+    broken = Broken("ray", "2.49.0", (str(site / "ray-2.49.0.dist-info"),), "a file of it was missing")
+    index = Index()
+    found = resolved(site, index, needs=InstallNeeds(broken=(broken,)))
+    assert found.again == ("ray 2.49.0 (a file of it was missing)",)
+    assert found.cleared == ("lib/python3.11/site-packages/ray-2.49.0.dist-info",)
+    assert {"--no-deps", "--force-reinstall", "ray==2.49.0"} <= set(index.questions[1])
+    gone = resolved(site, Index("--force-reinstall"), needs=InstallNeeds(broken=(broken,)))
+    assert (gone.outcome, gone.lock) == ("unsatisfiable", ())
+
+
+def test_what_goes_is_in_no_lock(site: Path) -> None:
+    install(site, "opencv-python", "4.12")
+    spare = Broken("opencv-python", "", (str(site / "opencv_python-4.12.dist-info"),), "two shared a folder")
+    found = resolved(site, Index(ray="2.50.0"), needs=InstallNeeds(broken=(spare,)))
+    assert found.dropped == ("opencv-python (two shared a folder)",)
+    assert not any(pin.startswith("opencv") for pin in found.lock)

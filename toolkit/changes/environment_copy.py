@@ -1,0 +1,259 @@
+"""Copies of environments: clones of the files or other names of them where the disk offers that, and the places in them that name the folder."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import errno
+import fcntl
+import hashlib
+import io
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+OWN = ".verl-doctor"
+"""The journal's folder, which is left out: it tells of the environment that it lies in."""
+
+_CLONE = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
+_NEVER = {errno.EXDEV, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.EINVAL}
+_NOT_THIS_FILE = {errno.EMLINK, errno.EPERM, errno.EACCES, errno.ETXTBSY}
+_LARGEST_TEXT = 1_000_000  # bytes
+_LONGEST_FIRST_LINE = 127  # what the kernel reads of a script's first line
+
+
+def copied(environment: Path, copy: Path) -> None:
+    """Fill the folder `copy` with what makes it an environment of its own. Raises OSError."""
+    names = _names_of(environment, copy)
+    rewritten: dict[str, bytes] = {}
+    put = _Putting()
+    for source, inside in walked(environment):
+        target = copy / inside
+        if source.is_symlink():
+            _link(source, target, environment, copy)
+        elif os.path.isdir(source):
+            target.mkdir(exist_ok=True)
+        elif os.path.isfile(source):
+            content = _renamed(source, inside, names)
+            if content is None:
+                put(source, target)
+            else:
+                _write(target, content, source)
+                rewritten[str(target)] = content
+    if rewritten:
+        _recorded(copy, rewritten)
+    _with_times(environment, copy)
+
+
+def kept(environment: Path, folder: Path) -> None:
+    """Keep all files of an environment in a folder, as they are. Raises OSError."""
+    put = _Putting()
+    for source, inside in walked(environment):
+        target = folder / inside
+        if source.is_symlink():
+            target.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelt
+        elif os.path.isdir(source):
+            target.mkdir(exist_ok=True)
+        elif os.path.isfile(source):
+            put(source, target)
+
+
+def given_back(environment: Path, folder: Path) -> None:
+    """Give an environment the files that were kept in a folder, and take away what it did not have. Raises OSError."""
+    there = {inside: source for source, inside in walked(folder)}
+    for inside, source in there.items():
+        target = environment / inside
+        if is_folder(source):
+            if os.path.lexists(target) and (not is_folder(target)):
+                target.unlink()
+            target.mkdir(exist_ok=True)
+        elif not _is_same(source, target):
+            _put_back(source, target)
+    for path, inside in reversed(list(walked(environment))):
+        if inside not in there:
+            path.rmdir() if is_folder(path) else path.unlink()
+    for inside, source in there.items():
+        if is_folder(source):
+            shutil.copystat(source, environment / inside)
+
+
+def manifest(folder: Path) -> dict[str, int]:
+    """When each file was changed last, in nanoseconds, without the bytecode that every import may write."""
+    return {
+        inside: os.lstat(path).st_mtime_ns
+        for path, inside in walked(folder)
+        if not inside.endswith(".pyc") and (not is_folder(path))
+    }
+
+
+def walked(folder: Path) -> Iterator[tuple[Path, str]]:
+    """All that lies in an environment, folders before what is in them, with the path inside. No link is followed."""
+    waiting = [""]
+    while waiting:
+        inside = waiting.pop()
+        for entry in sorted(os.scandir(folder / inside), key=lambda entry: entry.name):
+            path = f"{inside}/{entry.name}" if inside else entry.name
+            if path == OWN:
+                continue
+            yield Path(entry.path), path
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(path)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder lies there, and no link to one."""
+    return os.path.isdir(path) and not path.is_symlink()
+
+
+class _Putting:
+    """Puts a file elsewhere in the cheapest way that this disk offers: a clone, another name, a copy."""
+
+    def __init__(self) -> None:
+        self._ways: list[Callable[[Path, Path], None]] = [_clone, _other_name, _copy]
+
+    def __call__(self, source: Path, target: Path) -> None:
+        for way in tuple(self._ways):
+            try:
+                return way(source, target)
+            except OSError as error:  # noqa: PERF203 - three at most
+                if way is _copy or error.errno not in _NEVER | _NOT_THIS_FILE:
+                    raise
+                if error.errno in _NEVER:
+                    self._ways.remove(way)
+        return None
+
+
+def _clone(source: Path, target: Path) -> None:
+    with open(source, "rb") as old:  # noqa: PTH123
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.ioctl(descriptor, _CLONE, old.fileno())
+        except OSError:
+            target.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+    shutil.copystat(source, target)
+
+
+def _other_name(source: Path, target: Path) -> None:
+    os.link(source, target, follow_symlinks=False)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    shutil.copystat(source, target)
+
+
+def _write(target: Path, content: bytes, model: Path) -> None:
+    target.write_bytes(content)
+    shutil.copystat(model, target)
+
+
+def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
+    """A link into the environment leads into the copy."""
+    leads_to = os.readlink(source)  # noqa: PTH115 - as spelt
+    for prefix in (str(environment), os.path.realpath(environment)):
+        if leads_to == prefix or leads_to.startswith(f"{prefix}/"):
+            leads_to = f"{copy}{leads_to[len(prefix) :]}"
+            break
+    target.symlink_to(leads_to)
+
+
+def _names_of(environment: Path, copy: Path) -> tuple[re.Pattern[bytes], bytes]:
+    """How files name the environment, and what they are to name instead."""
+    spelt = dict.fromkeys((os.fsencode(environment), os.fsencode(os.path.realpath(environment))))
+    pattern = b"|".join(re.escape(name) for name in sorted(spelt, key=len, reverse=True))
+    return re.compile(rb"(?<![\w.-])(?:" + pattern + rb")(?![\w.-])"), os.fsencode(copy)
+
+
+def _renamed(source: Path, inside: str, names: tuple[re.Pattern[bytes], bytes]) -> bytes | None:
+    """The content of a file that names its environment, with the other name; None for any other file."""
+    if not _may_name_the_place(inside) or source.stat().st_size > _LARGEST_TEXT:
+        return None
+    content = source.read_bytes()
+    if b"\0" in content or not names[0].search(content):
+        return None
+    return _runnable(names[0].sub(lambda _: names[1], content))
+
+
+def _may_name_the_place(inside: str) -> bool:
+    folder, _, name = inside.rpartition("/")
+    return (
+        folder == "bin"
+        or inside == "pyvenv.cfg"
+        or name == "direct_url.json"
+        or name.startswith("__editable__")
+        or name.endswith((".pth", ".egg-link"))
+    )
+
+
+def _runnable(content: bytes) -> bytes:
+    """A script whose first line became too long for the kernel is run through the shell, as pip writes it then."""
+    first, newline, rest = content.partition(b"\n")
+    if not first.startswith(b"#!/") or len(first) <= _LONGEST_FIRST_LINE or b"python" not in first:
+        return content
+    return b"#!/bin/sh\n'''exec' \"" + first[2:].strip() + b'" "$0" "$@"\n\' \'\'\'' + newline + rest
+
+
+def _recorded(copy: Path, rewritten: Mapping[str, bytes]) -> None:
+    """Write the new digests of rewritten files into the RECORD of their packages."""
+    names = {os.path.basename(path) for path in rewritten}  # noqa: PTH119 - texts
+    for record in copy.glob("lib/python*/site-packages/*.dist-info/RECORD"):
+        text = record.read_text(encoding="utf-8", errors="surrogateescape")
+        if not any(name in text for name in names):
+            continue
+        site = record.parent.parent
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+        new = [_row(row, rewritten.get(os.path.normpath(site / row[0])) if row else None) for row in rows]
+        if new != rows:
+            about = record.stat()
+            lines = io.StringIO(newline="")
+            csv.writer(lines, lineterminator="\n").writerows(new)
+            record.unlink()  # it may be another name of the original
+            record.write_text(lines.getvalue(), encoding="utf-8", errors="surrogateescape")
+            os.utime(record, ns=(about.st_atime_ns, about.st_mtime_ns))
+            record.chmod(stat.S_IMODE(about.st_mode))
+
+
+def _row(row: list[str], content: bytes | None) -> list[str]:
+    if content is None or len(row) < 3 or not row[1]:
+        return row
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return [row[0], f"sha256={digest}", str(len(content))]
+
+
+def _with_times(environment: Path, copy: Path) -> None:
+    for source, inside in walked(environment):
+        if is_folder(source):
+            shutil.copystat(source, copy / inside)
+
+
+def _is_same(kept_one: Path, there: Path) -> bool:
+    """Whether a kept file is still what lies in its place."""
+    try:
+        old, new = kept_one.lstat(), there.lstat()
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(old.st_mode) or stat.S_ISLNK(new.st_mode):
+        both = stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode)
+        return both and os.readlink(kept_one) == os.readlink(there)  # noqa: PTH115 - as spelt
+    if os.path.samestat(old, new):
+        return True
+    return (old.st_mode, old.st_size, old.st_mtime_ns) == (new.st_mode, new.st_size, new.st_mtime_ns)
+
+
+def _put_back(source: Path, target: Path) -> None:
+    if is_folder(target):
+        shutil.rmtree(target)
+    beside = target.with_name(f".verl-doctor-back-{target.name}")
+    beside.unlink(missing_ok=True)
+    if source.is_symlink():
+        beside.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelt
+    else:
+        _Putting()(source, beside)
+    os.replace(beside, target)  # noqa: PTH105 - of two names of one file rename(2) keeps both
+    beside.unlink(missing_ok=True)

@@ -1,0 +1,174 @@
+"""Packages installed into a copy of an environment, or into the environment itself with all that undo needs kept.
+
+The copy is filled, gets its packages, and is removed whole when it is taken back. In place, all files are kept in the journal
+before the first one changes: other names of them, where the disk has hard links.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import zlib
+from pathlib import Path
+
+from verl_doctor.toolkit.change import InstallPackages
+from verl_doctor.toolkit.changes import environment_copy, files, installer, journal
+from verl_doctor.toolkit.changes.distribution_files import cleared
+from verl_doctor.toolkit.changes.environment_copy import OWN, is_folder
+from verl_doctor.toolkit.changes.journal import Entry, FileRecord, InstallRecord, Planned
+from verl_doctor.toolkit.system.environment_users import users_of
+from verl_doctor.toolkit.system.errors import Refused
+from verl_doctor.toolkit.text import listed
+
+_SIGN = ".verl-doctor-copy"
+_MANIFEST, _BEGUN, _KEPT = "manifest", "begun", "environment"
+_SHOWN = 3
+
+
+def plan(change: InstallPackages) -> Planned:
+    """What an installation means here. Raises Refused when this environment cannot be copied, or may not be changed."""
+    environment, copy = change.environment, change.copy
+    if not os.path.exists(environment / "pyvenv.cfg"):
+        _demand_place(change)
+    if change.in_place:
+        _demand_writable(
+            environment,
+            "the environment",
+            "leave --in-place away: a copy beside it needs no right to write there",
+        )
+        _demand_unused(environment, "end it first, or leave --in-place away")
+    else:
+        if os.path.lexists(copy):
+            raise Refused(f"{copy} exists already; move it away, then try again")
+        _demand_writable(
+            copy.parent, "the copy", "run this as its owner, or copy the environment to a disk of your own"
+        )
+    lock = "".join(f"{pin}\n" for pin in change.lock).encode()
+    record = InstallRecord("install_packages", str(environment), str(copy), change.command, change.cleared)
+    return Planned(record, {"after": lock})
+
+
+def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
+    """Copy or keep the environment, then install. Raises Refused and OSError; what was begun is then taken back."""
+    environment, copy = Path(record.environment), Path(record.copy)
+    if record.in_place:
+        kept = entry.at(index, _KEPT)
+        kept.mkdir(0o700)
+        environment_copy.kept(environment, kept)
+        journal.note(entry, index, _BEGUN, b"")
+    else:
+        copy.mkdir()
+        (copy / _SIGN).write_text(f"{entry.token}\n", encoding="utf-8")
+        environment_copy.copied(environment, copy)
+    for metadata in record.cleared:
+        cleared(copy / metadata, copy)
+    lock = copy / "verl-doctor.lock.txt"
+    lock.unlink(missing_ok=True)  # it may be another name of a file that is kept
+    lock.write_bytes(journal.noted(entry, index, "after") or b"")
+    installer.run(record.argv, held)
+    journal.note(entry, index, _MANIFEST, zlib.compress(json.dumps(environment_copy.manifest(copy)).encode()))
+
+
+def take_back(entry: Entry, index: int, record: InstallRecord) -> None:
+    """Remove the copy, or give the environment its files. What was never begun is left. Raises OSError."""
+    copy = Path(record.copy)
+    if record.in_place:
+        kept = entry.at(index, _KEPT)
+        if journal.noted(entry, index, _BEGUN) is not None and os.path.isdir(kept):
+            environment_copy.given_back(copy, kept)
+        if os.path.isdir(kept):
+            shutil.rmtree(kept)
+        return
+    gone = copy.with_name(f".{copy.name}-{entry.token}")
+    if _is_ours(entry, copy):
+        copy.rename(gone)
+    if os.path.isdir(gone):
+        shutil.rmtree(gone)
+
+
+def is_there(entry: Entry, index: int, record: InstallRecord) -> bool:
+    """Whether the copy is there, or what was kept of the environment."""
+    if record.in_place:
+        return os.path.isdir(entry.at(index, _KEPT))
+    return _is_ours(entry, Path(record.copy))
+
+
+def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
+    """Refuse to lose what somebody has changed since, and to take an environment away under a process. Raises Refused."""
+    copy = Path(record.copy)
+    if not is_there(entry, index, record):
+        return
+    noted = journal.noted(entry, index, _MANIFEST)
+    then: dict[str, int] = json.loads(zlib.decompress(noted)) if noted else {}
+    now = environment_copy.manifest(copy)
+    ours = _repaired_since(copy) if not record.in_place else frozenset()
+    changed = sorted(
+        path for path in then.keys() | now.keys() if then.get(path) != now.get(path) and path not in ours
+    )
+    if noted and changed:
+        raise Refused(
+            f"{entry.id} was not undone, and nothing was changed: since then {listed(changed, _SHOWN)} changed in {copy}"
+            + ("" if record.in_place else f"; keep what you need of it, then remove the folder: rm -r {copy}")
+        )
+    _demand_unused(copy, "end it first")
+
+
+def description(record: InstallRecord) -> str:
+    """What was done, for the list of repairs."""
+    if record.in_place:
+        return f"installed packages into {record.environment}"
+    return f"made {record.copy}, a copy of {record.environment} with other packages"
+
+
+def _is_ours(entry: Entry, copy: Path) -> bool:
+    """Whether a folder is the copy of this transaction: it holds its sign, or nothing at all yet."""
+    try:
+        sign = (copy / _SIGN).read_text(encoding="utf-8")
+        return secrets.compare_digest(sign.strip(), entry.token)
+    except FileNotFoundError:
+        return is_folder(copy) and not os.listdir(copy)  # noqa: PTH208
+    except (OSError, ValueError):
+        return False
+
+
+def _repaired_since(copy: Path) -> frozenset[str]:
+    """The files of a copy that the doctor itself repaired afterwards, and nobody else since."""
+    if not os.path.isdir(copy / OWN):
+        return frozenset()
+    records = [record for entry in journal.entries(copy / OWN) for _, record in entry.files()]
+    return frozenset(
+        os.path.relpath(record.file, os.path.realpath(copy)) for record in records if _holds(record)
+    )
+
+
+def _holds(record: FileRecord) -> bool:
+    return files.state(record) == "after"
+
+
+def _demand_place(change: InstallPackages) -> None:
+    environment = change.environment
+    if os.path.isdir(environment / "conda-meta"):
+        if not change.in_place:
+            raise Refused(
+                f"{environment} is a conda environment, whose files name its folder in places that only conda knows: "
+                "clone it with conda create --clone and examine the clone, or add --in-place"
+            )
+        return
+    raise Refused(
+        f"{environment} is no virtual environment, so that its packages are those of the whole system: make one with "
+        "python -m venv, install there, and examine it with --python"
+    )
+
+
+def _demand_writable(folder: Path, what: str, otherwise: str) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        raise Refused(
+            f"{folder} cannot be written by user {os.geteuid()}, and {what} would lie there; {otherwise}"
+        )
+
+
+def _demand_unused(environment: Path, otherwise: str) -> None:
+    if users := users_of(environment):
+        raise Refused(f"{environment} is in use by process {listed(users, _SHOWN)}; {otherwise}")

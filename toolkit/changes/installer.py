@@ -1,0 +1,63 @@
+"""Running pip or uv as a child, and the line of its output that names the cause."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+
+from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.secret import without_user
+from verl_doctor.toolkit.text import harmless
+
+# With these the installer would write elsewhere than into the environment that it is started for.
+_ELSEWHERE = (
+    "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DRY_RUN", "PIP_REPORT", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
+    "PYTHONPATH", "PYTHONHOME",
+)  # fmt: skip
+_CAUSE = re.compile(r"^\s*(?:error|caused by|cause)\b:?\s*(.+)", re.IGNORECASE)
+_FULL = re.compile(r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE)
+_NOT_TOLD = "Requirement already satisfied"  # for each line of a lock
+_KEPT = 200  # lines
+_LONGEST = 300  # characters
+
+
+def run(argv: Sequence[str], held: int) -> None:
+    """Run an installer, its output going to standard error. The lock `held` is kept as long as it runs, whoever is killed.
+
+    Raises Refused when it cannot be started, or fails, with the cause.
+    """
+    environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    environ |= {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    last: deque[str] = deque(maxlen=_KEPT)
+    try:
+        with subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            pass_fds=(held,),
+        ) as process:
+            for line in process.stdout or ():
+                text = without_user(line.decode("utf-8", "replace").rstrip())
+                last.append(text)
+                if sys.stderr is not None and not text.startswith(_NOT_TOLD):
+                    print(harmless(text), file=sys.stderr, flush=True)
+    except (OSError, ValueError) as error:
+        cause = said_by(error) if isinstance(error, OSError) else str(error)
+        raise Refused(f"`{shlex.join(argv)}` could not be started: {cause}") from None
+    if process.returncode:
+        raise Refused(f"the installer failed: {_cause(last) or f'exit code {process.returncode}'}")
+
+
+def _cause(lines: Sequence[str]) -> str:
+    """The first line that is called an error, or the one that tells that the disk is full."""
+    full = next((line.strip() for line in lines if _FULL.search(line)), "")
+    named = next((found[1] for line in lines if (found := _CAUSE.match(line))), "")
+    text = full or named or next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return text[:_LONGEST]

@@ -1,0 +1,187 @@
+"""What an installation must respect besides the metadata: the job's engines, this driver, a running cluster, and broken distributions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.collectors.api.uses import VllmUses
+from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines
+from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Distribution, Packages
+from verl_doctor.toolkit.collectors.packages.install_request import ENGINES
+from verl_doctor.toolkit.collectors.packages.records import Records
+from verl_doctor.toolkit.collectors.packages.requirements import Requirements, meets, parsed
+from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.text import canonical
+
+# Which extra of verl brings what a setting chooses, as of verl 0.9.1.
+_EXTRAS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "megatron": "mcore", True: "gpu"}
+_CODE = (".py", ".so")
+_OPENCVS = (
+    "opencv-contrib-python-headless",
+    "opencv-python-headless",
+    "opencv-contrib-python",
+    "opencv-python",
+)
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A distribution whose files cannot be left as they are: its metadata folders, and the version to put there, "" for none."""
+
+    name: str
+    version: str
+    locations: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class InstallNeeds:
+    """`extras` are those of verl that the job needs, `engine` is an installed engine that this verl cannot use.
+
+    `ray` is the version of the cluster that the job joins, `cuda` the first number of the newest CUDA that the driver serves; each
+    is empty where nothing asks for it. `left_over` are folders that pip moved away and did not come to remove: they confuse it.
+    """
+
+    extras: tuple[str, ...] = ()
+    engine: str = ""
+    ray: str = ""
+    cuda: str = ""
+    broken: tuple[Broken, ...] = ()
+    left_over: tuple[str, ...] = ()
+
+
+@collector(local=True, timeout=60)
+def install_needs(
+    packages: Packages,
+    requirements: Requirements | Unknown,
+    engines: ChosenEngines | Unknown,
+    uses: VllmUses | Unknown,
+    clusters: RayClusters | Unknown,
+    gpus: Gpus | Unknown,
+    records: Records | Unknown,
+    interpreter: Interpreter | Unknown,
+) -> InstallNeeds:
+    """Gather them from what is known already."""
+    joined = None if isinstance(clusters, Unknown) else clusters.chosen
+    closure = () if isinstance(requirements, Unknown) else requirements.closure
+    return InstallNeeds(
+        extras=tuple(_extras(packages, engines)),
+        engine=_unusable_engine(packages, uses),
+        ray=joined.ray if joined is not None else "",
+        cuda="" if isinstance(gpus, Unknown) else gpus.cuda.partition(".")[0],
+        broken=(
+            *_twice(packages),
+            *_with_files_missing(packages, records),
+            *_several_opencvs(packages, closure),
+        ),
+        left_over=() if isinstance(interpreter, Unknown) else tuple(_left_over(interpreter.site_packages)),
+    )
+
+
+def _extras(packages: Packages, engines: ChosenEngines | Unknown) -> Iterator[str]:
+    """The extras of what the job chooses; where that is not known, of the engines that are installed."""
+    verl = packages.get("verl")
+    offered = {canonical(extra): extra for extra in verl.extras} if verl is not None else {}
+    chosen = () if isinstance(engines, Unknown) else engines.engines
+    if any(engine.key.endswith("rollout.name") for engine in chosen):
+        names = {_EXTRAS.get(engine.name, "") for engine in chosen}
+    else:
+        names = {name for name in ENGINES if packages.get(*(VLLM_NAMES if name == "vllm" else (name,)))}
+        names |= {_EXTRAS.get(engine.name, "") for engine in chosen}
+    for name in sorted(names):
+        if name in offered:
+            yield offered[name]
+
+
+def _unusable_engine(packages: Packages, uses: VllmUses | Unknown) -> str:
+    """The vLLM that is installed, if every job of this verl breaks at it."""
+    installed = packages.get(*VLLM_NAMES)
+    if installed is None or isinstance(uses, Unknown):
+        return ""
+    stopping = (use for use in uses.uses if use.breaks and use.paths and not use.when)
+    return installed.name if any(use.kind == "refusal" for use in stopping) else ""
+
+
+def _twice(packages: Packages) -> Iterator[Broken]:
+    """What has two metadata folders. Beside an editable install the other one goes, else both do."""
+    for spare in packages.duplicates:
+        there = packages.get(spare.name)
+        if there is None or (there.version == spare.version and not there.editable):
+            continue
+        why = f"it was there twice, as {spare.version} and {there.version}"
+        if there.editable:
+            yield Broken(spare.name, "", (spare.location,), why)
+            continue
+        version = next(
+            (found.version for found in (there, spare) if _is_admitted(found, packages)), there.version
+        )
+        yield Broken(spare.name, version, (spare.location, there.location), why)
+
+
+def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
+    """Whether everything that is installed can live with this version, and this version with that."""
+    specifiers = (
+        requirement.specifier
+        for other in packages.distributions
+        if other.name != candidate.name
+        for text in other.requires
+        if "extra" not in text
+        and (requirement := parsed(text)) is not None
+        and canonical(requirement.name) == candidate.name
+    )
+    own = (
+        meets(requirement.specifier, there.version)
+        for text in candidate.requires
+        if "extra" not in text
+        and (requirement := parsed(text)) is not None
+        and (there := packages.get(canonical(requirement.name))) is not None
+    )
+    return all(meets(specifier, candidate.version) is not False for specifier in specifiers) and not any(
+        met is False for met in own
+    )
+
+
+def _with_files_missing(packages: Packages, records: Records | Unknown) -> Iterator[Broken]:
+    """What lacks files that a job may run. A package that somebody has edited is left: its edits would be lost."""
+    drifts = () if isinstance(records, Unknown) else records.drifts
+    edited = {drift.package for drift in drifts if drift.state == "changed"}
+    lacking: dict[str, int] = {}
+    for drift in drifts:
+        if drift.state == "missing" and drift.path.endswith(_CODE) and drift.package not in edited:
+            lacking[drift.package] = lacking.get(drift.package, 0) + 1
+    for name, count in lacking.items():
+        if (there := packages.get(name)) is not None and not there.editable:
+            files = "a file of it was" if count == 1 else f"{count} files of it were"
+            yield Broken(name, there.version, (there.location,), f"{files} missing")
+
+
+def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:
+    """All but one go, and that one is put there anew: the last one had overwritten its files."""
+    there = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
+    if len(there) < 2:
+        return
+    kept = next((opencv for opencv in there if opencv.name in closure), there[0])
+    for opencv in there:
+        version = kept.version if opencv is kept else ""
+        why = f"{' and '.join(found.name for found in there)} shared the folder cv2"
+        yield Broken(opencv.name, version, (opencv.location,), why)
+
+
+def _left_over(sites: Iterable[str]) -> Iterator[str]:
+    for site in sites:
+        try:
+            names = sorted(os.listdir(site))  # noqa: PTH208 - names alone
+        except OSError:
+            continue
+        yield from (f"{site}/{name}" for name in names if name.startswith("~"))
+
+
+def relative_to(prefix: str, location: str) -> str:
+    """The path of metadata inside an environment, "" when it lies elsewhere."""
+    top, real = os.path.realpath(prefix), os.path.realpath(location)
+    return os.path.relpath(real, top) if real.startswith(f"{top}/") else ""

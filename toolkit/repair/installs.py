@@ -1,0 +1,81 @@
+"""Plans that install packages: into a copy of the environment or in place, and how a job is started from the copy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, InstallPackages, RunCommand
+from verl_doctor.toolkit.changes import links
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.repair.plan import Plan
+from verl_doctor.toolkit.result import Repair
+
+
+def of(plan: Plan) -> InstallPackages | None:
+    """The installation of a plan, None when it has none."""
+    return next((change for change in plan.changes if isinstance(change, InstallPackages)), None)
+
+
+def placed(plan: Plan, *, in_place: bool) -> Plan:
+    """The plan with its installation where the user wants it."""
+    if not in_place:
+        return plan
+    return replace(plan, changes=tuple(map(_in_place, plan.changes)))
+
+
+def in_copy(session: Session, install: InstallPackages) -> Session:
+    """The session of a job that is started from the copy."""
+    old, target = session.target.prefix, session.target
+    python = install.copy / "bin" / target.python.name
+    machine = replace(session.machine, environ=_activated(session.machine.environ, old, install.copy))
+    return replace(
+        session,
+        machine=machine,
+        target=replace(target, python=python, chosen_by="--python", chosen_at=""),
+        begun=[],
+    )
+
+
+def words(session: Session, install: InstallPackages) -> Iterator[str]:
+    """What was done, where the lock file lies, and what a launch script that names its interpreter needs besides."""
+    yield from install.why
+    yield f"lock file: {install.lock_file}"
+    target = session.target
+    if target.chosen_by == "launch script" and not install.in_place:
+        new = install.copy / "bin" / target.python.name
+        yield f"{target.chosen_at} names {target.python}: write {new} there"
+
+
+def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:
+    """A planned installation that was shown for another rule already is not shown again."""
+    first = next(
+        (other for other in others if other.changes == repair.changes and other.outcome == repair.outcome),
+        None,
+    )
+    if first is None or not any(change["kind"] == "install_packages" for change in repair.changes):
+        return repair
+    return replace(repair, diff="", reason=f"the same installation as for {first.code}")
+
+
+def _in_place(change: Change) -> Change:
+    """Into the environment itself. That of a whole system cannot be kept for undo: there it is a command."""
+    if not isinstance(change, InstallPackages):
+        return change
+    there = replace(change, copy=change.environment)
+    if links.is_environment(change.environment):
+        return there
+    words = (word for word in there.command if word not in {"-r", str(there.lock_file)})
+    return RunCommand((*words, *change.lock), "; ".join(change.why))
+
+
+def _activated(environ: Mapping[str, str], old: Path, new: Path) -> dict[str, str]:
+    """The variables of a shell in which the copy was activated instead."""
+    folders = [entry for entry in environ.get("PATH", "").split(os.pathsep) if entry != str(old / "bin")]
+    return {
+        **environ,
+        "VIRTUAL_ENV": str(new),
+        "PATH": os.pathsep.join([str(new / "bin"), *filter(None, folders)]),
+    }
