@@ -52,13 +52,15 @@ T = TypeVar("T")
 class FileRecord:
     """A file that was replaced or made, a link that was made, or one that became a private copy of what it leads to.
 
+    A link to a folder becomes one to a `private_folder`, whose folders are `folders`; a file that is `within` one is there only with it.
+
     The content of a link is where it leads. `before` and `after` are SHA-256, `before` is None for what is new. `path` is
     what the plan named, `file` what is written; `folders` are those that had to be made, outermost first; `mode` is octal.
     `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded. `linked` is the SHA-256 of
     what a link that became a private copy led to.
     """
 
-    kind: Literal["replace_file", "new_file", "new_link", "private_copy"]
+    kind: Literal["replace_file", "new_file", "new_link", "private_copy", "private_folder"]
     path: str
     file: str
     before: str | None
@@ -70,6 +72,7 @@ class FileRecord:
     atime: int | None = None
     mtime: int | None = None
     linked: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ _KINDS: Mapping[str, type[Record]] = {
     "new_file": FileRecord,
     "new_link": FileRecord,
     "private_copy": FileRecord,
+    "private_folder": FileRecord,
     "compile_bytecode": BytecodeRecord,
     "run_command": CommandRecord,
     "removal": RemovalRecord,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from verl_doctor.toolkit.changes import bytecode, command, files, journal, links, lock
+from verl_doctor.toolkit.changes import bytecode, command, files, journal, links, lock, private_folder
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
     CommandRecord,
@@ -280,12 +280,18 @@ def _demand_undoable(
         if record.file in before:
             continue
         newer = changed_again(entry, record, entries)
-        if newer is not None:
+        if newer is not None and newer not in {other.id for other in going}:
             raise Refused(
                 f"{entry.id} cannot be undone before {newer}, which changed {record.file} again: undo {newer} first"
             )
         if files.state(record) == "other":
             problems.append(files.changed_since(entry, index, record))
+        elif record.kind == "private_folder":
+            known = {*before, *(own.file for _, own in entry.files())}
+            problems += [
+                f"{path} is not the doctor's: move it away, then try again"
+                for path in private_folder.foreign(record, known)
+            ]
     if problems:
         raise Refused(f"{entry.id} was not undone, and nothing was changed: " + "\n".join(problems))
 
