@@ -42,9 +42,11 @@ def plan_many_files(root: Path) -> Sequence[Change]:
 
 
 def build_linked_environment(root: Path) -> None:
-    """An environment whose files lead to those of a cache, one by a symbolic link, one by a hard link."""
-    for folder in ("cache", "env/vllm"):
+    """An environment whose files lead to those of a cache: by a symbolic link, a hard link, a link to their folder."""
+    for folder in ("cache", "env/vllm", "shared/verl"):
         (root / folder).mkdir(parents=True)
+    (root / "shared/verl/trainer.py").write_bytes(b"old\n")
+    (root / "env/verl").symlink_to("../shared/verl")
     (root / "env/pyvenv.cfg").touch()
     for name in ("engine.py", "worker.py"):
         (root / "cache" / name).write_bytes(b"old\n")
@@ -53,7 +55,8 @@ def build_linked_environment(root: Path) -> None:
 
 
 def plan_linked_environment(root: Path) -> Sequence[Change]:
-    return [ReplaceFile(root / "env/vllm" / name, b"old\n", b"new\n") for name in ("engine.py", "worker.py")]
+    names = ("vllm/engine.py", "vllm/worker.py", "verl/trainer.py")
+    return [ReplaceFile(root / "env" / name, b"old\n", b"new\n") for name in names]
 
 
 def build_sources(root: Path) -> None:

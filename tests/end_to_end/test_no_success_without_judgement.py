@@ -58,8 +58,24 @@ def _every_rule_breaks(patch: pytest.MonkeyPatch, _site: Path) -> None:
     patch.setattr(judge, "_call", broken)
 
 
+def _too_few_descriptors(patch: pytest.MonkeyPatch, _site: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    patch.setattr(tempfile, "TemporaryDirectory", refuse)
+
+
+def _looking_breaks(patch: pytest.MonkeyPatch, _site: Path) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("it broke")
+
+    patch.setattr(tempfile, "TemporaryDirectory", broken)
+
+
 SITUATIONS: tuple[Situation, ...] = (
     _no_temporary_folder,
+    _too_few_descriptors,
+    _looking_breaks,
     _a_source_too_deep,
     _an_unreadable_source,
     _every_rule_breaks,
@@ -99,6 +115,7 @@ PRINTING = (
     "fix --apply",
     "report",
     "environment",
+    "patches list",
     "checklist",
     "compare a.json b.json",
     "logs run.log",

@@ -83,12 +83,22 @@ def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] 
     for index in indices:
         _commit(entry, index, records[index], side)
     for record in records.values():
-        for name in {record.file} if record.within else {record.path, record.file}:
-            safe_write.drop_bytecode(Path(name))
+        for source in _sources(entry, record):
+            safe_write.drop_bytecode(source)
         if side == "before":
             _remove_empty_folders(record, ours)
             if record.kind == "private_folder" and state(record) == "before":
                 private_folder.remove(record)
+
+
+def _sources(entry: Entry, record: FileRecord) -> frozenset[Path]:
+    """By which paths Python may have cached a file: what the plan named counts where it lies in the journal's environment."""
+    file, named = Path(record.file), Path(record.path)
+    environment = entry.home.parent
+    elsewhere = links.is_environment(environment) and not Path(os.path.realpath(named.parent)).is_relative_to(
+        os.path.realpath(environment)
+    )
+    return frozenset({file} if elsewhere or record.within else {file, named})
 
 
 def sweep(entry: Entry) -> None:

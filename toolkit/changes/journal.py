@@ -38,6 +38,7 @@ State = Literal["applying", "applied", "undoing", "undone", "failed"]
 Side = Literal["before", "after"]
 
 _FOLDER = re.compile(r"(?P<number>[0-9]{4,18})-(?P<state>applying|applied|undoing|undone|failed|preparing)")
+_LARGEST_NUMBER = 10**18 - 1  # of 18 digits
 _UNFINISHED = "preparing"
 _LARGEST_ENTRY = 64 * 1024 * 1024
 _LARGEST_ID = 2**32 - 2  # the number after it stands for "leave the owner as it is"
@@ -234,6 +235,8 @@ def begin(
     """
     homes = dict.fromkeys((home, *map(Path, run.homes)))
     number = 1 + max((int(found["number"]) for one in homes for found in _folders(one)), default=0)
+    if number > _LARGEST_NUMBER:
+        raise Refused(f"{home} has no number left for another transaction; move it elsewhere")
     # Milliseconds, because "the last one" may be in another journal.
     now = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     changes = tuple(planned.record for planned in plan)

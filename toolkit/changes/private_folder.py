@@ -7,8 +7,8 @@ would write those of this environment into the others.
 
 from __future__ import annotations
 
+import itertools
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.changes.journal import FileRecord, Planned
 from verl_doctor.toolkit.changes.links import LinkOut
 
 _CACHE = "__pycache__"
-_OURS = ".verl-doctor-"
+_TEMPORARY = ".verl-doctor-"
 _MODE_OF_LINKS = "0644"
 
 
@@ -103,7 +103,7 @@ def remove(record: FileRecord) -> None:
         for entry in _entries(folder):
             if entry.name == _CACHE and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
-            elif entry.is_symlink() or entry.name.startswith(_OURS):
+            elif entry.is_symlink() or entry.name.startswith(_TEMPORARY):
                 os.unlink(entry.path)  # noqa: PTH108 - an entry of a folder
         safe_write.remove_if_empty(folder)
     safe_write.sync_folder(Path(record.file).parent)
@@ -115,7 +115,7 @@ def foreign(record: FileRecord, known: Collection[str]) -> list[str]:
     return [
         entry.path
         for entry in found
-        if not (entry.is_symlink() or entry.name == _CACHE or entry.name.startswith(_OURS))
+        if not (entry.is_symlink() or entry.name == _CACHE or entry.name.startswith(_TEMPORARY))
         and entry.path not in {*known, *record.folders}
     ]
 
@@ -130,5 +130,6 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _folder(out: LinkOut) -> PrivateFolder:
     link = Path(os.path.realpath(out.link.parent), out.link.name)
-    top = link.with_name(f"{_OURS}{link.name}-{secrets.token_hex(4)}")
+    names = (f".verl-doctor.{link.name}{number or ''}" for number in itertools.count())
+    top = next(link.with_name(name) for name in names if not os.path.lexists(link.with_name(name)))
     return PrivateFolder(out.link, link, out.target, top)

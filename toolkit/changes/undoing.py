@@ -287,7 +287,8 @@ def _demand_undoable(
         if files.state(record) == "other":
             problems.append(files.changed_since(entry, index, record))
         elif record.kind == "private_folder":
-            known = {*before, *(own.file for _, own in entry.files())}
+            own = [there for other in (entry, *going) for _, there in other.files()]
+            known = {place for there in own for place in (there.file, *there.folders)}
             problems += [
                 f"{path} is not the doctor's: move it away, then try again"
                 for path in private_folder.foreign(record, known)
