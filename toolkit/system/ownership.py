@@ -61,7 +61,9 @@ def why_status_foreign(
         return f"{path} belongs to user {about.st_uid} {shown}"
     if about.st_mode & stat.S_IWOTH:
         return f"anybody may write to {path} {shown}"
-    if about.st_mode & stat.S_IWGRP:  # with an access list it is the mask: nobody in the list may write without it
+    if (
+        about.st_mode & stat.S_IWGRP
+    ):  # with an access list it is the mask: nobody in the list may write without it
         if listed := _listed_writer(path if opened is None else opened, trusted, group_counts=group_counts):
             return f"the access list of {path} lets {listed} write {shown}"
         if group_counts and not _is_own(about.st_gid):

@@ -22,7 +22,9 @@ _SECRET_WORD = re.compile(
     r"|^(?!BY|COM|TRES|SUR|OVER|UNDER|ENCOM)[A-Z]*PASS$"
 )
 # password, passphrase, key and token in Chinese; password in Japanese and Korean.
-_ELSEWHERE = re.compile("\u5bc6\u7801|\u53e3\u4ee4|[\u5bc6\u79d8]\u94a5|\u4ee4\u724c|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638")
+_ELSEWHERE = re.compile(
+    "\u5bc6\u7801|\u53e3\u4ee4|[\u5bc6\u79d8]\u94a5|\u4ee4\u724c|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
+)
 # HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is none.
 _LAST_WORD = re.compile(r"^API$")
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # others are counted

@@ -59,7 +59,11 @@ def packed_with_zstd(text: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "packed",
-    [bz2.compress(b"Error\n" * 999)[:-9], lzma.compress(b"Error\n"), gzip.compress(gzip.compress(b"Error\n"))],
+    [
+        bz2.compress(b"Error\n" * 999)[:-9],
+        lzma.compress(b"Error\n"),
+        gzip.compress(gzip.compress(b"Error\n")),
+    ],
     ids=["bzip2", "xz", "gzip twice"],
 )
 def test_what_is_packed_otherwise_is_no_text(tmp_path: Path, packed: bytes) -> None:
