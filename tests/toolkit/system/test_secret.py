@@ -64,7 +64,7 @@ from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, withou
         ("ipmitool -U admin -P hunter2 chassis", "ipmitool -U admin -P *** chassis"),
         ("ALTER USER joe identified by 'hunter2'", "ALTER USER joe identified by '***'"),
         ("密码: hunter2, 口令=hunter2", "密码: ***, 口令=***"),
-        ("password＝abc 访问密钥：abc", "password＝*** 访问密钥：***"),
+        ("password\uff1dabc 访问密钥\uff1aabc", "password\uff1d*** 访问密钥\uff1a***"),
         ("\x1b[31mHF_TOKEN\x1b[0m=\x1b[1;32mabc", "\x1b[31mHF_TOKEN\x1b[0m=\x1b[1;32m***"),
         ("--password \\\n  abc", "--password \\\n  ***"),
     ],
