@@ -128,6 +128,7 @@ _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
 _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
 _IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)")  # SecretStr("...")
+_CONTENT = re.compile(r"[^<\n]+")  # of an element of XML
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
 # Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
@@ -274,11 +275,7 @@ def _values_blanked(text: str) -> str:
             continue
         if _is_prose(before):
             continue
-        if before.lastgroup == "element":
-            start, end = before.end(), text.find("<", before.end())
-            end = len(text) if end < 0 else end
-        else:
-            start, end = _value_at(text, before.end(), name)
+        start, end = _value_at(text, before.end(), name, in_element=before.lastgroup == "element")
         value = text[start:end]
         if _VARIABLE.fullmatch(value) or _COLUMN.fullmatch(f"{name}={value}"):
             continue
@@ -295,8 +292,10 @@ def _is_prose(before: re.Match[str]) -> bool:
     )
 
 
-def _value_at(text: str, place: int, name: str) -> tuple[int, int]:
+def _value_at(text: str, place: int, name: str, *, in_element: bool) -> tuple[int, int]:
     """Where the value that begins there stands, without its quotes."""
+    if in_element and (content := _CONTENT.match(text, place)):
+        return content.span()
     if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):
         return quoted.span("value")
     form = (
