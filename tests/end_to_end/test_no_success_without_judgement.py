@@ -120,6 +120,18 @@ PRINTING = (
     "compare a.json b.json",
     "logs run.log",
 )
+
+
+@pytest.mark.parametrize("command", ["patches list", "matrix"])
+def test_a_tree_that_could_not_be_looked_for_is_not_wrong_usage(
+    environment: Path, tmp_path: Path, here: Doctor, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    _no_temporary_folder(monkeypatch, environment)
+    done = here(*command.split(), "--python", environment, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no folder for temporary files" in done.stderr
+
+
 STREAMS = {
     "full stdout": (">/dev/full", 3),
     "closed stdout": (">&-", 3),
