@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from verl_doctor.checks.shared.interpreter_examples import PYTHON
 from verl_doctor.toolkit.collectors.installed.interpreter import SOUND_WHEN_ISOLATED, Interpreter
-from verl_doctor.toolkit.facts import Unknown, UnknownKind
+from verl_doctor.toolkit.facts import Broken, Unknown, UnknownKind
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not answer within 10 s"))
@@ -23,9 +23,15 @@ _REMEDIES: Mapping[UnknownKind, str] = {
 }
 
 
+def _looking_broke(interpreter: Interpreter | Unknown) -> Unknown | None:
+    """The doctor's own failure, which says nothing of the interpreter."""
+    return interpreter if isinstance(interpreter, Broken) else None
+
+
 @check(
     "PY100",
     phase="import",
+    applies=_looking_broke,
     examples=lambda: [
         Example("the interpreter answers", (PYTHON,)),
         Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),

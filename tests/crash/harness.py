@@ -19,7 +19,7 @@ from crash import tracing
 from crash.children import run_as
 from crash.tracing import Act
 
-from verl_doctor.toolkit.change import Change
+from verl_doctor.toolkit.change import Change, ReplaceFile
 from verl_doctor.toolkit.changes import apply as engine
 
 HOME = ".verl-doctor"
@@ -190,6 +190,10 @@ class _Trial:
         for name in {*self.old, *self.new, *now}:
             allowed = (self.old.get(name), self.new.get(name), *([None] if name.endswith(".pyc") else []))
             assert now.get(name) in allowed, f"{point}: {name} is neither old nor new"
+        for change in self.changes:
+            if isinstance(change, ReplaceFile):
+                seen = change.path.read_bytes()
+                assert seen in (change.before, change.after), f"{point}: {change.path} is neither old nor new"
         if (
             not (self.where / "half").exists()
             and not self._equal(now, self.old)
@@ -238,7 +242,8 @@ def _errors(calls: int) -> Iterator[Act]:
 
 
 def _temporary(name: str) -> bool:
-    return Path(name).name.startswith(".verl-doctor-")
+    """Whether it is not seen from outside: a temporary file, or a private folder, to which a link leads when it is whole."""
+    return any(part.startswith((".verl-doctor-", ".verl-doctor.")) for part in Path(name).parts)
 
 
 def _description(path: Path) -> tuple[Any, ...]:

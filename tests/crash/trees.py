@@ -42,18 +42,19 @@ def plan_many_files(root: Path) -> Sequence[Change]:
 
 
 def build_linked_environment(root: Path) -> None:
-    """An environment whose files lead to those of a cache, one by a symbolic link, one by a hard link."""
-    for folder in ("cache", "env/vllm"):
+    """An environment with a link to a file of a cache, and one to a folder that others share."""
+    for folder in ("cache", "env/vllm", "shared/verl"):
         (root / folder).mkdir(parents=True)
     (root / "env/pyvenv.cfg").touch()
-    for name in ("engine.py", "worker.py"):
-        (root / "cache" / name).write_bytes(b"old\n")
+    for name in ("cache/engine.py", "shared/verl/trainer.py"):
+        (root / name).write_bytes(b"old\n")
     (root / "env/vllm/engine.py").symlink_to("../../cache/engine.py")
-    os.link(root / "cache/worker.py", root / "env/vllm/worker.py")
+    (root / "env/verl").symlink_to("../shared/verl")
 
 
 def plan_linked_environment(root: Path) -> Sequence[Change]:
-    return [ReplaceFile(root / "env/vllm" / name, b"old\n", b"new\n") for name in ("engine.py", "worker.py")]
+    names = ("vllm/engine.py", "verl/trainer.py")
+    return [ReplaceFile(root / "env" / name, b"old\n", b"new\n") for name in names]
 
 
 def build_sources(root: Path) -> None:

@@ -58,8 +58,24 @@ def _every_rule_breaks(patch: pytest.MonkeyPatch, _site: Path) -> None:
     patch.setattr(judge, "_call", broken)
 
 
+def _too_few_descriptors(patch: pytest.MonkeyPatch, _site: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    patch.setattr(tempfile, "TemporaryDirectory", refuse)
+
+
+def _looking_breaks(patch: pytest.MonkeyPatch, _site: Path) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("it broke")
+
+    patch.setattr(tempfile, "TemporaryDirectory", broken)
+
+
 SITUATIONS: tuple[Situation, ...] = (
     _no_temporary_folder,
+    _too_few_descriptors,
+    _looking_breaks,
     _a_source_too_deep,
     _an_unreadable_source,
     _every_rule_breaks,
@@ -99,10 +115,23 @@ PRINTING = (
     "fix --apply",
     "report",
     "environment",
+    "patches list",
     "checklist",
     "compare a.json b.json",
     "logs run.log",
 )
+
+
+@pytest.mark.parametrize("command", ["patches list", "matrix"])
+def test_a_tree_that_could_not_be_looked_for_is_not_wrong_usage(
+    environment: Path, tmp_path: Path, here: Doctor, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    _no_temporary_folder(monkeypatch, environment)
+    done = here(*command.split(), "--python", environment, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no folder for temporary files" in done.stderr
+
+
 STREAMS = {
     "full stdout": (">/dev/full", 3),
     "closed stdout": (">&-", 3),

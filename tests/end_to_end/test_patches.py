@@ -264,7 +264,7 @@ def test_an_installed_verl_has_no_place_for_scripts(run, tmp_path):
 
 def test_a_named_word_counts_wherever_it_stands_in_a_comment(run, tmp_path):
     folder = Path(verl(tmp_path / "one", "x = 1\ny = 2  # faster, says team-x\n").folder)
-    assert run("patches", "list", "--verl", folder)[1] == ""
+    assert run("patches", "list", "--verl", folder)[1] == f"0 marked lines in {folder}\n"
     assert f"{SERVER}:2  team-x" in run("patches", "list", "--verl", folder, "--marker", "team-x")[1]
     with pytest.raises(UsageError, match="one word"):
         run("patches", "list", "--verl", folder, "--marker", "a b")

@@ -93,7 +93,13 @@ def test_plugins_are_listed_with_what_they_add(site: Path, tmp_path: Path) -> No
         ("import os; os.kill(os.getpid(), 9)", "the process was ended by signal 9"),
         (
             "import threading, time\nthreading.Thread(target=time.sleep, args=(999,), name='mine').start()",
-            "leaves a thread behind that keeps the process from ending: mine",
+            "leaves behind what goes on: the thread mine",
+        ),
+        ("import os, time\nos.fork() or time.sleep(5)", "leaves behind what goes on: a process"),
+        ("import signal\nsignal.setitimer(signal.ITIMER_REAL, 9)", "leaves behind what goes on: an alarm"),
+        (
+            "import os, pathlib\nseen = pathlib.Path(__file__ + '.seen')\nseen.exists() and os._exit(0)\nseen.touch()",
+            "a plugin wanted to end the doctor with status 0",
         ),
         ("part = 3", "it offers no check, fix or collector"),
         ("from verl_doctor_nowhere import part", "ModuleNotFoundError"),
@@ -115,6 +121,7 @@ NOISE = """
 import atexit, os
 print("NOISE at import")
 atexit.register(print, "NOISE at exit")
+atexit.register(os._exit, 7)
 os.write(1, b"NOISE from below")
 from verl_doctor.toolkit.rule import Finding, check
 @check("HOST951", severity="error", examples=[])
@@ -138,6 +145,7 @@ def test_what_a_plugin_prints_does_not_get_into_the_report(tmp_path: Path) -> No
     install(tmp_path / "site", "loud", NOISE, {"verl_doctor.checks": {"part": "loud:part"}})
     done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
     assert json.loads(done.stdout)["results"][0]["status"] == "pass", done.stdout
+    assert done.returncode == 0
     assert done.stderr.count("NOISE") == 4
     listed = doctor("rules", site=tmp_path / "site", cwd=tmp_path).stdout
     assert "HOST951" in listed

@@ -426,6 +426,47 @@ def _timer(_: Stage) -> None:
     _kept.append(one)
 
 
+@kind("a timer of POSIX")
+def _posix_timer(_: Stage) -> None:
+    number = ctypes.c_void_p()
+    _LIBC.timer_create(1, None, ctypes.byref(number))
+    _LIBC.timer_settime(number, 0, struct.pack("qqqq", 0, 0, 3600, 0), None)
+
+
+@kind("an alarm")
+def _alarm(_: Stage) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.alarm(3600)
+
+
+@kind("it is told of changes in a folder by a signal")
+def _notified(stage: Stage) -> None:
+    signal.signal(signal.SIGIO, lambda *_: None)
+    one = os.open(stage.folder, os.O_RDONLY)
+    fcntl.fcntl(one, fcntl.F_NOTIFY, fcntl.DN_CREATE)
+    _kept.append(one)
+
+
+def _waits_in_a_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    while Path(f"/proc/self/task/{thread.native_id}/syscall").read_text() == "running\n":
+        time.sleep(0.001)
+    time.sleep(0.01)
+
+
+@kind("it waits at a message queue")
+def _message_queue(_: Stage) -> None:
+    queue = _LIBC.msgget(0, 0o1600)
+    _waits_in_a_thread(lambda: _LIBC.msgrcv(queue, ctypes.create_string_buffer(99), 50, 0, 0))
+
+
+@kind("it waits at a semaphore")
+def _semaphore(_: Stage) -> None:
+    semaphores = _LIBC.semget(0, 1, 0o1600)
+    _waits_in_a_thread(lambda: _LIBC.semop(semaphores, struct.pack("Hhh", 0, -1, 0), 1))
+
+
 @kind("it waits for another process")
 def _pidfd(_: Stage) -> None:
     _kept.append(os.pidfd_open(1))

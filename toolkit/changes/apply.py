@@ -8,7 +8,7 @@ next one takes it back.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.change import (
@@ -21,7 +21,15 @@ from verl_doctor.toolkit.change import (
     RunCommand,
     SetVariable,
 )
-from verl_doctor.toolkit.changes import bytecode, command, files, installation, journal, lock
+from verl_doctor.toolkit.changes import (
+    bytecode,
+    command,
+    files,
+    installation,
+    journal,
+    lock,
+    private_folder,
+)
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
     CommandRecord,
@@ -31,6 +39,7 @@ from verl_doctor.toolkit.changes.journal import (
     Planned,
     Run,
 )
+from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.changes.sentences import sentence, sentences
 from verl_doctor.toolkit.changes.transactions import Changed, State, Transaction, history, transaction
 from verl_doctor.toolkit.changes.undoing import (
@@ -103,8 +112,14 @@ def demand_possible(changes: Sequence[Change]) -> None:
 
 def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
     """Check every change against this disk. What is in place already is left out."""
-    found = [_plan_one(change, through_links=through_links) for change in changes]
-    plan = [planned for planned in found if planned is not None]
+    private = {} if through_links else private_folder.wanted(changes)
+    found = [(change, _plan_one(change, private, through_links=through_links)) for change in changes]
+    made = {
+        private[change.path].link: private[change.path].planned()
+        for change, planned in found
+        if planned is not None and isinstance(change, ReplaceFile) and change.path in private
+    }
+    plan = [*made.values(), *(planned for _, planned in found if planned is not None)]
     seen: set[str] = set()
     for planned in plan:
         if isinstance(planned.record, FileRecord):
@@ -114,10 +129,12 @@ def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
     return plan
 
 
-def _plan_one(change: Change, *, through_links: bool) -> Planned | None:
+def _plan_one(
+    change: Change, private: Mapping[Path, PrivateFolder], *, through_links: bool
+) -> Planned | None:
     match change:
         case ReplaceFile() | NewFile() | NewLink():
-            return files.plan(change, through_links=through_links)
+            return files.plan(change, through_links=through_links, private=private.get(change.path))
         case CompileBytecode():
             return bytecode.plan(change)
         case RunCommand():

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.change import NewFile, NewLink, ReplaceFile
-from verl_doctor.toolkit.changes import journal, links, safe_write
+from verl_doctor.toolkit.changes import journal, links, private_folder, safe_write
 from verl_doctor.toolkit.changes.difference import unified
 from verl_doctor.toolkit.changes.journal import Entry, FileRecord, FolderRecord, Planned, Side
+from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.system.errors import Refused, said_by
 
 _LONGEST_DIFFERENCE = 40
@@ -30,15 +31,24 @@ _GET_FLAGS, _UNCHANGEABLE = 0x80086601, 0x10 | 0x20
 _NO_CONTENT = ("__pycache__", ".verl-doctor")
 
 
-def plan(change: ReplaceFile | NewFile | NewLink, *, through_links: bool = False) -> Planned | None:
+def plan(
+    change: ReplaceFile | NewFile | NewLink,
+    *,
+    through_links: bool = False,
+    private: PrivateFolder | None = None,
+) -> Planned | None:
     """What a change means on this disk, or None when it is in place already.
 
-    A link out of its environment becomes a private copy, unless the change goes `through_links`. Raises Refused when the
+    A link out of its environment becomes a private copy, in a `private` folder where the link leads to a folder, unless the
+    change goes `through_links`. Raises Refused when the
     file is not what the plan was made from, or could not be changed now.
     """
     match change:
         case ReplaceFile():
-            return _replacement(change, through_links=through_links)
+            return _replacement(change, private, through_links=through_links)
+        case NewFile() | NewLink() if not through_links:
+            links.demand_private(change.path)
+    match change:
         case NewFile():
             return _new_file(change)
         case NewLink():
@@ -51,6 +61,8 @@ def state(record: FileRecord) -> Side | Literal["other"]:
         found = _content(record)
     except Refused:
         return "other"
+    if found is None and record.within:
+        return "before"  # its private folder is not there, or goes just now
     fingerprint = None if found is None else safe_write.sha256(found)
     if fingerprint == record.after:
         return "after"
@@ -71,10 +83,22 @@ def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] 
     for index in indices:
         _commit(entry, index, records[index], side)
     for record in records.values():
-        for name in {record.path, record.file}:
-            safe_write.drop_bytecode(Path(name))
+        for source in _sources(entry, record):
+            safe_write.drop_bytecode(source)
         if side == "before":
             _remove_empty_folders(record, ours)
+            if record.kind == "private_folder" and state(record) == "before":
+                private_folder.remove(record)
+
+
+def _sources(entry: Entry, record: FileRecord) -> frozenset[Path]:
+    """By which paths Python may have cached a file: what the plan named counts where it lies in the journal's environment."""
+    file, named = Path(record.file), Path(record.path)
+    environment = entry.home.parent
+    elsewhere = links.is_environment(environment) and not Path(os.path.realpath(named.parent)).is_relative_to(
+        os.path.realpath(environment)
+    )
+    return frozenset({file} if elsewhere or record.within else {file, named})
 
 
 def sweep(entry: Entry) -> None:
@@ -98,7 +122,7 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
     ours = journal.content(entry, index, "after") or b""
-    if record.kind == "new_link":
+    if record.kind in {"new_link", "private_folder"}:
         return (
             f"{record.file} leads to {os.fsdecode(found)} now; the doctor made it lead to {os.fsdecode(ours)}"
         )
@@ -128,10 +152,10 @@ def _folder(folder: Path) -> FolderRecord:
     return FolderRecord(str(folder), seen.st_atime_ns, seen.st_mtime_ns, digest)
 
 
-def _replacement(change: ReplaceFile, *, through_links: bool) -> Planned | None:
+def _replacement(
+    change: ReplaceFile, private: PrivateFolder | None, *, through_links: bool
+) -> Planned | None:
     file = _real(change.path)
-    if not through_links:
-        links.demand_private(change.path)
     seen = file.stat()
     found = safe_write.read(file)
     if found is None:
@@ -143,6 +167,8 @@ def _replacement(change: ReplaceFile, *, through_links: bool) -> Planned | None:
         raise Refused(
             f"{change.path} was changed since the plan was made; run verl-doctor fix again for a new plan\n{shown}"
         )
+    if private is not None:
+        return _copy_within(change, private, seen)
     out = None if through_links else links.link_out(change.path)
     if out is not None:
         return _private_copy(change, links.written(change.path, through_links=False), seen)
@@ -181,6 +207,26 @@ def _private_copy(change: ReplaceFile, link: Path, target: os.stat_result) -> Pl
         atime=about.st_atime_ns,
         mtime=about.st_mtime_ns,
         linked=safe_write.sha256(change.before),
+    )
+    return Planned(record, {"before": leads_to, "after": change.after})
+
+
+def _copy_within(change: ReplaceFile, private: PrivateFolder, target: os.stat_result) -> Planned:
+    """The same in a private folder, which is not there yet."""
+    about, leads_to = private.link.lstat(), os.fsencode(private.behind(change.path))
+    _demand_writable(private.link.parent)
+    _demand_keepable_owner(private.link, about)
+    record = FileRecord(
+        kind="private_copy",
+        path=_absolute(change.path),
+        file=str(private.file(change.path)),
+        before=safe_write.sha256(leads_to),
+        after=safe_write.sha256(change.after),
+        mode=f"{stat.S_IMODE(target.st_mode):04o}",
+        uid=about.st_uid,
+        gid=about.st_gid,
+        linked=safe_write.sha256(change.before),
+        within=str(private.top),
     )
     return Planned(record, {"before": leads_to, "after": change.after})
 
@@ -292,7 +338,7 @@ def _content(record: FileRecord) -> bytes | None:
     file = Path(record.file)
     if record.kind == "private_copy" and file.is_symlink():
         return os.fsencode(file.readlink())
-    if record.kind != "new_link":
+    if record.kind not in {"new_link", "private_folder"}:
         return safe_write.read(file)
     try:
         return os.fsencode(file.readlink())
@@ -312,13 +358,20 @@ def _stage(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
     content = journal.content(entry, index, side)
     if content is None:
         return
-    for folder in record.folders:
-        safe_write.make_folder(Path(folder))
+    if record.kind == "private_folder" and side == "after":
+        private_folder.remove(record)
+    if record.kind != "private_folder" or side == "after":
+        for folder in record.folders:
+            safe_write.make_folder(Path(folder))
     temporary = _temporary(entry, index, record)
     if side == "before" and record.before is not None:
         _stage_original(entry, index, record, content)
     elif record.kind == "new_link":
         temporary.symlink_to(os.fsdecode(content))
+    elif record.kind == "private_folder":
+        private_folder.build(record)
+        temporary.symlink_to(os.fsdecode(content))
+        os.chown(temporary, record.uid, record.gid, follow_symlinks=False)
     elif record.kind == "private_copy":
         target = Path(os.path.realpath(record.file))
         safe_write.create_like(temporary, content, target, owner=(record.uid, record.gid))
@@ -333,7 +386,7 @@ def _stage_original(entry: Entry, index: int, record: FileRecord, content: bytes
     temporary, kept = _temporary(entry, index, record), entry.kept(index)
     if _is_original(kept, record, content):
         os.link(kept, temporary, follow_symlinks=False)
-    elif record.kind == "private_copy":
+    elif record.kind in {"private_copy", "private_folder"}:
         temporary.symlink_to(os.fsdecode(content))
         os.chown(temporary, record.uid, record.gid, follow_symlinks=False)
     else:
@@ -346,7 +399,7 @@ def _is_original(kept: Path, record: FileRecord, content: bytes) -> bool:
     """Whether a kept file is still the original, and stands for what its successor has become: somebody may have set a mode since."""
     try:
         about = kept.lstat()
-        if record.kind == "private_copy":
+        if record.kind in {"private_copy", "private_folder"}:
             return stat.S_ISLNK(about.st_mode) and os.fsencode(kept.readlink()) == content
         now = Path(record.file)
         return safe_write.read(kept) == content and _settings(kept) == _settings(now)

@@ -38,6 +38,7 @@ State = Literal["applying", "applied", "undoing", "undone", "failed"]
 Side = Literal["before", "after"]
 
 _FOLDER = re.compile(r"(?P<number>[0-9]{4,18})-(?P<state>applying|applied|undoing|undone|failed|preparing)")
+_LARGEST_NUMBER = 10**18 - 1  # of 18 digits
 _UNFINISHED = "preparing"
 _LARGEST_ENTRY = 64 * 1024 * 1024
 _LARGEST_ID = 2**32 - 2  # the number after it stands for "leave the owner as it is"
@@ -52,13 +53,15 @@ T = TypeVar("T")
 class FileRecord:
     """A file that was replaced or made, a link that was made, or one that became a private copy of what it leads to.
 
+    A link to a folder becomes one to a `private_folder`, whose folders are `folders`; a file that is `within` one is there only with it.
+
     The content of a link is where it leads. `before` and `after` are SHA-256, `before` is None for what is new. `path` is
     what the plan named, `file` what is written; `folders` are those that had to be made, outermost first; `mode` is octal.
     `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded. `linked` is the SHA-256 of
     what a link that became a private copy led to.
     """
 
-    kind: Literal["replace_file", "new_file", "new_link", "private_copy"]
+    kind: Literal["replace_file", "new_file", "new_link", "private_copy", "private_folder"]
     path: str
     file: str
     before: str | None
@@ -70,6 +73,7 @@ class FileRecord:
     atime: int | None = None
     mtime: int | None = None
     linked: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ _KINDS: Mapping[str, type[Record]] = {
     "new_file": FileRecord,
     "new_link": FileRecord,
     "private_copy": FileRecord,
+    "private_folder": FileRecord,
     "compile_bytecode": BytecodeRecord,
     "run_command": CommandRecord,
     "removal": RemovalRecord,
@@ -247,6 +252,8 @@ def begin(
     """
     homes = dict.fromkeys((home, *map(Path, run.homes)))
     number = 1 + max((int(found["number"]) for one in homes for found in _folders(one)), default=0)
+    if number > _LARGEST_NUMBER:
+        raise Refused(f"{home} has no number left for another transaction; move it elsewhere")
     # Milliseconds, because "the last one" may be in another journal.
     now = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     changes = tuple(planned.record for planned in plan)

@@ -57,11 +57,11 @@ def link_out(path: Path) -> LinkOut | None:
 
 
 def written(path: Path, *, through_links: bool) -> Path:
-    """The file that a change of this path writes: the link itself where it becomes a private copy."""
+    """The file that a change of this path writes: the link itself where it, or what it leads to, becomes a private copy."""
     path = Path(os.path.abspath(path))
     out = None if through_links else link_out(path)
-    if out is not None and out.whole:
-        return Path(os.path.realpath(path.parent)) / path.name
+    if out is not None:
+        return Path(os.path.realpath(out.link.parent)) / out.link.name
     return Path(os.path.realpath(path))
 
 
@@ -79,7 +79,7 @@ def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Pa
 
 
 def demand_private(path: Path) -> None:
-    """Refuse a path that leads out of its environment through a link to a folder: a whole package is not copied unasked."""
+    """Refuse a new file that would come into being outside of its environment, through a link to a folder."""
     out = link_out(path)
     if out is not None and not out.whole:
         raise Refused(_refusal(path, out))
@@ -92,15 +92,16 @@ def sentence(path: Path, *, through_links: bool) -> str:
         return ""
     if through_links:
         return f"{out.link} leads to {out.target}, which is written through the link: {_changing(out)} will change too"
-    if not out.whole:
-        return _refusal(path, out)
     others = sharing(out)
     rest = (
         f"; {', '.join(map(str, others))} and all others that lead there stay as they are" if others else ""
     )
-    return (
-        f"{out.link} is a link to {out.target}: it becomes a private copy, and undo restores the link{rest}"
+    becomes = (
+        "a private copy"
+        if out.whole
+        else f"a folder of links of its own, in which {path.name} is a private copy"
     )
+    return f"{out.link} is a link to {out.target}: it becomes {becomes}, and undo restores the link{rest}"
 
 
 def sharing(out: LinkOut) -> tuple[Path, ...]:

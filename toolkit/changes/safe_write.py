@@ -42,7 +42,7 @@ def read(file: Path, largest: int | None = None, *, owner: int | None = None) ->
         seen = os.fstat(descriptor)
         if not stat.S_ISREG(seen.st_mode):
             raise Refused(f"{file} is not a regular file; the doctor changes nothing else")
-        if owner is not None and (why := why_status_foreign(file, seen, trusted=owner)):
+        if owner is not None and (why := why_status_foreign(file, seen, trusted=owner, opened=descriptor)):
             raise Refused(
                 f"{file} is not obeyed, because another user could have written it: {why}; {next_step(file)}"
             )

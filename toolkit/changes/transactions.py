@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,7 @@ _DONE = {
     "new_file": "made",
     "new_link": "made the link",
     "private_copy": "replaced the link",
+    "private_folder": "made a folder of links of the link",
 }
 
 
@@ -76,9 +77,14 @@ def history(home: Path) -> tuple[Transaction, ...]:
 
 
 def changed_again(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str | None:
-    """The newest later transaction that is in force and changed the same file."""
+    """The newest later transaction that is in force and changed the same file, or a file in the same private folder."""
     later = (other for other in reversed(entries) if other.number > entry.number and other.state == "applied")
-    return next((o.id for o in later if any(theirs.file == record.file for _, theirs in o.files())), None)
+    places = {record.file, *(record.folders if record.kind == "private_folder" else ())}
+    return next((o.id for o in later if any(_reaches(theirs, places) for _, theirs in o.files())), None)
+
+
+def _reaches(record: FileRecord, places: Collection[str]) -> bool:
+    return record.file in places or os.path.dirname(record.file) in places  # noqa: PTH120 - a text as they are
 
 
 def _settled_entries(home: Path) -> tuple[Entry, ...]:

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from verl_doctor.toolkit.changes import bytecode, command, files, installation, journal, links, lock
+from verl_doctor.toolkit.changes import (
+    bytecode,
+    command,
+    files,
+    installation,
+    journal,
+    links,
+    lock,
+    private_folder,
+)
 from verl_doctor.toolkit.changes.journal import (
     BytecodeRecord,
     CommandRecord,
@@ -285,12 +294,19 @@ def _demand_undoable(
         if record.file in before:
             continue
         newer = changed_again(entry, record, entries)
-        if newer is not None:
+        if newer is not None and newer not in {other.id for other in going}:
             raise Refused(
                 f"{entry.id} cannot be undone before {newer}, which changed {record.file} again: undo {newer} first"
             )
         if files.state(record) == "other":
             problems.append(files.changed_since(entry, index, record))
+        elif record.kind == "private_folder":
+            own = [there for other in (entry, *going) for _, there in other.files()]
+            known = {place for there in own for place in (there.file, *there.folders)}
+            problems += [
+                f"{path} is not the doctor's: move it away, then try again"
+                for path in private_folder.foreign(record, known)
+            ]
     for index, change in enumerate(entry.changes):
         if isinstance(change, InstallRecord):
             installation.demand_undoable(entry, index, change)

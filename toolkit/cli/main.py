@@ -31,7 +31,8 @@ from verl_doctor.toolkit.target import CannotJudgeError, UsageError
 from verl_doctor.toolkit.text import harmless
 
 # The machine's fault, not ours.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EBADF})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF})
+_OUT_OF_MEANS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 _STOPPED = "stopped; verl-doctor undo --list shows whether anything was changed"
 
@@ -114,7 +115,7 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
             _stop(_STOPPED, 130)
         if {"-v", "--verbose"} & set(given):
             traceback.print_exc()
-        if isinstance(error, OSError) and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _FULL | _OUT_OF_MEANS:
             give_up_stdout()
             _stop(f"could not finish: {said_by(error)}", ExitCode.COULD_NOT_CHECK)
         where = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,6 +1,6 @@
 """Whether a plugin can be imported without harm: a child imports it first, under a time limit.
 
-An import runs whatever its author wrote: it may never end, end the process, or leave a thread that keeps the process for ever.
+An import runs whatever its author wrote: it may never end, end the process, or leave a thread or a process behind that goes on.
 A plugin that was imported well is not tried again until one of its files changes.
 """
 
@@ -28,7 +28,7 @@ LIMIT = 20.0
 
 @dataclass(frozen=True)
 class ImportedWell:
-    """An entry point whose import ended, and left nothing behind that would keep the process."""
+    """An entry point whose import ended, and left nothing behind that goes on."""
 
     value: str
 
@@ -77,11 +77,9 @@ def _tried(entry_point: EntryPoint) -> ImportedWell | Unknown:
             return Unknown(f"its import did not end within {LIMIT:.0f} s")
         how = ending(answer, LIMIT) if answer.code < 0 else f"with status {answer.code}"
         return Unknown(f"its import ends the process {how}" if answer.code >= 0 else f"at its import {how}")
-    threads = json.loads(rest.partition("\n")[0])
-    if threads:
-        return Unknown(
-            f"its import leaves a thread behind that keeps the process from ending: {listed(threads, 3)}"
-        )
+    left = json.loads(rest.partition("\n")[0])
+    if left:
+        return Unknown(f"its import leaves behind what goes on: {listed(left, 3)}")
     return ImportedWell(entry_point.value)
 
 

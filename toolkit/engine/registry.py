@@ -16,6 +16,7 @@ from typing import Any
 
 from verl_doctor.toolkit.change import Fix
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
+from verl_doctor.toolkit.engine.plugin_exit import refuse_exits
 from verl_doctor.toolkit.engine.plugin_trial import why_unusable
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
@@ -84,6 +85,7 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             if reason := why_unusable(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, reason))
                 continue
+            refuse_exits()
             try:
                 parts = list(_parts(_offered(entry_point.load())))
                 if not parts:

@@ -30,6 +30,9 @@ _LOGS = (".log", ".out", ".err", ".txt", ".gz", ".zst")
 _SAMPLE = 8192  # bytes from which it is told what a file is
 _BLOCK = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_PACKED = (_GZIP, _ZSTD, b"BZh", b"\xfd7zXZ", b"PK\x03\x04")  # bzip2, xz and zip besides
+# Control characters that no log has: all but the bell, blanks and line ends, backspace, and the one that begins a colour.
+_CONTROLS = bytes(code for code in range(32) if code not in {*range(7, 14), 27})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 MOST_UNPACKED = 1 << 36
 """Bytes to which one packed log may unpack."""
@@ -128,16 +131,35 @@ def opened(source: Source) -> Iterator[Read]:
             read: Read = packed.read
             if begin.startswith(_GZIP):
                 unpacked = stack.enter_context(gzip.GzipFile(fileobj=_File(read))).read1
-                read = _limited(unpacked, packed)
+                read = _of_text(_limited(unpacked, packed))
             elif begin.startswith(_ZSTD):
-                read = _limited(_unpacked_zstd(read, source, stack), packed)
+                read = _of_text(_limited(_unpacked_zstd(read, source, stack), packed))
             elif (encoding := _utf16(begin)) is not None:
                 read = _as_utf8(read, encoding)
-            elif begin.count(b"\0") > len(begin) // 20:
+            elif _is_no_text(begin):
                 raise UnreadableError("it is no text")
             yield read
         except CUT_OFF as error:
             raise UnreadableError(reason_of(error)) from None
+
+
+def _is_no_text(begin: bytes) -> bool:
+    return begin.startswith(_PACKED) or len(begin) - len(begin.translate(None, _CONTROLS)) > len(begin) // 20
+
+
+def _of_text(unpacked: Read) -> Read:
+    """A reader that raises UnreadableError where what was packed is no text."""
+    begun = False
+
+    def read(size: int) -> bytes:
+        nonlocal begun
+        content = unpacked(size)
+        if not begun and _is_no_text(content[:_SAMPLE].replace(b"\0", b"")):
+            raise UnreadableError("what is packed in it is no text")
+        begun = True
+        return content
+
+    return read
 
 
 def _opened(path: Path) -> BinaryIO:

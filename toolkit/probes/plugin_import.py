@@ -1,33 +1,49 @@
-"""Import what entry points name, as the doctor would, and report what became of the process: it may hang, exit, or be kept by a thread.
+"""Import what entry points name, as the doctor would, and report what became of the process: it may hang, exit, or go on elsewhere.
 
 Runs as a script: a token, the paths of sys.path in JSON, and entry points (`module:attribute`).
 """
 
+import ctypes
 import importlib
 import json
 import os
+import signal
 import sys
 import threading
 
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: also the children of a child that has ended are ours
+
 
 def left_behind() -> "list[str]":
-    """The threads that would keep the process from ending."""
-    return [
-        thread.name
-        for thread in threading.enumerate()
-        if thread is not threading.main_thread() and thread.is_alive() and not thread.daemon
-    ]
+    """What goes on after the import, and may end the process, keep it, or write a report of its own."""
+    threads = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    found = ["the thread " + thread.name for thread in threads if thread.is_alive()]
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        found.append("an alarm")
+    try:
+        while True:
+            number, _ = os.waitpid(-1, os.WNOHANG)
+            if not number:
+                found.append("a process")
+                break
+    except ChildProcessError:
+        pass
+    return found
 
 
 def main(token: str, paths: str, *values: str) -> None:
-    """Import them, and write the token and the threads that were left behind."""
+    """Import them, and write the token and what was left behind."""
     sys.path[:] = json.loads(paths)
+    own = os.getpid()
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     try:
         load(values)
     except Exception as error:  # noqa: BLE001 - the doctor meets it again, and reports it
         print(error, file=sys.stderr)
     except SystemExit as ended:
         os._exit(ended.code if isinstance(ended.code, int) else bool(ended.code))
+    if os.getpid() != own:
+        os._exit(0)  # a copy that the import has made
     os.write(1, ("\n" + token + json.dumps(left_behind()) + "\n").encode())
     os._exit(0)  # whatever a plugin registered to run at exit
 

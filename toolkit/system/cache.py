@@ -59,7 +59,9 @@ def _bytes(file: Path, largest: int) -> bytes | None:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > largest:
             return None
-        if why := why_any_foreign(_folders(file), group_counts=True) or why_status_foreign(file, about):
+        if why := why_any_foreign(_folders(file), group_counts=True) or why_status_foreign(
+            file, about, opened=descriptor
+        ):
             _warn(why, file)
             return None
         with os.fdopen(descriptor, "rb", closefd=False) as stream:

@@ -17,6 +17,8 @@ _LONGEST = 300  # characters of a complaint
 _KINDS: Mapping[int, UnknownKind] = {
     errno.EAGAIN: "no more processes",
     errno.ENOMEM: "no more processes",
+    errno.EMFILE: "no more processes",
+    errno.ENFILE: "no more processes",
     errno.EROFS: "no temporary folder",  # of Machine.run
 }
 

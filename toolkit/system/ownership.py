@@ -11,11 +11,15 @@ import grp
 import os
 import pwd
 import stat
+import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from verl_doctor.toolkit.text import harmless
+
+# linux/posix_acl_xattr.h
+_ACL_HEAD, _ACL_USER, _ACL_GROUP, _ACL_WRITE = 4, 0x02, 0x08, 0x02
 
 
 def why_foreign(file: Path, *, group_counts: bool) -> str:
@@ -44,16 +48,42 @@ def why_any_foreign(paths: Iterable[Path], *, group_counts: bool, trusted: int =
 
 
 def why_status_foreign(
-    path: Path, about: os.stat_result, *, group_counts: bool = True, trusted: int = 0
+    path: Path,
+    about: os.stat_result,
+    *,
+    group_counts: bool = True,
+    trusted: int = 0,
+    opened: int | None = None,
 ) -> str:
-    """The same for a file or folder that was looked at: the sentence names its owner and its mode."""
+    """The same for a file or folder that was looked at, `opened` as a descriptor: the sentence names its owner and its mode."""
     shown = f"(owner {_user(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
     if about.st_uid not in {0, os.geteuid(), trusted}:
         return f"{path} belongs to user {about.st_uid} {shown}"
     if about.st_mode & stat.S_IWOTH:
         return f"anybody may write to {path} {shown}"
-    if group_counts and about.st_mode & stat.S_IWGRP and not _is_own(about.st_gid):
-        return f"group {about.st_gid} may write to {path} {shown}"
+    if (
+        about.st_mode & stat.S_IWGRP
+    ):  # with an access list it is the mask: nobody in the list may write without it
+        if listed := _listed_writer(path if opened is None else opened, trusted, group_counts=group_counts):
+            return f"the access list of {path} lets {listed} write {shown}"
+        if group_counts and not _is_own(about.st_gid):
+            return f"group {about.st_gid} may write to {path} {shown}"
+    return ""
+
+
+def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str:
+    """Another user or group whom the access list of a file lets write, "" when there is none (acl(5))."""
+    try:
+        entries = os.getxattr(file, "system.posix_acl_access")[_ACL_HEAD:]
+    except OSError:  # no list, or a file system without them
+        return ""
+    for kind, rights, number in struct.iter_unpack("<HHI", entries[: len(entries) // 8 * 8]):
+        if not rights & _ACL_WRITE:
+            continue
+        if kind == _ACL_USER and number not in {0, os.geteuid(), trusted}:
+            return f"user {number}"
+        if kind == _ACL_GROUP and group_counts and not _is_own(number):
+            return f"group {number}"
     return ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +22,8 @@ def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
     """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATIENCE`).
 
-    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive.
+    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive. Raises OSError when the
+    machine starts no thread.
     """
     answers: list[T | None] = [None] * len(questions)
 
@@ -28,8 +31,11 @@ def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = N
         answers[number] = questions[number]()
 
     threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(questions))]
-    for thread in threads:
-        thread.start()
+    try:
+        for thread in threads:
+            thread.start()
+    except RuntimeError:  # this user may have no more of them
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
     until = time.monotonic() + (PATIENCE if patience is None else patience)
     for thread in threads:
         thread.join(max(0, until - time.monotonic()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import stat
 from collections.abc import Iterator
@@ -33,6 +34,14 @@ _HARMLESS = re.compile(
 )
 _TIMER = re.compile(r"^it_value: \((\d+), (\d+)\)$", re.MULTILINE)
 _LOCK = re.compile(r"^lock:\s", re.MULTILINE)
+_CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
+# Signals that nothing but a timer or a watch on a folder sends: /proc shows neither setitimer(2), alarm(2) nor F_NOTIFY.
+_WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO)
+# System calls that wait for whoever has the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend, mq_timedreceive.
+_QUEUES = {
+    "x86_64": frozenset({"65", "220", "69", "70", "242", "243"}),
+    "aarch64": frozenset({"193", "192", "189", "188", "182", "183"}),
+}
 _SESSION_FILE = re.compile(r".*/session_[\w-]+/.*")
 _TERMINAL, _FOREGROUND, _GROUP, _STATE = 7, 8, 5, 3  # fields of /proc/PID/stat, counted from 1
 _NAME_ENDS = 3
@@ -71,6 +80,22 @@ def _state(pid: int, machine: Machine) -> Iterator[Sign]:
         )
         if terminal and foreground == group:
             yield Sign("runs in the foreground of a terminal")
+    if (machine.read(f"/proc/{pid}/timers") or "").strip():
+        yield Sign("has a timer")
+    caught = _CAUGHT.search(machine.read(f"/proc/{pid}/status") or "")
+    signals = int(caught[1], 16) if caught else 0
+    for number in _WAKING:
+        if signals >> (number - 1) & 1:
+            yield Sign(f"waits for {number.name}, which a timer or a watch on a folder sends")
+    yield from _queues(pid, machine)
+
+
+def _queues(pid: int, machine: Machine) -> Iterator[Sign]:
+    calls = _QUEUES.get(os.uname().machine, frozenset())
+    for task in os.listdir(machine.at(f"/proc/{pid}/task")):  # noqa: PTH208 - names alone
+        if (machine.read(f"/proc/{pid}/task/{task}/syscall") or "").partition(" ")[0] in calls:
+            yield Sign("waits at a message queue or a semaphore that others may have")
+            return
 
 
 def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:

@@ -21,6 +21,10 @@ _SECRET_WORD = re.compile(
     r"|^(CREDS?|PINS?|PINCODE|PSK|SIG|SIGNATURE|OTP|TOTP|MFA)$"
     r"|^(?!BY|COM|TRES|SUR|OVER|UNDER|ENCOM)[A-Z]*PASS$"
 )
+# password, passphrase, key and token in Chinese; password in Japanese and Korean.
+_ELSEWHERE = re.compile(
+    "\u5bc6\u7801|\u53e3\u4ee4|[\u5bc6\u79d8]\u94a5|\u4ee4\u724c|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
+)
 # HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is none.
 _LAST_WORD = re.compile(r"^API$")
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # others are counted
@@ -65,12 +69,15 @@ _ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 
 # What names a value that stands behind it, as logs and configurations write it: name=, "name": , --name , -e NAME ,
 # "name": "NAME", "value": . Behind a name without quotes and signs prose may follow: HF_TOKEN is not set.
+_COLOUR = r"(?:\x1b\[[\d;]*m)*"
 _BEFORE_A_VALUE = re.compile(
-    r"""(?<![\w.-])(?:
+    rf"""(?:(?<![\w.-])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=;\dm)|(?<=;\d\dm))(?:
     name\\*["']?\s*[:=]\s*\\*["']?(?P<entry>[\w.-]+)\\*["']?,?\s*\\*["']?value\\*["']?\s*[:=]\s*
-    |(?:-e|--env)\s+(?P<variable>\w+)\s+(?!-)
-    |--?(?P<option>[A-Za-z][\w-]*)\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
-    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?(?:\s*(?:=(?!=)|:)\s*|[ ]is[ ]+(?=\S*\d)(?=\S{16}))
+    |(?:-e|--env|setenv|configure\s+set)\s+(?P<variable>\w+)\s+(?!-)
+    |(?:env|export)\s+(?P<exported>\w+)\s+(?=\S*\d)(?=\S{{8}})
+    |<(?P<element>[\w.:-]+)(?:\s[^<>\n]*)?>(?=[^<\s])
+    |--?(?P<option>[A-Za-z][\w-]*)(?:\s*\\\n)?\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
+    |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\]?{_COLOUR}(?:\s*(?:=(?!=)|[:\uff1d\uff1a])\s*|[ ]is[ ]+(?=\S*\d)(?=\S{{16}})){_COLOUR}
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -88,6 +95,8 @@ _USER_OPTION = re.compile(
     |\b(?:zip|unzip|7za?|rar|unrar)\b[^\n]{0,200}?\s-[pP]\s?(?=[^\s-])
     |\b(?:twine|huggingface-cli|hf|az|oc|helm|podman|docker|skopeo|ngc)\b[^\n]{0,200}?\s-p\s+(?=[^\s-])(?![\d.]+:\d)
     |\bredis-cli\b[^\n]{0,200}?\s-a\s+
+    |\bipmi\w*\b[^\n]{0,200}?\s-P\s+
+    |\b(?i:identified)\s+(?:(?i:with)\s+\S+\s+)?(?i:by)\s+
     |\bldap\w+\b[^\n]{0,200}?\s-w\s+
     |\bssh-keygen\b[^\n]{0,200}?\s-[NP]\s+
     |\bhtpasswd\s+-\w*b\w*\s+\S+\s+\S+\s+
@@ -119,6 +128,7 @@ _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
 _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
 _IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)")  # SecretStr("...")
+_CONTENT = re.compile(r"[^<\n]+")  # of an element of XML
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
 # Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
@@ -148,6 +158,8 @@ _USER_IN_URL = re.compile(
 @lru_cache(maxsize=4096)
 def smells_of_secret(name: str) -> bool:
     """Whether what has this name (a variable, an option, a key, an identifier) may be a secret: a word of it suggests it."""
+    if not name.isascii() and _ELSEWHERE.search(name):
+        return True
     words = _words(name)
     return bool(words) and words[-1] not in _BESIDE_THE_SECRET and _has_secret_word(name, words)
 
@@ -263,7 +275,7 @@ def _values_blanked(text: str) -> str:
             continue
         if _is_prose(before):
             continue
-        start, end = _value_at(text, before.end(), name)
+        start, end = _value_at(text, before.end(), name, in_element=before.lastgroup == "element")
         value = text[start:end]
         if _VARIABLE.fullmatch(value) or _COLUMN.fullmatch(f"{name}={value}"):
             continue
@@ -280,8 +292,10 @@ def _is_prose(before: re.Match[str]) -> bool:
     )
 
 
-def _value_at(text: str, place: int, name: str) -> tuple[int, int]:
+def _value_at(text: str, place: int, name: str, *, in_element: bool) -> tuple[int, int]:
     """Where the value that begins there stands, without its quotes."""
+    if in_element and (content := _CONTENT.match(text, place)):
+        return content.span()
     if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):
         return quoted.span("value")
     form = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from verl_doctor.toolkit.change import ReplaceFile
+from verl_doctor.toolkit.change import NewFile, ReplaceFile
 from verl_doctor.toolkit.changes import links
 from verl_doctor.toolkit.changes.apply import Refused, apply, undo
 
@@ -100,18 +100,84 @@ def test_through_links_changes_every_environment_and_undo_all_of_them(top: Path,
     assert [facts(path) for path in (a / MODULE, b / MODULE, source)] == before
 
 
-def test_a_linked_package_is_refused_unless_asked_for(top: Path, source: Path) -> None:
+def linked_package(top: Path, source: Path) -> tuple[Path, Path]:
+    """Two environments whose package is a link to the same folder, which has a folder and a cache in it."""
+    (source.parent / "inner").mkdir()
+    (source.parent / "inner/core.py").write_bytes(b"old\n")
+    (source.parent / "__pycache__").mkdir()
+    (source.parent / "__pycache__/engine.cpython-312.pyc").write_bytes(b"cache")
     a, b = environment(top, "a"), environment(top, "b")
     for prefix in (a, b):
         (prefix / MODULE).parent.rmdir()
         (prefix / MODULE).parent.symlink_to(source.parent)
-    with pytest.raises(
-        Refused, match=rf"a link to the folder {source.parent}.*{b} would change too; --through-links"
-    ):
-        put(a)
-    assert source.read_bytes() == b"old\n"
+    return a, b
+
+
+def everything(folder: Path) -> list[tuple[Any, ...]]:
+    """All that lies below a folder."""
+    found = sorted(path for path in folder.rglob("*") if ".verl-doctor" not in path.parts)
+    return [
+        (str(path), *facts(path)) if path.is_symlink() or path.is_file() else (str(path),) for path in found
+    ]
+
+
+INNER = "lib/python3.12/site-packages/vllm/inner/core.py"
+
+
+def test_a_linked_package_becomes_a_folder_of_links_and_a_link_again(top: Path, source: Path) -> None:
+    a, b = linked_package(top, source)
+    before, folder = everything(top), (a / MODULE).parent.parent.stat().st_mtime_ns
+    plan = [ReplaceFile(a / module, b"old\n", b"new\n") for module in (MODULE, INNER)]
+    apply(plan, a / ".verl-doctor", fix="repair", code="VLLM101")
+    assert [facts(prefix / module)[0] for prefix in (a, b) for module in (MODULE, INNER)] == [
+        b"new\n",
+        b"new\n",
+        b"old\n",
+        b"old\n",
+    ]
+    assert (a / MODULE).stat().st_mode == source.stat().st_mode
+    assert not ((a / MODULE).parent / "__pycache__").exists()
+    (made,) = undo(a / ".verl-doctor")
+    assert {change.now for change in made.changes} == {"gone back"}
+    assert everything(top) == before
+    assert (a / MODULE).parent.parent.stat().st_mtime_ns == folder
+
+
+def test_a_later_repair_reaches_deeper_into_a_linked_package(top: Path, source: Path) -> None:
+    a, _ = linked_package(top, source)
+    before = everything(top)
+    put(a)
+    put(a, module=INNER)
+    with pytest.raises(Refused, match="cannot be undone before 0002"):
+        undo(a / ".verl-doctor", "0001")
+    undo(a / ".verl-doctor", everything=True)
+    assert everything(top) == before
+
+
+def test_what_somebody_puts_into_a_private_folder_is_not_lost(top: Path, source: Path) -> None:
+    a, _ = linked_package(top, source)
+    put(a)
+    (a / MODULE).with_name("mine.py").write_bytes(b"mine\n")
+    with pytest.raises(Refused, match=r"mine\.py is not the doctor's"):
+        undo(a / ".verl-doctor")
+    assert (a / MODULE).with_name("mine.py").read_bytes() == b"mine\n"
+    (a / MODULE).with_name("mine.py").unlink()
+    undo(a / ".verl-doctor")
+    assert (a / MODULE).parent.is_symlink()
+
+
+def test_a_linked_package_is_written_through_where_that_is_asked_for(top: Path, source: Path) -> None:
+    a, b = linked_package(top, source)
     apply([ReplaceFile(a / MODULE, b"old\n", b"new\n")], top / "j", fix="f", code="C", through_links=True)
     assert (b / MODULE).read_bytes() == b"new\n"
+
+
+def test_a_new_file_does_not_come_into_being_in_other_environments(top: Path, source: Path) -> None:
+    a, b = linked_package(top, source)
+    change = NewFile((a / MODULE).with_name("new.py"), b"new\n")
+    with pytest.raises(Refused, match=rf"a link to the folder {source.parent}.*{b} would change too"):
+        apply([change], a / ".verl-doctor", fix="f", code="C")
+    assert not (b / MODULE).with_name("new.py").exists()
 
 
 def test_a_link_within_the_environment_stays(top: Path) -> None:

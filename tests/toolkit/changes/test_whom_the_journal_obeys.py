@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import stat
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from crash.children import NOBODY, run_as
+from support.kept import cannot_run
 
 from verl_doctor.toolkit.change import NewFile, ReplaceFile
 from verl_doctor.toolkit.changes.apply import Refused, apply, history, recover, undo, undo_together
@@ -83,6 +85,21 @@ def test_what_anybody_may_write_is_refused_with_owner_and_mode(environment: Path
             use()
     assert (environment / "a.py").read_bytes() == b"new\n"
     assert not (environment / "b.py").exists()
+
+
+@pytest.mark.parametrize("place", ["", "0001-applied", "0001-applied/entry.json"])
+def test_what_an_access_list_lets_another_user_write_is_refused(environment: Path, place: str) -> None:
+    whole = 0xFFFFFFFF
+    entries = ((1, 7, whole), (2, 6, NOBODY), (4, 0, whole), (16, 7, whole), (32, 0, whole))
+    packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(home(environment) / place, "system.posix_acl_access", packed)
+    except OSError:
+        cannot_run("this file system has no access lists")
+    for use in every_use(environment):
+        with pytest.raises(Refused, match=rf"the access list of .* lets user {NOBODY} write .*chmod -R go-w"):
+            use()
+    assert (environment / "a.py").read_bytes() == b"new\n"
 
 
 @as_root

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import random
 import shutil
@@ -53,6 +55,21 @@ def test_a_file_that_holds_nothing_else_is_no_text(tmp_path: Path) -> None:
 
 def packed_with_zstd(text: bytes) -> bytes:
     return subprocess.run(["zstd", "-qc"], input=text, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        bz2.compress(b"Error\n" * 999)[:-9],
+        lzma.compress(b"Error\n"),
+        gzip.compress(gzip.compress(b"Error\n")),
+    ],
+    ids=["bzip2", "xz", "gzip twice"],
+)
+def test_what_is_packed_otherwise_is_no_text(tmp_path: Path, packed: bytes) -> None:
+    (tmp_path / "run.log").write_bytes(packed)
+    with pytest.raises(UnreadableError, match="no text"):
+        content(tmp_path / "run.log")
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd here")

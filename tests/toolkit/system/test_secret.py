@@ -55,6 +55,18 @@ from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, withou
         ("wandb.login(key='0123abcd')", "wandb.login(key='***')"),
         ("curl -u joe:hunter2 https://x", "curl -u joe:*** https://x"),
         ("sshpass -p hunter2 ssh x", "sshpass -p *** ssh x"),
+        ("os.environ['HF_TOKEN'] = 'abc'", "os.environ['HF_TOKEN'] = '***'"),
+        ("setenv HF_TOKEN abc", "setenv HF_TOKEN ***"),
+        ("ENV HF_TOKEN 0123abcd", "ENV HF_TOKEN ***"),
+        ("aws configure set aws_secret_access_key abc", "aws configure set aws_secret_access_key ***"),
+        ("<server><password>a b</password></server>", "<server><password>***</password></server>"),
+        ('<privateKey type="pem">abc\nx', '<privateKey type="pem">***\nx'),
+        ("ipmitool -U admin -P hunter2 chassis", "ipmitool -U admin -P *** chassis"),
+        ("ALTER USER joe identified by 'hunter2'", "ALTER USER joe identified by '***'"),
+        ("密码: hunter2, 口令=hunter2", "密码: ***, 口令=***"),
+        ("password\uff1dabc 访问密钥\uff1aabc", "password\uff1d*** 访问密钥\uff1a***"),
+        ("\x1b[31mHF_TOKEN\x1b[0m=\x1b[1;32mabc", "\x1b[31mHF_TOKEN\x1b[0m=\x1b[1;32m***"),
+        ("--password \\\n  abc", "--password \\\n  ***"),
     ],
 )  # fmt: skip
 def test_the_value_is_blanked_and_its_name_stays(text: str, shown: str) -> None:
@@ -105,6 +117,8 @@ def test_the_value_is_blanked_and_its_name_stays(text: str, shown: str) -> None:
         "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>",
         "no_proxy=localhost,auth:80",
         "Author: joe, monkeys: 5, pattern: abc",
+        "export HF_TOKEN before the start, env HF_TOKEN is not set",
+        "batch['token_ids'] = ids, x[key] = 1, <|im_start|>user, <think>so</think>, List<String>x",
     ],
 )
 def test_what_is_none_stays_readable(text: str) -> None:

@@ -157,7 +157,9 @@ def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
     reason = f"{python} {failed}; isolated (-I -S) it fails as well" + (
         f": {other}" if other != failed else ""
     )
-    short = any(os.strerror(number) in reason for number in (errno.EAGAIN, errno.ENOMEM))  # its own words
+    short = any(
+        os.strerror(number) in reason for number in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE)
+    )  # its own words
     return Unknown(reason, kind="no more processes" if short else "")
 
 

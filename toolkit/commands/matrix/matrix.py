@@ -46,12 +46,12 @@ from verl_doctor.toolkit.commands.matrix.releases import Release, releases
 from verl_doctor.toolkit.commands.matrix.requirements import EXTRA, Wants, wants_of, wants_of_tree
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Config
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.index.listing import Listing, NoListing, PackageIndex
 from verl_doctor.toolkit.index.wheel_members import WheelError
 from verl_doctor.toolkit.index.wheel_sources import WheelSources
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.target import Target, UsageError
+from verl_doctor.toolkit.target import CannotJudgeError, Target, UsageError
 
 Subject = Literal["verl", "vllm"]
 
@@ -188,16 +188,18 @@ class Study:
         return here(self.interpreter, self.packages)
 
     def verl_here(self) -> Side:
-        """The verl of the target. Raises UsageError when there is none."""
+        """The verl of the target. Raises UsageError when there is none, CannotJudgeError when it cannot be told."""
         found = self._facts.get(VerlTrees)
         if isinstance(found, Unknown):
+            _demand_seen(found)
             raise UsageError(f"{found.reason}; name one with --verl DIR, or a release with --verl 0.6.1")
         return self._side_here("verl", found.imported)
 
     def vllm_here(self) -> Side:
-        """The vLLM of the target. Raises UsageError when there is none."""
+        """The vLLM of the target. Raises UsageError when there is none, CannotJudgeError when it cannot be told."""
         found = self._facts.get(VllmTree)
         if isinstance(found, Unknown):
+            _demand_seen(found)
             raise UsageError(f"{found.reason}; name one with --vllm DIR, or a release with --vllm 0.12.0")
         return self._side_here(found.distribution or "vllm", found.tree)
 
@@ -349,3 +351,9 @@ def _public(version: str) -> str:
         return Version(version).public
     except InvalidVersion:
         return re.split(r"[+]", version)[0]
+
+
+def _demand_seen(missing: Unknown) -> None:
+    """Tell what is not there, which the user can name, from what could not be looked at."""
+    if not isinstance(missing, Absent):
+        raise CannotJudgeError(missing.reason)

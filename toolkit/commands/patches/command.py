@@ -19,7 +19,7 @@ from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.engine.session import Session, open_session, version
 from verl_doctor.toolkit.exit_code import ExitCode
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.marker import Marker, is_marker
 from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
 from verl_doctor.toolkit.options.options import PATH, Command, FileToWrite, force_option, target_options
@@ -31,7 +31,7 @@ from verl_doctor.toolkit.patchsets.patched import PatchedFile, patched_files
 from verl_doctor.toolkit.patchsets.patchset import AnyPatch
 from verl_doctor.toolkit.repair.recorded import history
 from verl_doctor.toolkit.sources.python.source import Unreadable, read
-from verl_doctor.toolkit.target import Options, UsageError, journal_home
+from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError, journal_home
 from verl_doctor.toolkit.text import counted, harmless
 
 _LOST = ("gone back", "changed by someone else", "partly in place")
@@ -65,7 +65,7 @@ def list_patches(*, options: Options, words: tuple[str, ...]) -> int:
     for line in found.markers.lines:
         print(harmless(f"{line.path}:{line.line}  {line.marker}  {_text(line)}"))
     where = f"{counted(len(found.markers.lines), 'marked line')} in {found.markers.folder}"
-    print(harmless(where), file=sys.stderr)
+    print(harmless(where))
     return ExitCode.OK
 
 
@@ -86,7 +86,11 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
         progress.say("judging the code without its patches")
         there = needs(found.session, found.folder, found.files)
     if wanted is None:
-        return int(_journalled(found.session) + _standing(found, there) > 0)
+        lost = _journalled(found.session)
+        _standing(found, there)
+        if not there:
+            print(harmless(f"no patches in {found.folder}"))
+        return ExitCode.FAILED if lost else ExitCode.OK
     present = {patch.identity: need for patch, need in there.items()}
     lost = 0
     for patch in wanted:
@@ -97,10 +101,7 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
         )
         lost += patch.identity not in present
         print(harmless(f"{patch.marker}  {patch.place}  {state}"))
-    print(
-        harmless(f"{len(wanted) - lost} of {counted(len(wanted), 'patch', 'patches')} in place"),
-        file=sys.stderr,
-    )
+    print(harmless(f"{len(wanted) - lost} of {counted(len(wanted), 'patch', 'patches')} in place"))
     return ExitCode.FAILED if lost else ExitCode.OK
 
 
@@ -160,6 +161,8 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
     for patch in wanted:
         state = states.get(patch, "applied" if apply_them else "would be applied")
         print(harmless(f"{patch.marker}  {patch.place}  {state}"))
+    if not wanted:
+        print(harmless(f"no patches in {file}"))
     return ExitCode.FAILED if any(state.startswith("refused") for state in states.values()) else ExitCode.OK
 
 
@@ -193,6 +196,8 @@ def _look(options: Options, words: Iterable[str] = (), wanted: Iterable[AnyPatch
         collection = session.look()
         markers, trees = collection.get(Markers), collection.get(VerlTrees)
     if isinstance(markers, Unknown):
+        if not isinstance(markers, Absent):
+            raise CannotJudgeError(markers.reason)
         raise UsageError(f"{markers.reason}; name a tree with --verl DIR")
     if damaged := [word for word in words if not is_marker(word)]:
         raise UsageError(f"--marker {damaged[0]}: a marker is one word of letters and digits, such as Uky")
@@ -222,14 +227,13 @@ def _journalled(session: Session) -> int:
     return lost
 
 
-def _standing(found: _Found, there: dict[AnyPatch, Need]) -> int:
+def _standing(found: _Found, there: dict[AnyPatch, Need]) -> None:
     """Show the patches that stand in the tree. None of them can be lost."""
     for patch, need in there.items():
         print(harmless(f"{patch.marker}  {patch.place}  {_in_place(need)}"))
     for one in found.files:
         for left in one.not_carried:
             print(harmless(f"{left.marker}  {left.path}:{left.line}  in place, not judged: {left.reason}"))
-    return ExitCode.OK
 
 
 def _in_place(need: Need) -> str:
