@@ -12,6 +12,7 @@ from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -151,7 +152,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
     if gpus and tensor and gpus % tensor and there.get("actor_rollout_ref.hybrid_engine") is not False:
         yield _Broken(
             _GROUPS,
-            f"{gpus:g} GPUs do not divide into rollout groups of {tensor:g}",
+            f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {tensor:g}",
             (*_GPUS, f"{_ROLLOUT}.tensor_model_parallel_size"),
             "Choose a tensor_model_parallel_size that divides the number of GPUs",
             values={

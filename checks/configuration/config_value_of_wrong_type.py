@@ -41,7 +41,7 @@ _COUNTS = re.compile(
         Example("a value that is not known", asked("trainer.nnodes=${oc.env:N}")),
         Example("False counts as 0, for Python too", asked("trainer.test_freq=False")),
         Example("a text for a number", asked("trainer.nnodes=two"), "should be a whole number"),
-        Example("a fraction for a whole number", asked("data.train_batch_size=1e3"), "should be a whole number, and 1000.0 is none"),
+        Example("a fraction for a whole number", asked("data.train_batch_size=1e3"), "should be a whole number, and 1000.0 is not one"),
         Example("a text for a truth value", asked("actor_rollout_ref.rollout.enforce_eager=yes"), "should be True or False"),
         Example("a value for a section", asked("actor_rollout_ref.actor=dp"), "is a section"),
         Example("a tracker that is no list", asked("trainer.logger=console")),
@@ -104,13 +104,13 @@ def _wanted(word: Asked, there: Configuration) -> str:
     if isinstance(default, int):
         if isinstance(value, float) and not _COUNTS.search(word.key):
             return ""
-        return "" if isinstance(value, int) else f"{word.key} should be a whole number, and {shown} is none"
+        return "" if isinstance(value, int) else f"{word.key} should be a whole number, and {shown} is not one"
     if isinstance(default, float):
         return (
-            "" if isinstance(value, (int, float)) else f"{word.key} should be a number, and {shown} is none"
+            "" if isinstance(value, (int, float)) else f"{word.key} should be a number, and {shown} is not one"
         )
     if isinstance(default, list) and default and isinstance(value, (int, float)):
-        return f"{word.key} should be a list, and {shown} is none"
+        return f"{word.key} should be a list, and {shown} is not one"
     if isinstance(default, Mapping) and default and not isinstance(value, dict):
         return f"{word.key} is a section of {release(there)}'s configuration, and {shown} would replace all of it"
     return ""

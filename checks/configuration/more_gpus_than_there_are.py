@@ -103,7 +103,7 @@ def more_gpus_than_there_are(
     word = configuration.asked_for(GPUS)
     settings = recommended(configuration, resources)
     yield Finding(
-        f"the job asks for {wanted:g} GPUs on each node, and this machine has {here}",
+        f"the job asks for {counted(int(wanted), 'GPU')} on each node, and this machine has {here}",
         Evidence(
             found=f"{here}: {', '.join(sorted({f'{gpu.name} ({gpu.memory / 1024:.0f} GiB)' for gpu in resources.gpus}))}"
             if resources.gpus
@@ -121,13 +121,13 @@ def _told(configuration: Configuration, wanted: float, nodes: float, has: float)
     """Where the job tells `ray.init()` how many GPUs there are: no cluster may be joined then, so there are no others."""
     word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(
-        f"the job asks for {wanted:g} * {nodes:g} = {wanted * nodes:g} GPUs, and starts a Ray of its own with {has:g}",
+        f"the job asks for {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, and starts a Ray of its own with {has:g}",
         Evidence(
             found=f"{_RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
-            wanted=f"{wanted * nodes:g} GPUs",
+            wanted=counted(int(wanted * nodes), "GPU"),
         ),
         location=place(word) if word else None,
-        remedy=f"Ask for {has:g} GPUs, or leave {_RAY_INIT}.num_gpus away and join a cluster that has them",
+        remedy=f"Ask for {counted(int(has), 'GPU')}, or leave out {_RAY_INIT}.num_gpus and join a cluster that has them",
         severity="error",
         **healed("CFG111", _fewer(configuration, int(wanted), int(nodes), int(has))),
         subject=Subject("setting", word.key if word else GPUS),
@@ -174,16 +174,16 @@ def _hidden(configuration: Configuration, variables: JobVariables, visible: int,
     word, here = configuration.asked_for(GPUS), variables.places.get(_VISIBLE)
     value = variables.values[_VISIBLE]
     return Finding(
-        f"the job asks for {wanted:g} GPUs on each node, and {_VISIBLE} leaves it {counted(visible, 'GPU')}",
+        f"the job asks for {counted(int(wanted), 'GPU')} on each node, and {_VISIBLE} leaves it {counted(visible, 'GPU')}",
         Evidence(
             found=f"{_VISIBLE}={value}",
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
             read_from=f"{here[0]}:{here[1]}" if here else "this shell",
         ),
         location=Location(*here) if here else place(word) if word else None,
-        remedy=f"Set {GPUS}={visible}, or name {wanted:g} GPUs in {_VISIBLE}"
+        remedy=f"Set {GPUS}={visible}, or name {counted(int(wanted), 'GPU')} in {_VISIBLE}"
         if visible
-        else f"Name {wanted:g} GPUs in {_VISIBLE}",
+        else f"Name {counted(int(wanted), 'GPU')} in {_VISIBLE}",
         severity="error",
         **healed("CFG111", settings(configuration, {GPUS: visible}, effect=_EFFECT) if visible else None),
         subject=Subject("setting", GPUS),

@@ -233,7 +233,8 @@ def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
     """What would be done, or what was done, and what is left."""
     yield _repair_verdict(report, repairs)
-    yield from _headline(report, width)
+    if not report.applied:
+        yield from _headline(report, width)
     for repair in repairs:
         yield Text()
         said = f"{repair.code} {repair.title} ({repair.safety})"

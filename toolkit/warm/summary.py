@@ -120,6 +120,8 @@ def _planned(one: Summary) -> tuple[str, str]:
     said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
     if one.missing:
         return "COLD", f"{said}; {in_bytes(one.missing)} would be read"
+    if one.troubles:
+        said += f"; {counted(len(one.troubles) + one.more_troubles, 'other file')} cannot be read"
     return "WARM" if one.verdict == "ok" else "PART", said
 
 

@@ -137,7 +137,7 @@ def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytes
     ("name", "content", "words", "code"),
     [
         ("no.log", None, "there is no such file", ExitCode.WRONG_USAGE),
-        ("core.log", b"\0\1\2\3" * 4000, "it is no text", ExitCode.COULD_NOT_CHECK),
+        ("core.log", b"\0\1\2\3" * 4000, "it is not text", ExitCode.WRONG_USAGE),
         ("empty", "", "no log in this folder", ExitCode.WRONG_USAGE),
     ],
 )

@@ -77,9 +77,11 @@ def logs(
         output.refuse_inputs(file, named)
     notes: list[str] = []
     with Progress() as progress:
-        answer = reading.diagnose(sources_of(named, notes.append), notes, progress.say)
+        sources = sources_of(named, notes.append)
+        answer = reading.diagnose(sources, notes, progress.say)
     if not answer.files:
-        raise CannotJudgeError("; ".join(answer.notes) or "there is nothing to read")
+        unreadable = UsageError if sources else CannotJudgeError  # of a silent file system nothing is known
+        raise unreadable("; ".join(answer.notes) or "there is nothing to read")
     if verify or answer.reading.causes:
         with nothing_on_stdout():
             run = open_session(options, deep=True) if verify else None

@@ -46,7 +46,7 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
             yield from map(
                 Text,
                 wrapped(
-                    harmless(f"also told  {one.signature.code}: {one.signature.title}"), width, hanging="  "
+                    harmless(f"also  {one.signature.code}: {one.signature.title}"), width, hanging="  "
                 ),
             )
         yield from _proof(one, width)
@@ -57,7 +57,8 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
             yield from map(Text, wrapped(harmless(f"  on this machine: {said}"), width, hanging="    "))
     if answer.reading.error is not None:
         yield from _proof(answer.reading.error, width)
-        if remedy := remedy_of(answer.reading.error):
+        remedy = remedy_of(answer.reading.error)
+        if remedy and remedy not in next_steps(answer):
             yield from map(Text, wrapped(harmless(f"  what helps: {remedy}"), width, hanging="    "))
     yield from steps_to_take([_with_reason(step) for step in next_steps(answer)], width)
     yield from _others(answer, width)
@@ -137,7 +138,7 @@ def markdown_lines(answer: Answer) -> Iterator[str]:
     beside = [*reading.consequences, *reading.also, *reading.hints]
     if beside:
         yield ""
-        yield "| line | what else was told |"
+        yield "| line | also in the logs |"
         yield "|---|---|"
         yield from (
             f"| {escaped(harmless(one.source))}:{one.number} | {escaped(shown(one.words))} |"

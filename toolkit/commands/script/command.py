@@ -192,7 +192,7 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
             one.path
             for recorded in history(session.target, session.machine).changes
             for one in recorded.transaction.changes
-            if one.now == "in place"
+            if one.standing == "in place"
         }
         if str(path) not in ours:
             raise UsageError(
