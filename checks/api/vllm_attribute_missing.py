@@ -44,6 +44,6 @@ def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
     Use the attribute that the finding suggests, if it suggests one, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     yield from missing_attributes(uses)

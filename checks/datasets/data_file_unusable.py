@@ -70,7 +70,9 @@ def data_file_unusable(
             yield _finding(file, f"{what}, but this verl reads {reads}", "convert it to Parquet")
     for table in tables.tables if isinstance(tables, DataTables) else ():
         if table.unreadable:
-            yield _finding(table.file, f"cannot be read by pyarrow: {table.unreadable}", "generate the file again")
+            yield _finding(
+                table.file, f"cannot be read by pyarrow: {table.unreadable}", "generate the file again"
+            )
 
 
 def _finding(file: DataFile, what: str, remedy: str) -> Finding:

@@ -48,7 +48,9 @@ def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
     message = f"{lowest.name} runs with lower limits than this shell: {', '.join(lower)}"
     found = ", ".join(lower)
     if len(raylets) > 1:
-        message = f"{len(raylets)} raylets run with lower limits than this shell; {lowest.name}: {', '.join(lower)}"
+        message = (
+            f"{len(raylets)} raylets run with lower limits than this shell; {lowest.name}: {', '.join(lower)}"
+        )
         found = "; ".join(f"{raylet.name}: {', '.join(less)}" for raylet, less in raylets)
     yield Finding(
         message,

@@ -134,7 +134,7 @@ def opened(source: Source) -> Iterator[Read]:
             elif (encoding := _utf16(begin)) is not None:
                 read = _as_utf8(read, encoding)
             elif begin.count(b"\0") > len(begin) // 20:
-                raise UnreadableError("it is no text")
+                raise UnreadableError("it is not text")
             yield read
         except CUT_OFF as error:
             raise UnreadableError(reason_of(error)) from None

@@ -20,7 +20,8 @@ _OLD_CODE = re.compile(
     r"\S*\s*=.*|[\w.\[\]]+\(.*|[\w.\"'-]+:(\s.*)?|-\s+\S.*|(?:import|from|return|raise|export|yield|del|assert)\s.*"
 )
 _PLAIN_VALUE = re.compile(
-    r"[\s#+-]*(?:export\s+)?[\w.]+\s*[:=]\s*(?:\d{1,3}|true|false|null|none|on|off)\s*(?P<comment>(?:#.*)?)", re.IGNORECASE
+    r"[\s#+-]*(?:export\s+)?[\w.]+\s*[:=]\s*(?:\d{1,3}|true|false|null|none|on|off)\s*(?P<comment>(?:#.*)?)",
+    re.IGNORECASE,
 )
 _EDGE = re.compile(r"\b(?:begin|start|end)\b", re.IGNORECASE)
 

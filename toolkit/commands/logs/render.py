@@ -45,9 +45,7 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
         if at and one.signature is not None:
             yield from map(
                 Text,
-                wrapped(
-                    harmless(f"also  {one.signature.code}: {one.signature.title}"), width, hanging="  "
-                ),
+                wrapped(harmless(f"also  {one.signature.code}: {one.signature.title}"), width, hanging="  "),
             )
         yield from _proof(one, width)
         if remedy := remedy_of(one):

@@ -120,7 +120,10 @@ def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
     told = [patch for one in found.files for patch in one.patches]
     left = [patch for one in found.files for patch in one.not_carried]
     output.write(file, patchset.dump(told, found.verl, version()))
-    print(harmless(f"{counted(len(told), 'patch', 'patches')} from {found.folder} written to {file}"), file=sys.stderr)
+    print(
+        harmless(f"{counted(len(told), 'patch', 'patches')} from {found.folder} written to {file}"),
+        file=sys.stderr,
+    )
     _hint(found, words)
     for patch in left:
         said = f"not carried: {patch.path}:{patch.line}  {patch.marker}: {patch.reason}"
