@@ -229,7 +229,7 @@ def headline(answer: Answer) -> tuple[str, str]:
             named = ", ".join(answer.files[:_NAMED])
             said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
         elif answer.unread:
-            said = f"nothing read so far failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
+            said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
         else:
             return OK, "nothing in these logs shows that something failed"
     elif error.signature is not None and error.signature.kind == "ended":
@@ -246,7 +246,7 @@ def headline(answer: Answer) -> tuple[str, str]:
 def _lower(title: str) -> str:
     """A title inside a sentence: its article is lowered, a name such as Slurm is not."""
     first = title.partition(" ")[0]
-    return title[:1].lower() + title[1:] if first in {"A", "An", "The"} else title
+    return title[:1].lower() + title[1:] if first in {"A", "An", "The", "Somebody,"} else title
 
 
 def only_consequences(answer: Answer) -> bool:
@@ -259,7 +259,7 @@ def only_consequences(answer: Answer) -> bool:
 
 
 def next_steps(answer: Answer) -> Sequence[str]:
-    """Commands, the most useful first; the remedy where there is none."""
+    """Commands, the most useful first."""
     steps = []
     for one in answer.reading.causes[:2]:
         signature = one.signature
@@ -276,7 +276,4 @@ def next_steps(answer: Answer) -> Sequence[str]:
         steps.append(
             "verl-doctor logs /tmp/ray/session_latest/logs  # the logs of Ray's processes, on the node that died"
         )
-    error = answer.reading.error
-    if not steps and error is not None and (remedy := remedy_of(error)):
-        steps.append(remedy)
     return steps

@@ -75,7 +75,7 @@ def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
     verl = {one.function for one in frames if _VERL.search(one.path)}
     if "validate_config" in verl:
         return "validation"
-    if not verl & (_TRAINS | _UPDATES | _SAVES) and not trains:
+    if not verl & _TRAINS and not trains:
         return None
     if verl & _SAVES:
         return "checkpoint"

@@ -8,7 +8,7 @@ import pytest
 from support.logs.builder import DRIVER_SAW_IT, spoken, traceback
 
 from verl_doctor.toolkit.logs.diagnosis import Reading, read, together
-from verl_doctor.toolkit.logs.document import Answer, headline, next_steps
+from verl_doctor.toolkit.logs.document import Answer, headline
 from verl_doctor.toolkit.logs.excerpt import excerpt
 
 RUNNER = "(TaskRunner pid=7131) "
@@ -42,10 +42,7 @@ def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
     assert reading.error is not None
     assert (reading.error.number, reading.error.lines) == (2, (said,))
     assert (answer.verdict, answer.exit_code) == ("not_determined", 3)
-    assert reading.error.signature is not None
-    assert reading.error.signature.kind == "ended"
-    assert headline(answer)[1].endswith("; nothing before it failed")
-    assert next_steps(answer) == ([reading.error.signature.remedy] if "TIME LIMIT" in said else [])
+    assert headline(answer)[1].startswith("somebody, or a batch system, ended the run")
 
 
 @pytest.mark.parametrize("said", ENDS)

@@ -71,7 +71,7 @@ def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) 
     [
         (DRIVER_SAW_IT, 3, "NOT DETERMINED", "only a consequence"),
         (NOISE, 0, "OK", "nothing in these logs shows that something failed"),
-        (traceback("KeyboardInterrupt"), 3, "NOT DETERMINED", "interrupted the run"),
+        (traceback("KeyboardInterrupt"), 3, "NOT DETERMINED", "ended the run"),
     ],
 )
 def test_without_a_cause_the_verdict_is_ok_or_not_determined(

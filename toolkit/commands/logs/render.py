@@ -55,8 +55,7 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
             yield from map(Text, wrapped(harmless(f"  on this machine: {said}"), width, hanging="    "))
     if answer.reading.error is not None:
         yield from _proof(answer.reading.error, width)
-        remedy = remedy_of(answer.reading.error)
-        if remedy and remedy not in next_steps(answer):
+        if remedy := remedy_of(answer.reading.error):
             yield from map(Text, wrapped(harmless(f"  what helps: {remedy}"), width, hanging="    "))
     yield from steps_to_take([_with_reason(step) for step in next_steps(answer)], width)
     yield from _others(answer, width)
