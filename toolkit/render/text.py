@@ -47,7 +47,7 @@ _PATHS: Final = {"will_fail": "red", "no_fault_found": "green", "not_checked": "
 _OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
-_LABEL: Final = 8  # columns of the words "found", "wanted"... with their indent
+_LABEL: Final = 9  # columns of the words "found", "expected"... with their indent
 _WARNINGS: Final = 8  # on a terminal without -v
 _EDITED: Final = 8  # lines to edit by hand that are shown
 _NAMED: Final = 8  # rules that could not check for one reason
@@ -164,7 +164,7 @@ def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
     return [
         *rows,
         ("found", evidence.found),
-        ("wanted", evidence.wanted),
+        ("expected", evidence.wanted),
         ("read", _place(evidence.read_from, report)),
     ]
 

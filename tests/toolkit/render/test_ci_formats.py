@@ -82,7 +82,7 @@ def test_a_finding_in_the_checkout_has_its_path_there(repo: Path) -> None:
     assert result["message"]["text"].splitlines() == [
         "it is wrong",
         "found: this",
-        "wanted: that",
+        "expected: that",
         "read from: /there",
         "do: mend it",
     ]

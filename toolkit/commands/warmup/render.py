@@ -23,7 +23,7 @@ _STYLES = {
     "NOTHING": "bold green",
     "COLD": "bold yellow",
     "PART": "bold red",
-    "NOT TOLD": "bold magenta",
+    "UNKNOWN": "bold magenta",
     "NO ANSWER": "bold red",
 }
 
