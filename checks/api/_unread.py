@@ -47,7 +47,7 @@ def _said(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
             return (
                 message,
                 "source that this Python can parse",
-                "run verl-doctor under the job's Python",
+                "start the doctor with the job's Python",
             )
     message = f"{damaged}{file.module} cannot be read as Python"
     return message, "Python source", f"repair the file, or reinstall {package}"

@@ -28,7 +28,7 @@ _UNKNOWN = ApiUse(
     unjudged=libraries_unjudged,
     examples=lambda: [
         Example("every attribute is there", seen()),
-        Example("whether it is there cannot be told", seen(_UNKNOWN)),
+        Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
             "a class is read from a module that no longer imports it",
             seen(_GONE),

@@ -40,7 +40,9 @@ _NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", 
             seen(unread=(_ASIDE,)),
             expect="verl.utils.qat",
         ),
-        Example("a file that verl imports is missing", seen(unread=(_GONE,)), expect="is missing from this tree"),
+        Example(
+            "a file that verl imports is missing", seen(unread=(_GONE,)), expect="is missing from this tree"
+        ),
         Example("a folder may not be read", seen(unread=(_LOCKED,)), expect="verl.utils cannot be read"),
         Example("a file of vLLM is damaged", seen(unread=(_DAMAGED,)), expect="this vLLM is damaged"),
         Example("a file may be for a newer Python", seen(unread=(_NEWER,)), expect="not judged"),
@@ -56,7 +58,7 @@ def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
     Look at the line: a half-finished merge, a manual edit, or a file truncated by a full disk. If the file
     came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor undo`. If it is not
-    readable, give the job's user permission. If it may be written for a newer Python, run verl-doctor under
+    readable, give the job's user permission. If it may be written for a newer Python, start the doctor with
     the job's Python.
     """
     for file in uses.unread:

@@ -27,7 +27,7 @@ _UNKNOWN = ApiUse(
     unjudged=uses_unjudged("attribute"),
     examples=lambda: [
         Example("every attribute is there", seen()),
-        Example("whether it is there cannot be told", seen(_UNKNOWN)),
+        Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
             "a method does not exist",
             seen(_GONE),

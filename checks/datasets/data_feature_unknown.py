@@ -19,7 +19,7 @@ _REWRITE = "import sys, pyarrow.parquet as q; f = sys.argv[1]; q.write_table(q.r
     "DATA103",
     phase="workers",
     examples=lambda: [
-        Example("the installed one knows all features", (tables(features=("List", "Value")), _NEW)),
+        Example("the installed version supports all features", (tables(features=("List", "Value")), _NEW)),
         Example("no features in the footer", (tables(), _OLD)),
         Example(
             "the feature List for an older one", (tables(features=("List", "Value")), _OLD), "feature List"

@@ -48,7 +48,9 @@ def _without_record(problem: str, installer: str = "pip") -> tuple[Records, Jour
         Example("all files are the wheel's", _facts()),
         Example("type stubs removed to make an image smaller", _facts(_STUB_GONE)),
         Example("the installer's cache was edited: another rule's subject", _facts(_IN_CACHE)),
-        Example("a backup has the same file under another name", _facts(_IN_BACKUP), "1 of these also exist"),
+        Example(
+            "a backup has the same file under another name", _facts(_IN_BACKUP), "hard links show 1 of these"
+        ),
         Example("a file was edited by hand", _facts(_EDITED), "without a marker"),
         Example("a file was edited and marked", _facts(_MARKED), "marked 'Uky'"),
         Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
@@ -168,4 +170,6 @@ def _sharing(drifts: list[Drift]) -> str:
     names = sum(drift.links > 1 for drift in drifts)
     if not names:
         return ""
-    return f" ({names} of these also exist elsewhere through hard links, perhaps in a backup, with the edit)"
+    return (
+        f" (hard links show {names} of these elsewhere too, perhaps in a backup: the edit is there as well)"
+    )

@@ -129,8 +129,8 @@ def stopped_by(finding: Finding) -> str:
     return f"{', '.join(finding.stops) or EVERY_JOB}, {WHEN[finding.phase][0]}"
 
 
-def next_steps(report: Report) -> Sequence[tuple[str, str]]:
-    """Commands to type now, each with its reason. A facts file can be judged, not repaired."""
+def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
+    """Commands to type now, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
     if from_facts_file(report):
         return ()
     # Beside a fault that stops the job no other is worth a command; a hint is repaired when its rule is asked for by name.
@@ -144,15 +144,15 @@ def next_steps(report: Report) -> Sequence[tuple[str, str]]:
     if first is None:
         return for_target(steps, report)
     result, finding = first
-    by_hand = [] if finding.fix else _by_hand(finding)
+    by_hand = [] if finding.fix else _by_hand(finding, short)
     explained = (f"verl-doctor explain {result.code}", "why it matters")
     return [*by_hand, *for_target(steps, report), explained]
 
 
-def _by_hand(finding: Finding) -> list[tuple[str, str]]:
+def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:
     """What a person does about a finding that has no fix: the line to edit, or else the remedy."""
     if finding.location is not None and finding.location.line:
-        return [(f"edit {finding.location}", finding.remedy or finding.message)]
+        return [(f"edit {short(str(finding.location))}", finding.remedy or finding.message)]
     return [(finding.remedy, "")] if finding.remedy else []
 
 

@@ -59,7 +59,8 @@ def render(report: Report, *, verbose: bool = False, width: int | None = None) -
         yield from _repairs(report, report.repairs, width)
         return
     yield from _verdict(report, width)
-    yield from steps_to_take(_from_here(next_steps(report), report), width)
+    steps = next_steps(report, short=lambda path: _place(path, report))
+    yield from steps_to_take(_from_here(steps, report), width)
     yield from _findings(report, verbose=verbose, width=width)
     yield from _broken(report, verbose=verbose, width=width)
     yield from _rest(report, verbose=verbose, width=width)

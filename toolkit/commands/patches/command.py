@@ -121,7 +121,7 @@ def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
     left = [patch for one in found.files for patch in one.not_carried]
     output.write(file, patchset.dump(told, found.verl, version()))
     print(
-        harmless(f"{counted(len(told), 'patch', 'patches')} from {found.folder} written to {file}"),
+        harmless(f"{counted(len(told), 'patch', 'patches')} of {found.folder} written to {file}"),
         file=sys.stderr,
     )
     _hint(found, words)

@@ -86,7 +86,7 @@ def undo(
         return _list(found)
     if found.damaged:
         _complain("; ".join(found.damaged))
-        return ExitCode.FAILED
+        return ExitCode.COULD_NOT_CHECK
     runs = _meant(found, identifier, everything=everything)
     if not runs:
         what = "everything here was undone already" if found.here else "nothing was changed here"
