@@ -65,11 +65,12 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
             use.name.partition("(")[0].rpartition(".")[2] for use in group if use.kind == "keyword"
         )
         does = [f"reads {name}.{LOG_REQUESTS.old}" for name in readers]
-        does += [f"passes {LOG_REQUESTS.old} to {name}()" for name in takers]
+        what = "it" if does else LOG_REQUESTS.old
+        does += [f"passes {what} to {name}()" for name in takers]
         yield finding(
             group,
             f"verl {' and '.join(does)}, which vLLM {uses.library.version} does not have: "
-            f"it is {LOG_REQUESTS.new} now, with the opposite meaning",
+            f"now {LOG_REQUESTS.new}, with the opposite meaning",
             found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
             wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
             remedy="make verl use whichever of the two names this vLLM has, then restart the Ray workers that run verl",

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.text import clipped, counted
 from verl_doctor.toolkit.verdict import WORDS
 
 _REASONS: Final = 3  # why rules were not judged, in a line
-_LONGEST: Final = 230  # characters of the sentence behind the verdict; the finding has all of its message
+_LONGEST: Final = 238  # characters of the sentence behind the verdict; the finding has all of its message
 _LEAST: Final = 80  # characters of the message in it
 
 

@@ -16,7 +16,6 @@ _STYLES = {
     "SAME": "bold green",
     "DIFFERS": "bold yellow",
     "UNKNOWN": "bold magenta",
-    "UNKNOWN": "bold magenta",
 }
 _GAP = 2
 _NARROWEST = 9

@@ -34,7 +34,7 @@ _EPILOG = (
 @target_options
 @script_options
 @click.argument("named", metavar="FILE... | -", nargs=-1, required=True, shell_complete=complete_files)
-@click.option("--verify", is_flag=True, help="Run the checks concerned: is it so on this machine?")
+@click.option("--verify", is_flag=True, help="Run the checks that would confirm it on this machine.")
 @click.option(
     "--timeline",
     "with_timeline",

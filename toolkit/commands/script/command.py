@@ -65,7 +65,7 @@ _VALIDATED = "CFG114"  # asks the validation of verl itself
     "--gpus",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="With --debug: the GPUs of each node, where the script does not tell.",
+    help="With --debug: the GPUs of each node, if the script does not set them.",
 )
 @click.option(
     "--output",

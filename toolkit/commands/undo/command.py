@@ -46,7 +46,7 @@ from verl_doctor.toolkit.text import harmless
     help="With --cluster: the Ray cluster whose head (GCS) has this address.",
 )
 @click.argument("identifier", required=False, metavar="[ID]", shell_complete=complete_repairs)
-@click.option("--list", "list_them", is_flag=True, help="Show what happened when, and change nothing.")
+@click.option("--list", "list_them", is_flag=True, help="List all repairs; change nothing.")
 @click.option("--all", "everything", is_flag=True, help="Take back all repairs of this target, newest first.")
 def undo(
     *,
