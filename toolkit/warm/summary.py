@@ -120,9 +120,9 @@ def _planned(one: Summary) -> tuple[str, str]:
     said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
     if one.missing:
         return "COLD", f"{said}; {in_bytes(one.missing)} would be read"
-    if one.troubles:
-        said += f"; {counted(len(one.troubles) + one.more_troubles, 'other file')} cannot be read"
-    return "WARM" if one.verdict == "ok" else "PART", said
+    unread = len(one.troubles) + one.more_troubles
+    left = f"; {counted(unread, 'other file')} cannot be read" if unread else ""
+    return "WARM" if one.verdict == "ok" else "PART", said + left
 
 
 def remarks(one: Summary) -> Iterator[str]:
