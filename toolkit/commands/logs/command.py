@@ -80,8 +80,10 @@ def logs(
         sources = sources_of(named, notes.append)
         answer = reading.diagnose(sources, notes, progress.say)
     if not answer.files:
-        unreadable = UsageError if sources else CannotJudgeError  # of a silent file system nothing is known
-        raise unreadable("; ".join(answer.notes) or "there is nothing to read")
+        why = "; ".join(answer.notes) or "there is nothing to read"
+        if sources:
+            raise UsageError(why)
+        raise CannotJudgeError(why)  # only file systems that do not answer
     if verify or answer.reading.causes:
         with nothing_on_stdout():
             run = open_session(options, deep=True) if verify else None
