@@ -188,7 +188,7 @@ def _demand_text(path: Path, word: str) -> None:
     except OSError as error:
         raise UsageError(f"{word}: it cannot be read: {error.strerror}") from None
     if binary:
-        raise UsageError(f"{word}: this is no text file; name a launch script, or a whole command behind --")
+        raise UsageError(f"{word}: not a text file; name a launch script, or a whole command behind --")
 
 
 def _ray_address(given: str) -> str:

@@ -106,7 +106,7 @@ def _folded(groups: list[list[ApiUse]], fold: Callable[[list[ApiUse]], str], rem
     every = sorted({(use.path, use.line) for group in groups for use in group})
     places = [Location(path, line) for path, line in every]
     circumstances = {_circumstance(use) for group in groups for use in group}
-    circumstance = circumstances.pop() if len(circumstances) == 1 else "each only under some setting"
+    circumstance = circumstances.pop() if len(circumstances) == 1 else "each only with some settings"
     return Finding(
         message=f"{fold(firsts)} ({circumstance})",
         evidence=Evidence(
@@ -115,7 +115,7 @@ def _folded(groups: list[list[ApiUse]], fold: Callable[[list[ApiUse]], str], rem
             next((use.read_from for use in firsts if use.read_from), ""),
         ),
         location=places[0],
-        remedy=f"{remedy}, or do without that part of verl",
+        remedy=f"{remedy}, or avoid that part of verl",
         severity=_optional_severity(groups[0]),
         may_stop=_may_stop([use for group in groups for use in group]),
         also=tuple(places[1:]),
@@ -145,7 +145,7 @@ def _all_used(uses: Iterable[ApiUse]) -> Subject:
 def _behind(group: list[ApiUse]) -> str:
     """Where a job ends before it gets to any of these."""
     places = [use.behind for use in group if _stops(use)]
-    return f" (reached once {PurePath(places[0]).name} can be imported)" if places and all(places) else ""
+    return f" (only after {PurePath(places[0]).name} can be imported)" if places and all(places) else ""
 
 
 def unresolved(uses: ApiUses, *kinds: str) -> tuple[Unjudged, ...]:
@@ -178,7 +178,7 @@ def _stops(use: ApiUse) -> bool:
 
 def _circumstance(use: ApiUse) -> str:
     if use.elsewhere:
-        return f"in the {' and the '.join(use.elsewhere)}, which this job does not take"
+        return f"in the {' and the '.join(use.elsewhere)}, which this job does not use"
     if not use.paths:
         return "in a part of verl that a job loads only on demand"
     return f"only when {use.when}"

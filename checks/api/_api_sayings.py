@@ -32,7 +32,7 @@ def _missing_import(group: list[ApiUse], uses: ApiUses) -> Finding:
     what = f"{name} from {module}" if name else module
     where = f": it is in {now} now" if now else f": {REMOVED[use.name]}" if use.name in REMOVED else ""
     if use.name in EARLIER:
-        where = ": older releases have it as {1} in {0}".format(*EARLIER[use.name])
+        where = ": in older releases it is {1} in {0}".format(*EARLIER[use.name])
     slips = f"; its {use.handler} does not catch this" if use.handler else ""
     return finding(
         group,
@@ -50,10 +50,10 @@ def _replaced_import(group: list[ApiUse], module: str, name: str, uses: ApiUses)
     then = SUCCESSORS[group[0].name]
     return finding(
         group,
-        f"verl imports {name} from {module}, which {named(uses)} does not have: {then.name} took its place",
+        f"verl imports {name} from {module}, which {named(uses)} does not have: {then.name} replaced it",
         found=group[0].reason,
         wanted=f"{module}.{then.name}; {then.since} ({then.upstream}, as of {then.as_of})",
-        remedy=f"import {then.name} where {name} is not there, or {_other_release(uses)}",
+        remedy=f"import {then.name} where {name} is missing, or {_other_release(uses)}",
         fix="library-import",
     )
 
@@ -83,7 +83,7 @@ def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
         f"verl reads {short}.{name}, which {named(uses)} does not have"
         + (f": it is {use.now} now" if "." in use.now else ""),
         found=use.reason,
-        wanted=use.now if "." in use.now else f"{name} (nearest there: {use.now})" if use.now else name,
+        wanted=use.now if "." in use.now else f"{name} (nearest: {use.now})" if use.now else name,
         remedy=f"use {use.now}" if "." in use.now else _other_release(uses),
     )
 
@@ -120,7 +120,7 @@ def mismatched_calls(uses: ApiUses) -> Iterator[Finding]:
             fix="dropped-argument" if isinstance(uses, VllmUses) and all(map(dropped, group)) else None,
         ),
         lambda every: (
-            f"verl makes {len(every)} calls that {there} does not take: "
+            f"verl makes {len(every)} calls that {there} does not accept: "
             f"{listed(('{}({})'.format(*_parts(use)) for use in every), SHOWN)}"
         ),
         _other_release(uses),
@@ -138,17 +138,17 @@ def _mismatch(use: ApiUse) -> str:
     callee, argument = _parts(use)
     match use.kind:
         case "keyword":
-            return f"{callee}() is called with the keyword {argument}, which it does not take"
+            return f"{callee}() is called with the keyword {argument}, which it does not accept"
         case "positional":
-            return f"{callee}() is called with {argument} positional arguments, more than it takes"
+            return f"{callee}() is called with {argument} positional arguments, more than it accepts"
         case "required":
             return f"{callee}() is called without {argument}, which it requires"
-    return f"{callee}() is called with ({argument}), while its parameters stand in another order"
+    return f"{callee}() is called with ({argument}), but its parameters are in another order"
 
 
 def _wanted(use: ApiUse) -> str:
     if use.kind == "keyword":
-        return f"{use.now}?" if use.now else "a keyword that it takes"
+        return f"{use.now}?" if use.now else "a keyword that it accepts"
     return f"({use.now})"
 
 

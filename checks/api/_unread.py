@@ -37,17 +37,17 @@ def _said(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
     """The message, what is wanted, and the next step."""
     match file.kind:
         case "missing":
-            message = f"{package} imports {file.module}, which this tree does not have"
-            return message, f"a module {file.module}", f"reinstall {package}, or bring the file back"
+            message = f"{package} imports {file.module}, which is missing from this tree"
+            return message, f"a module {file.module}", f"reinstall {package}, or restore the file"
         case "file":
             message = f"{file.module} cannot be read"
-            return message, "a file that may be read", f"make it readable to the job, or reinstall {package}"
+            return message, "a readable file", f"make it readable for the job, or reinstall {package}"
         case "reader":
             message = f"{file.module} was not judged: the Python that runs verl-doctor cannot parse it"
             return (
                 message,
                 "source that this Python can parse",
-                "let the doctor run under the Python of the job",
+                "start the doctor with the job's Python",
             )
     message = f"{damaged}{file.module} cannot be read as Python"
-    return message, "Python source", f"mend the file, or reinstall {package}"
+    return message, "Python source", f"repair the file, or reinstall {package}"

@@ -28,7 +28,7 @@ _UNKNOWN = ApiUse(
     unjudged=libraries_unjudged,
     examples=lambda: [
         Example("every attribute is there", seen()),
-        Example("whether it is there cannot be told", seen(_UNKNOWN)),
+        Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
             "a class is read from a module that no longer imports it",
             seen(_GONE),
@@ -45,7 +45,7 @@ def library_attribute_missing(uses: LibraryUses) -> Iterator[Finding]:
     ## How to fix
     Use the attribute that the finding suggests, if it suggests one, or install a release of the library for which this
     verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before
-    it is installed.
+    you install it.
     """
     for library in uses.answers:
         yield from missing_attributes(library)

@@ -23,9 +23,9 @@ _REFUSED = ApiUse(
     examples=lambda: [
         Example("every call fits", seen()),
         Example(
-            "a keyword is not taken",
+            "a keyword is not accepted",
             seen(_REFUSED),
-            expect="placement_group() is called with the keyword strat, which it does not take",
+            expect="placement_group() is called with the keyword strat, which it does not accept",
         ),
     ],
 )
@@ -38,8 +38,8 @@ def library_call_mismatch(uses: LibraryUses) -> Iterator[Finding]:
 
     ## How to fix
     Change the call to the parameters that the finding shows, or install a release of the library for which this verl was
-    written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before it is
-    installed.
+    written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before you install
+    it.
     """
     for library in uses.answers:
         yield from mismatched_calls(library)

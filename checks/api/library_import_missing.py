@@ -35,7 +35,7 @@ _ON_DEMAND = ApiUse(
         Example(
             "a class was removed that two modules import",
             seen(_REMOVED, _AGAIN),
-            expect="transformers 5.10.4 does not have: AutoModelForImageTextToText took its place",
+            expect="transformers 5.10.4 does not have: AutoModelForImageTextToText replaced it",
         ),
         Example(
             "a class has moved that only an optional part of verl imports",
@@ -54,7 +54,7 @@ def library_import_missing(uses: LibraryUses) -> Iterator[Finding]:
     ## How to fix
     Where the finding names what took its place, import that. Otherwise install a release of the library for which this
     verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before
-    it is installed.
+    you install it.
     """
     for library in uses.answers:
         yield from missing_imports(library)

@@ -39,17 +39,17 @@ _NO_VLLM = Absent("vLLM is not installed in this environment")
     ],
 )
 def library_source_unreadable(uses: LibraryUses, vllm: VllmUses | Unknown) -> Iterator[Finding]:
-    """A source file that the trainer needs, or that a library of it needs, cannot be read.
+    """A source file that the trainer or one of its libraries needs cannot be read.
 
-    What VLLM105 says of the rollouts is not said again.
+    Files of the rollouts are VLLM105's subject.
 
     ## Why it matters
-    Python cannot import what is not there, may not be read, or cannot be parsed: the job fails where it loads the file,
-    on every node. It is also why other rules have nothing to say about this file.
+    Python cannot import a file that is missing, unreadable or broken: the job fails where it loads the file,
+    on every node. Other rules cannot judge this file either.
 
     ## How to fix
-    Look at the line: half a merge, an edit by hand, a file that was cut short by a full disk. Where the file came with
-    a wheel, reinstalling the package brings it back; `verl-doctor undo` does when verl-doctor changed it.
+    Look at the line: a half-finished merge, a manual edit, or a file truncated by a full disk. If the file
+    came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor undo`.
     """
     told = set() if isinstance(vllm, Unknown) else {file.path for file in vllm.unread}
     for file in uses.unread:

@@ -31,10 +31,10 @@ _BEHIND = ApiUse(SERVER, 38, "import", "vllm.utils:get_tcp_uri", "missing", "imp
     paths=rollouts,
     unjudged=uses_unjudged(),
     examples=lambda: [
-        Example("verl has nothing against this release", seen()),
+        Example("verl accepts this release", seen()),
         Example("verl asks for a newer one", seen(_FLOOR), expect="verl refuses vLLM 0.12.0"),
         Example(
-            "what else does not fit is not told apart",
+            "what else does not fit is only counted",
             seen(_FLOOR, _BEHIND),
             expect="this hides 1 other place that does not fit",
         ),
@@ -49,12 +49,14 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
     """verl itself refuses this vLLM release.
 
     ## Why it matters
-    Verl compares the version of vLLM with the one that it was written for, and raises before anything else is loaded:
-    no rollout starts. Whatever else does not fit lies behind that line and is not reported one by one.
+    verl compares the version of vLLM with the one that it was written for, and raises before anything else is
+    loaded: no rollout starts. Whatever else does not fit comes after that line and is not reported
+    separately.
 
     ## How to fix
-    Install a vLLM release that the message asks for: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
-    A verl that refuses a vLLM which is too old accepts it where SGLang is installed, and then fails when it is used.
+    Install a vLLM release that the message names: `verl-doctor check --tree vllm=DIR` judges one before you
+    install it. A verl that refuses an old vLLM accepts it where SGLang is installed, and then fails when it
+    is used.
     """
     refused = [use for use in uses.uses if use.kind == "refusal" and use.breaks]
     certain = [use for use in refused if use.paths and not use.when]
@@ -64,8 +66,8 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
             group,
             f"verl refuses vLLM {uses.library.version}: {use.name}",
             found=use.reason,
-            wanted="a release of which this does not hold",
-            remedy="install a vLLM release that this verl takes",
+            wanted="a release that verl accepts",
+            remedy="install a vLLM release that this verl accepts",
             subject=Subject("package", "vllm", use.name),
         )
         hidden = {(other.path, other.line) for other in uses.uses if other.breaks and other.kind != use.kind}

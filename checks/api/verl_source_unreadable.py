@@ -40,7 +40,9 @@ _NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", 
             seen(unread=(_ASIDE,)),
             expect="verl.utils.qat",
         ),
-        Example("a file that verl imports is not there", seen(unread=(_GONE,)), expect="does not have"),
+        Example(
+            "a file that verl imports is missing", seen(unread=(_GONE,)), expect="is missing from this tree"
+        ),
         Example("a folder may not be read", seen(unread=(_LOCKED,)), expect="verl.utils cannot be read"),
         Example("a file of vLLM is damaged", seen(unread=(_DAMAGED,)), expect="this vLLM is damaged"),
         Example("a file may be for a newer Python", seen(unread=(_NEWER,)), expect="not judged"),
@@ -50,14 +52,14 @@ def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
     """A source file that the rollout needs cannot be read.
 
     ## Why it matters
-    Python cannot import what is not there, may not be read, or cannot be parsed: the rollouts that load the file fail,
-    on every node. It is also why other rules have nothing to say about this file.
+    Python cannot import a file that is missing, unreadable or broken: the rollouts that load the file fail,
+    on every node. Other rules cannot judge this file either.
 
     ## How to fix
-    Look at the line: half a merge, an edit by hand, a file that was cut short by a full disk. Where the file came with
-    a wheel, reinstalling the package brings it back; `verl-doctor undo` does when verl-doctor changed it. Where it may
-    not be read, give the user of the job the right to. Where it may be written for a newer Python, the doctor must
-    run under the Python of the job.
+    Look at the line: a half-finished merge, a manual edit, or a file truncated by a full disk. If the file
+    came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor undo`. If it is not
+    readable, give the job's user permission. If it may be written for a newer Python, start the doctor with
+    the job's Python.
     """
     for file in uses.unread:
         theirs = f"{file.module}.".startswith(f"{uses.library.module}.")

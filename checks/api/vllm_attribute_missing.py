@@ -27,7 +27,7 @@ _UNKNOWN = ApiUse(
     unjudged=uses_unjudged("attribute"),
     examples=lambda: [
         Example("every attribute is there", seen()),
-        Example("whether it is there cannot be told", seen(_UNKNOWN)),
+        Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
             "a method does not exist",
             seen(_GONE),
@@ -44,6 +44,6 @@ def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
     Use the attribute that the finding suggests, if it suggests one, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     yield from missing_attributes(uses)

@@ -39,12 +39,12 @@ _OLD_TORCH = ApiUse(
         Example(
             "vLLM was made for another transformers",
             seen(*_TOO_NEW),
-            expect="vLLM 0.12.0 itself cannot be imported beside this transformers: it takes ALLOWED_LAYER_TYPES",
+            expect="vLLM 0.12.0 cannot be imported with this transformers: it imports ALLOWED_LAYER_TYPES",
         ),
         Example(
             "torch was replaced after vLLM was installed",
             seen(_OLD_TORCH),
-            expect="vLLM 0.12.0 itself cannot be imported beside this torch: it takes new_utility",
+            expect="vLLM 0.12.0 cannot be imported with this torch: it imports new_utility",
         ),
     ],
 )
@@ -52,9 +52,9 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
     """This vLLM imports something that the installed transformers or torch does not have.
 
     ## Why it matters
-    The names that verl takes from vLLM are there, and importing them fails all the same: ImportError from a file of
-    vLLM. Each vLLM release is made for one torch and some transformers releases, and a later install may have brought
-    another.
+    The names that verl imports from vLLM exist, but importing them fails all the same: ImportError from a
+    file of vLLM. Each vLLM release is made for one torch and some transformers releases, and a later
+    installation may have replaced them.
 
     ## How to fix
     Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the one that is there:
@@ -65,7 +65,7 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
         names = list(dict.fromkeys(use.last for use in group))
         yield finding(
             group,
-            f"vLLM {uses.library.version} itself cannot be imported beside this {third}: it takes "
+            f"vLLM {uses.library.version} cannot be imported with this {third}: it imports "
             f"{listed(names, _SHOWN)} from it",
             found=group[0].reason,
             wanted=f"a {third} that this vLLM was made for",

@@ -44,6 +44,6 @@ def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
     Change the call to the parameters that the finding shows, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     yield from mismatched_calls(uses)

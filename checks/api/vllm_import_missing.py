@@ -54,6 +54,6 @@ def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
     Where the finding says that the name lives elsewhere now, import it from there. Otherwise install a vLLM for which
-    this verl was written: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     yield from missing_imports(uses)

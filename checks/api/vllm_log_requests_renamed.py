@@ -32,7 +32,7 @@ _PROBED = ApiUse(
     unjudged=uses_unjudged(),
     examples=lambda: [
         Example("vLLM has every name that verl uses", seen()),
-        Example("verl asks before it reads", seen(_PROBED)),
+        Example("verl tests before it reads", seen(_PROBED)),
         Example(
             "the renamed argument is read and passed on",
             seen(_READ, _GIVEN),
@@ -45,8 +45,8 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
 
     ## Why it matters
     The rollout server fails when it starts: `AttributeError: 'AsyncEngineArgs' object has no attribute
-    'disable_log_requests'`, or `TypeError` for the keyword. By then the model has been loaded and minutes are gone.
-    The new name means the opposite, so replacing the word alone turns logging of every prompt on.
+    'disable_log_requests'`, or `TypeError` for the keyword. By then the model is loaded and minutes are lost.
+    The new name means the opposite, so replacing only the word turns on logging of every prompt.
 
     ## How to fix
     `verl-doctor fix --select VLLM101` shows an edit that works on vLLM before and after the rename, and
@@ -65,14 +65,15 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
             use.name.partition("(")[0].rpartition(".")[2] for use in group if use.kind == "keyword"
         )
         does = [f"reads {name}.{LOG_REQUESTS.old}" for name in readers]
-        does += [f"passes {LOG_REQUESTS.old} to {name}()" for name in takers]
+        what = "it" if does else LOG_REQUESTS.old
+        does += [f"passes {what} to {name}()" for name in takers]
         yield finding(
             group,
             f"verl {' and '.join(does)}, which vLLM {uses.library.version} does not have: "
-            f"it is {LOG_REQUESTS.new} now, with the opposite meaning",
+            f"now {LOG_REQUESTS.new}, with the opposite meaning",
             found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
             wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
-            remedy="let verl read whichever of the two names this vLLM has, then restart the Ray workers that run verl",
+            remedy="make verl use whichever of the two names this vLLM has, then restart the Ray workers that run verl",
             fix="vllm-log-requests",
             subject=Subject("symbol", f"vllm.{LOG_REQUESTS.old}"),
         )

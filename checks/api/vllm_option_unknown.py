@@ -42,12 +42,13 @@ def vllm_option_unknown(uses: VllmUses) -> Iterator[Finding]:
     """verl passes vLLM a command-line option that this vLLM does not have.
 
     ## Why it matters
-    Verl writes a command line, `serve MODEL --dtype ...`, and has vLLM's own parser read it. The parser ends the
-    process for an option that it does not know: `error: unrecognized arguments`, exit code 2, in each rollout server.
+    verl writes a command line, `serve MODEL --dtype ...`, and has vLLM's own parser read it. The parser ends
+    the process at an option that it does not have: `error: unrecognized arguments`, exit code 2, in each
+    rollout server.
 
     ## How to fix
-    Use the option that the finding suggests, or leave the setting alone that leads to it. Otherwise install a vLLM for
-    which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    Use the option that the finding suggests, or drop the setting that leads to it. Otherwise install a vLLM
+    for which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     version = uses.library.version
     yield from judged(

@@ -38,7 +38,7 @@ _NOT_TOLD = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("
     unjudged=uses_unjudged("override", "result", "abstract"),
     examples=lambda: [
         Example("what verl overrides fits", seen()),
-        Example("whether vLLM relies on it cannot be told", seen(_NOT_TOLD)),
+        Example("whether vLLM relies on it is not known", seen(_NOT_TOLD)),
         Example("vLLM gives an override more than it takes", seen(_NARROW), expect="gives it non_block"),
         Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
         Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
@@ -48,13 +48,14 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     """A class of verl no longer fits the class of vLLM that it extends.
 
     ## Why it matters
-    vLLM calls the method of verl in place of its own. With an argument that it does not take, the call raises TypeError;
-    where vLLM waits for a future and gets a plain value, `AttributeError: ... has no attribute 'result'` ends the
-    engine at the first generation. A class that lacks an abstract method cannot be made at all.
+    vLLM calls verl's method instead of its own. With an argument that the method does not accept, the call
+    raises TypeError. Where vLLM waits for a future and gets a plain value, `AttributeError: ... has no
+    attribute 'result'` ends the engine at the first generation. A class that lacks an abstract method cannot
+    be instantiated at all.
 
     ## How to fix
-    Let the method take what the base class takes, and give back what vLLM expects of it. Otherwise install a vLLM for
-    which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    Make the method accept what the base class accepts, and return what vLLM expects. Otherwise install a vLLM
+    for which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     version = uses.library.version
     yield from judged(
@@ -72,14 +73,14 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
 def _said(group: list[ApiUse], version: str) -> Finding:
     use = group[0]
     if use.kind == "abstract":
-        message = f"a class of verl lacks {_method(use)}(), which vLLM {version} demands of it"
+        message = f"a class of verl lacks {_method(use)}(), which vLLM {version} requires"
         remedy = "implement the method"
     else:
         message = f"verl's override of {_method(use)}() does not fit vLLM {version}: {use.reason}"
         remedy = (
-            "let the override take what the base class takes"
+            "make the override accept what the base class accepts"
             if use.kind == "override"
-            else f"give back a {use.now}"
+            else f"return a {use.now}"
         )
     return finding(
         group,

@@ -30,8 +30,8 @@ _TRIED = ApiUse(
     paths=rollouts,
     unjudged=uses_unjudged("patch"),
     examples=lambda: [
-        Example("what verl replaces is there", seen()),
-        Example("verl expects that it may not be there", seen(_TRIED)),
+        Example("what verl replaces exists", seen()),
+        Example("verl allows for it to be missing", seen(_TRIED)),
         Example(
             "what verl replaces for FP8 is gone",
             seen(_GONE),
@@ -47,8 +47,8 @@ def vllm_patch_target_missing(uses: VllmUses) -> Iterator[Finding]:
     quantisation, or whatever the patch serves, is turned on.
 
     ## How to fix
-    Do without the setting that leads there, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    Avoid the setting that leads there, or install a vLLM for which this verl was written: `verl-doctor check
+    --tree vllm=DIR` judges one before you install it.
     """
     version = uses.library.version
     yield from judged(

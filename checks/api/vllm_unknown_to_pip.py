@@ -33,9 +33,9 @@ def vllm_unknown_to_pip(uses: VllmUses) -> Iterator[Finding]:
     """verl checks the version of a package named vllm, but this vLLM is installed under another name.
 
     ## Why it matters
-    `importlib.metadata` knows packages by the names under which they were installed. Verl takes a vLLM that it does not
-    know for none: `ValueError: vllm version None not supported`, unless SGLang is installed. What the other rules say
-    of this vLLM holds for the same sources installed as `vllm`.
+    `importlib.metadata` finds packages by the names under which they were installed. verl treats a vLLM under
+    another name as missing: `ValueError: vllm version None not supported`, unless SGLang is installed. What
+    the other rules report about this vLLM holds for the same sources installed as `vllm`.
 
     ## How to fix
     Install the package called `vllm`, or a build for this hardware that keeps that name.
@@ -44,8 +44,8 @@ def vllm_unknown_to_pip(uses: VllmUses) -> Iterator[Finding]:
     if found:
         first, *others = dict.fromkeys(Location(use.path, use.line) for use in found)
         yield Finding(
-            f"verl asks pip for a package called vllm, while this vLLM is installed as {found[0].name}: "
-            "verl takes it for none",
+            f"verl looks for a package named vllm, but this vLLM is installed as {found[0].name}, "
+            "so verl finds none",
             Evidence(found[0].name, "vllm"),
             first,
             "install vLLM under the name vllm",

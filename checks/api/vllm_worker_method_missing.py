@@ -28,7 +28,7 @@ _OF_A_MIXIN = ApiUse(_ROLLOUT, 230, "sent", "Worker.custom", "unknown", "start",
     unjudged=uses_unjudged("sent"),
     examples=lambda: [
         Example("the workers have every method", seen()),
-        Example("whether they have it cannot be told", seen(_OF_A_MIXIN)),
+        Example("whether they have it is not known", seen(_OF_A_MIXIN)),
         Example("a method came with a later vLLM", seen(_TOO_NEW), expect="run start_weight_update()"),
     ],
 )
@@ -37,11 +37,11 @@ def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
 
     ## Why it matters
     `collective_rpc("name")` sends the name to every worker, and the worker looks it up: AttributeError or
-    NotImplementedError in each of them, far from the line that asked for it.
+    NotImplementedError in each of them, far from the line that requested it.
 
     ## How to fix
-    Do without the setting that leads there, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before it is installed.
+    Avoid the setting that leads there, or install a vLLM for which this verl was written: `verl-doctor check
+    --tree vllm=DIR` judges one before you install it.
     """
     version = uses.library.version
     yield from judged(
@@ -49,13 +49,13 @@ def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
         lambda use: use.name,
         lambda group: finding(
             group,
-            f"verl has the workers run {group[0].last}(), which neither they have in vLLM {version} nor verl gives them",
+            f"verl has the workers run {group[0].last}(), which neither vLLM {version} nor verl defines",
             found=group[0].reason,
             wanted=group[0].name,
             remedy=_OTHER_RELEASE,
         ),
         lambda every: (
-            f"verl has the workers run {len(every)} methods that they do not have in vLLM {version}: "
+            f"verl has the workers run {len(every)} methods that vLLM {version} does not have: "
             f"{listed((use.last for use in every), _SHOWN)}"
         ),
         _OTHER_RELEASE,

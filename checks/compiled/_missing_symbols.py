@@ -42,10 +42,10 @@ def in_torch(symbol: MissingSymbol) -> str:
         )
     if symbol.similar:
         nearest = short(max(symbol.similar, key=lambda other: _alike(other, symbol.words)))
-        return f"{words}: torch has {nearest if nearest != words else 'one that takes something else'}"
+        return f"{words}: torch has {nearest if nearest != words else 'one with other arguments'}"
     if symbol.expected_of:
         return f"{words}: {symbol.expected_of} has no such function"
-    return f"{words}: nothing exports it"
+    return f"{words}: no library exports it"
 
 
 def short(words: str) -> str:

@@ -54,21 +54,22 @@ def cuda_majors_mixed(
 
     ## Why it matters
 
-    The wheels `nvidia-*-cu12` and `nvidia-*-cu13` of NCCL, cuDNN and NVSHMEM write the same files: the one that was
-    installed last has won, and removing one takes the other's files away. A package that is built for another CUDA than torch
-    brings a second runtime into the process, whose streams and allocations torch's does not know.
+    The `nvidia-*-cu12` and `nvidia-*-cu13` wheels of NCCL, cuDNN and NVSHMEM write the same files: the one
+    installed last wins, and removing one also removes the other's files. A package built for another CUDA
+    than torch's brings a second runtime into the process, which does not share streams and allocations with
+    torch's.
 
     ## How to fix
 
-    Remove the wheels that torch does not require, then install torch's again: `pip check` must name nothing. Install the build
-    of each package that is made for the CUDA of torch.
+    Remove the wheels that torch does not require, then reinstall torch's own, until `pip check` reports
+    nothing. Install builds of the other packages that are made for torch's CUDA.
     """
     own = major(torch.cuda) if torch.cuda else None
     for shared in cuda_wheels.shared:
         others = [name for name in shared.wheels if own is None or not name.endswith(f"-cu{own}")]
         keep = [name for name in shared.wheels if name not in others]
         yield Finding(
-            f"{' and '.join(shared.wheels)} write the same {file_name(shared.files[0])}: the one installed last decides which it is",
+            f"{' and '.join(shared.wheels)} write the same {file_name(shared.files[0])}: the one installed last wins",
             Evidence(
                 found=listed(shared.files, _SHOWN),
                 wanted=f"the libraries for CUDA {torch.cuda or 'of torch'}, and no others",
@@ -90,7 +91,7 @@ def cuda_majors_mixed(
                 wanted=f"wheels for CUDA {own}",
                 read_from="the names of the installed distributions",
             ),
-            remedy=f"if `pip check` reports nothing that requires them: pip uninstall -y {' '.join(wheel.name for wheel in strange)}",
+            remedy=f"if nothing requires them (`pip check`): pip uninstall -y {' '.join(wheel.name for wheel in strange)}",
             severity="info",
             subject=Subject("package", ",".join(wheel.name for wheel in strange)),
         )

@@ -56,7 +56,7 @@ _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
         Example("another file of the package is loaded instead", (PYTHON, TORCH, without("libcudart.so.13", instead="/env/b.so"))),
         Example("the runtime of another CUDA", (PYTHON, TORCH, without("libcudart.so.13")), "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8"),
         Example("torch without CUDA", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), without("libtorch_cuda.so", "libcudart.so.12")), "torch 2.8.0+cpu is built without CUDA"),
-        Example("a file that was cut short", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
+        Example("a truncated file", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
         Example("OpenCV on a server", (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")), "needs libGL.so.1"),
     ],
 )  # fmt: skip
@@ -70,15 +70,15 @@ def extension_lacks_library(
 
     ## Why it matters
 
-    `ImportError: libcudart.so.13: cannot open shared object file`, often followed by `No module named 'vllm._C'`: the package
-    was built for another CUDA than torch brings along, for a torch with CUDA beside one without, or for a machine with
-    libraries that this image does not have. The search is the loader's own: what is loaded already, RPATH, LD_LIBRARY_PATH, RUNPATH,
-    /etc/ld.so.cache; and where torch looks by itself.
+    `ImportError: libcudart.so.13: cannot open shared object file`, often followed by `No module named
+    'vllm._C'`. The package was built for another CUDA than torch brings along, for a torch with CUDA, or for
+    a machine with libraries that this image lacks. The search follows the loader: libraries already loaded,
+    RPATH, LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, and the folders in which torch looks.
 
     ## How to fix
 
-    Install the build of the package for the CUDA of torch. For libraries of the system, install the system's package. A
-    folder in LD_LIBRARY_PATH is a stop-gap: it changes what every other program loads.
+    Install the build of the package for torch's CUDA. For system libraries, install the system's package. A
+    folder in LD_LIBRARY_PATH is a stopgap: it changes what every other program loads.
     """
     for package, version, group in broken_packages(extensions):
         if unloadable := next((extension for extension in group if extension.problem), None):
@@ -110,7 +110,7 @@ def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
     path, _, problem = extension.problem.rpartition(": ")
     return Finding(
         f"{extension.package} {extension.version} cannot be loaded: {file_name(path)}: {problem}",
-        Evidence(found=extension.problem, wanted="a whole file for this machine", read_from=path),
+        Evidence(found=extension.problem, wanted="an intact file for this machine", read_from=path),
         location=Location(path),
         remedy=f"pip install --force-reinstall --no-deps {extension.package}=={extension.version}",
         severity=severity(extension.package, packages),
@@ -144,8 +144,8 @@ def _words(
                 what_fits(package, version, extension, torch, interpreter),
             )
         return (
-            f"needs {listed(names, _SHOWN)} of CUDA, found nowhere",
-            f"install the wheel that brings it, as `pip check` names it, or {package} anew with its dependencies",
+            f"needs {listed(names, _SHOWN)} of CUDA, which cannot be found",
+            f"install the wheel that provides it (`pip check` names it), or reinstall {package} with its dependencies",
         )
     if any(name.startswith(("libtorch", "libc10")) for name in names):
         return (
@@ -159,10 +159,12 @@ def _words(
             f"pip uninstall -y {package} && pip install {headless}=={version}",
         )
     debian = sorted({_DEBIAN[name] for name in names if name in _DEBIAN})
-    step = f"apt-get install {' '.join(debian)}" if debian else f"install what brings {names[0]}"
-    return f"needs {listed(names, _SHOWN)}, found nowhere", step
+    step = (
+        f"apt-get install {' '.join(debian)}" if debian else f"install the package that provides {names[0]}"
+    )
+    return f"needs {listed(names, _SHOWN)}, which cannot be found", step
 
 
 def _lies_in(missing: tuple[MissingLibrary, ...]) -> str:
     there = next((library for library in missing if library.lies_in), None)
-    return f"; {there.lies_in} is there, and nothing leads the loader to it" if there else ""
+    return f"; {there.lies_in} exists, but the loader does not search it" if there else ""

@@ -68,15 +68,15 @@ _BUILDS = Extensions(
     phase="import",
     requires={"PY100"},
     examples=lambda: [
-        Example("every symbol is there", (PYTHON, TORCH, lacking())),
+        Example("every symbol exists", (PYTHON, TORCH, lacking())),
         Example("another file of the package is loaded instead", (PYTHON, TORCH, lacking(_GONE, instead="/env/b.so"))),
         Example("the other ABI of the C++ library", (PYTHON, TORCH, lacking(_OLD_ABI)), "the old ABI of the C++ library"),
-        Example("a function takes something else now", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, and torch 2.8.0+cu128 is installed"),
-        Example("a function is gone", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for another torch than the 2.8.0+cu128"),
+        Example("a function now takes other arguments", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, but torch 2.8.0+cu128 is installed"),
+        Example("a function is gone", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for a torch other than the installed 2.8.0+cu128"),
         Example("the same version, put there later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
-        Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the libnccl.so.2 that is loaded does not have ncclCommWindowRegister"),
-        Example("a symbol of nobody's", (PYTHON, TORCH, lacking(MissingSymbol("_ZN4nixl4FileC1Ev", "nixl::File::File()"))), "nothing here exports nixl::File::File()"),
-        Example("one build for each of other torches", (PYTHON, TORCH, _BUILDS), "built for torch 2.9, 2.10, and torch 2.8.0+cu128 is installed"),
+        Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the loaded libnccl.so.2 does not have ncclCommWindowRegister"),
+        Example("a symbol that no library has", (PYTHON, TORCH, lacking(MissingSymbol("_ZN4nixl4FileC1Ev", "nixl::File::File()"))), "no library here exports nixl::File::File()"),
+        Example("one build for each of other torches", (PYTHON, TORCH, _BUILDS), "built for torch 2.9, 2.10, but torch 2.8.0+cu128 is installed"),
         Example("another Python", (PYTHON, TORCH, lacking(MissingSymbol("_PyThing", "_PyThing"))), "another Python"),
     ],
 )  # fmt: skip
@@ -90,16 +90,17 @@ def extension_of_another_torch(
 
     ## Why it matters
 
-    Python loads an extension module with all of its symbols or not at all. One that was compiled for another torch asks for
-    functions that this one does not have, or has with other arguments: `undefined symbol: _ZN3c10...`. vLLM then says
-    `No module named 'vllm._C'`, or fails at the first operator that it misses. It happens when a later installation replaces
-    torch, or when `pip install flash-attn` takes a wheel of another torch.
+    Python loads an extension module with all of its symbols or not at all. One that was compiled for another
+    torch needs functions that this one does not have, or has with other arguments: `undefined symbol:
+    _ZN3c10...`. vLLM then reports `No module named 'vllm._C'`, or fails at the first missing operator. This
+    happens when a later installation replaces torch, or when `pip install flash-attn` picks a wheel for
+    another torch.
 
     ## How to fix
 
-    Install the torch that the package was built for, or the build of the package that fits this torch. The remedy names
-    either; wheels of flash-attn carry torch, CUDA, ABI and Python in their names. `verl-doctor matrix` shows which
-    releases of verl, vLLM and torch go together.
+    Install the torch that the package was built for, or the build of the package that fits this torch; the
+    remedy names one. Wheels of flash-attn carry torch, CUDA, ABI and Python in their names. `verl-doctor
+    matrix` shows which releases of verl, vLLM and torch go together.
     """
     causes: dict[str, list[_Broken]] = {}
     for package, version, group in broken_packages(extensions):
@@ -149,26 +150,24 @@ def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
     if isinstance(torch, Unknown):
         return f"{_counted(len(symbols))} are missing"
     if (library := older_library(symbols)) is not None:
-        return f"the {library_name(library)} that is loaded does not have {library.name}"
+        return f"the loaded {library_name(library)} does not have {library.name}"
     abi = next((symbol for symbol in symbols if is_other_abi(symbol)), None)
     if abi is not None:
         its, own = ("new", "old") if wants_new_abi(abi) else ("old", "new")
-        which = (
-            f"the {its} ABI of the C++ library (std::string) is used, torch {torch.version} has the {own} one"
-        )
+        which = f"the {its} ABI of the C++ library (std::string) is used, but torch {torch.version} has the {own} one"
         return f"{which}; built for torch {wanted}" if (wanted := extension.built_for_torch) else which
     if not any(map(is_of_torch, symbols)):
-        return f"nothing here exports {short(symbols[0].words)}"
+        return f"no library here exports {short(symbols[0].words)}"
     return _built_for(files, torch)
 
 
 def _built_for(files: list[Extension], torch: TorchBuild) -> str:
     wanted = sorted({file.built_for_torch for file in files if file.built_for_torch}, key=release)
     if wanted and not any(fits(one, torch.version) for one in wanted):
-        return f"built for torch {listed(wanted, _SHOWN)}, and torch {torch.version} is installed"
+        return f"built for torch {listed(wanted, _SHOWN)}, but torch {torch.version} is installed"
     if files[0].before_torch:
-        return f"built for another torch than the {torch.version} that is installed; torch was installed after it"
-    return f"built for another torch than the {torch.version} that is installed"
+        return f"built for a torch other than the installed {torch.version}; torch was installed after it"
+    return f"built for a torch other than the installed {torch.version}"
 
 
 def _remedy(
@@ -180,10 +179,10 @@ def _remedy(
     if (library := older_library(symbols)) is not None:
         if "/nvidia/" in library.expected_of:
             return (
-                f"install the release of {package} that goes with this torch; or a newer wheel of what lies in "
-                f"{library.expected_of}, as far as torch allows: `pip check` names what does not fit"
+                f"install the release of {package} that goes with this torch, or a newer wheel of "
+                f"{library.expected_of} that torch allows (`pip check`)"
             )
-        return f"keep the loader from {library.expected_of}: look at LD_LIBRARY_PATH, so that torch's own is found first"
+        return f"change LD_LIBRARY_PATH so that the loader finds torch's own library before the one of {library.expected_of}"
     return what_fits(package, version, extension, torch, interpreter)
 
 

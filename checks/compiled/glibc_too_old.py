@@ -31,7 +31,7 @@ def _not_linux(interpreter: Interpreter) -> str | None:
     requires={"PY100"},
     applies=_not_linux,
     examples=lambda: [
-        Example("glibc is as new as the wheel wants", _facts("cp38-abi3-manylinux_2_31_x86_64")),
+        Example("glibc is as new as the wheel requires", _facts("cp38-abi3-manylinux_2_31_x86_64")),
         Example("the old name of a tag", _facts("cp38-abi3-manylinux2014_x86_64")),
         Example("a wheel that was built here", _facts("cp311-cp311-linux_x86_64")),
         Example("one of two tags fits", _facts("cp38-abi3-manylinux_2_17_x86_64.manylinux_2_40_x86_64")),
@@ -39,9 +39,11 @@ def _not_linux(interpreter: Interpreter) -> str | None:
         Example(
             "glibc is older",
             _facts("cp38-abi3-manylinux_2_35_x86_64"),
-            "needs glibc 2.35, this machine has 2.31",
+            "needs glibc 2.35, but this machine has 2.31",
         ),
-        Example("there is no glibc", _facts("cp38-abi3-manylinux_2_35_x86_64", ""), "this machine has none"),
+        Example(
+            "there is no glibc", _facts("cp38-abi3-manylinux_2_35_x86_64", ""), "but this machine has none"
+        ),
         Example("another processor", _facts("cp38-abi3-manylinux_2_31_x86_64", machine="aarch64"), "x86_64"),
     ],
 )
@@ -50,13 +52,14 @@ def glibc_too_old(interpreter: Interpreter, wheels: Wheels) -> Iterator[Finding]
 
     ## Why it matters
 
-    Installers refuse such a wheel, but an environment that was copied or lies on a shared file system is run by machines
-    that it was not made on. Then the import fails: `version 'GLIBC_2.32' not found`, or `wrong ELF class`.
+    Installers refuse such a wheel. But an environment that was copied, or that lies on a shared file system,
+    also runs on machines that it was not made on. There the import fails: `version 'GLIBC_2.32' not found`,
+    or `wrong ELF class`.
 
     ## How to fix
 
-    Run in a container whose glibc is new enough (Ubuntu 20.04 has 2.31, 22.04 has 2.35, 24.04 has 2.39), or install a release
-    whose wheel wants less. glibc cannot be replaced under a running system.
+    Run in a container with a new enough glibc (Ubuntu 20.04 has 2.31, 22.04 has 2.35, 24.04 has 2.39), or
+    install a release whose wheel requires less. glibc cannot be replaced on a running system.
     """
     here = _pair(interpreter.glibc)
     for wheel in wheels.wheels:
@@ -67,12 +70,12 @@ def glibc_too_old(interpreter: Interpreter, wheels: Wheels) -> Iterator[Finding]
         if all(arch != interpreter.machine for _, arch in platforms):
             found, wanted = f"a processor of type {interpreter.machine}", arch
             message = (
-                f"{wheel.name} {wheel.version} is built for {arch}, this machine is {interpreter.machine}"
+                f"{wheel.name} {wheel.version} is built for {arch}, but this machine is {interpreter.machine}"
             )
         else:
             found, wanted = f"glibc {interpreter.glibc or 'missing'}", f"glibc {major}.{minor}"
             has = interpreter.glibc or "none (another C library)"
-            message = f"{wheel.name} {wheel.version} needs glibc {major}.{minor}, this machine has {has}"
+            message = f"{wheel.name} {wheel.version} needs glibc {major}.{minor}, but this machine has {has}"
         yield Finding(
             message,
             Evidence(found, wanted, f"{wheel.location}/WHEEL"),

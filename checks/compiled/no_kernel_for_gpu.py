@@ -45,14 +45,15 @@ def no_kernel_for_gpu(
 
     ## Why it matters
 
-    `no kernel image is available for execution on the device`, minutes into the start: the package was compiled for other
-    architectures. Where it holds PTX the driver compiles that at the first use, if it is not newer than the driver: `the provided PTX was
-    compiled with an unsupported toolchain`.
+    `no kernel image is available for execution on the device`, minutes into the start: the package was
+    compiled for other architectures. If it contains PTX, the driver compiles that at the first use, unless
+    the PTX is newer than the driver: `the provided PTX was compiled with an unsupported toolchain`.
 
     ## How to fix
 
-    Install a release or a build of the package for this architecture: newer GPUs need builds for CUDA 12.8 (compute capability 10.0 and
-    12.0) or later. Or compile it here, with TORCH_CUDA_ARCH_LIST set to the capability of the GPU.
+    Install a release or build of the package for this architecture: newer GPUs need builds for CUDA 12.8 or
+    later (compute capability 10.0 and 12.0). Or compile it here, with TORCH_CUDA_ARCH_LIST set to the GPU's
+    capability.
     """
     files = sorted(packages_code.files, key=lambda file: (file.package, file.version))
     for number in sorted({capability(device.capability) for device in gpus.sound if device.capability}):
@@ -69,12 +70,14 @@ def no_kernel_for_gpu(
             if not fitting:
                 message = f"{package} {version} has no code for compute capability {text} ({named(devices)}, {devices[0].name})"
             elif (newest := _too_new(fitting, gpus.cuda)) is not None:
-                message = f"{package} {version} has nothing for {text} but PTX of CUDA {newest}, which the driver (CUDA {gpus.cuda}) cannot compile"
+                message = f"{package} {version} has only PTX of CUDA {newest} for {text}, which the driver (CUDA {gpus.cuda}) cannot compile"
             else:
                 continue
             yield Finding(
                 message,
-                Evidence(found=has, wanted=f"sm_{number}, or PTX for it or less", read_from=every[0].path),
+                Evidence(
+                    found=has, wanted=f"sm_{number}, or PTX for it or an older one", read_from=every[0].path
+                ),
                 location=Location(every[0].path),
                 remedy=f"install a build of {package} for this GPU, or compile it here with TORCH_CUDA_ARCH_LIST={text}",
                 severity=severity(package, packages),

@@ -34,12 +34,13 @@ def several_opencvs(packages: Packages) -> Iterator[Finding]:
 
     ## Why it matters
 
-    All of them install the package `cv2`: the last one has overwritten the files of the others, and when one is removed the
-    remaining one is broken (`module 'cv2' has no attribute ...`). Those without "headless" need `libGL.so.1`, which servers usually lack.
+    All of them install the package `cv2`: the last one overwrote the files of the others, and removing one
+    breaks the rest (`module 'cv2' has no attribute ...`). Those without "headless" need `libGL.so.1`, which
+    servers usually lack.
 
     ## How to fix
 
-    Remove all of them, then install one: `opencv-python-headless` is what vLLM requires, and enough on a server.
+    Remove all of them, then install one: vLLM requires `opencv-python-headless`, which is enough on a server.
     """
     there = [found for name in _NAMES if (found := packages.get(name)) is not None]
     if len(there) < 2:

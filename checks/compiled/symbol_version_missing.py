@@ -30,9 +30,9 @@ def _wanting(version: MissingVersion, **changes: object) -> Extensions:
     phase="import",
     requires={"PY100", "PY102"},
     examples=lambda: [
-        Example("all versions are there", (Extensions((FLASH,), 1),)),
+        Example("all versions exist", (Extensions((FLASH,), 1),)),
         Example("another file of the package is loaded instead", (_wanting(_GLIBC, instead="/env/b.so"),)),
-        Example("an older libstdc++ comes first", (_wanting(_TOO_OLD),), "GLIBCXX_3.4.32, and the libstdc++.so.6 that is loaded has none after GLIBCXX_3.4.29"),
+        Example("an older libstdc++ comes first", (_wanting(_TOO_OLD),), "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 has none after GLIBCXX_3.4.29"),
         Example("glibc is too old", (_wanting(_GLIBC),), "GLIBC_2.38"),
     ],
 )  # fmt: skip
@@ -41,14 +41,15 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
 
     ## Why it matters
 
-    `version 'GLIBCXX_3.4.32' not found`: the import of the package fails. Its wheel may promise to run here by its name and yet
-    not do so, or was compiled on another machine; or an older libstdc++.so.6, such as that of a conda environment, is found before the
-    system's.
+    `version 'GLIBCXX_3.4.32' not found`: the import of the package fails. Its wheel was compiled on another
+    machine or promises too much in its name, or an older libstdc++.so.6, such as that of a conda environment,
+    is found before the system's.
 
     ## How to fix
 
-    For libstdc++: `conda install -c conda-forge libstdcxx-ng` in a conda environment, or take the folder of the older one
-    out of LD_LIBRARY_PATH. glibc cannot be replaced under a running system: take a newer image, or a build for this one.
+    For libstdc++: `conda install -c conda-forge libstdcxx-ng` in a conda environment, or remove the folder of
+    the older one from LD_LIBRARY_PATH. glibc cannot be replaced on a running system: use a newer image, or a
+    build for this one.
     """
     bad = [
         (version, extension)
@@ -67,8 +68,8 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
         missing, extension = pairs[0]
         severities = [severity(one.package, packages) for _, one in pairs]
         yield Finding(
-            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, and the {library} "
-            f"that is loaded has none after {missing.newest or 'another name'}",
+            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, but the loaded "
+            f"{library} has none after {missing.newest or 'another name'}",
             Evidence(
                 found=f"{path} defines up to {missing.newest}",
                 wanted=f"{listed(versions, _SHOWN)}, for {file_name(extension.path)}",
@@ -88,7 +89,7 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
 
 def _remedy(missing: MissingVersion, extension: Extension) -> str:
     if missing.defined_by:
-        return f"{missing.defined_by} has it: let the loader find that one first, without {missing.path} in its way"
+        return f"make the loader find {missing.defined_by}, which has it, before {missing.path}"
     if missing.library == "libc.so.6":
         return f"run in an image with glibc {missing.version.partition('_')[2]} or newer, or build {extension.package} here"
     return f"install a newer {missing.library} (conda-forge: libstdcxx-ng), or build {extension.package} on this machine"

@@ -12,6 +12,7 @@ from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -45,10 +46,8 @@ class _Broken(NamedTuple):
 
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.has(_ACTOR) or not configuration.has(GPUS):
-        return "this is no configuration of PPO"
-    return (
-        None if configuration.complete else "a part of the command is not known, so other values may be set"
-    )
+        return "this is not a PPO configuration"
+    return None if configuration.complete else "part of the command is unknown, so other values may be set"
 
 
 @check(
@@ -58,12 +57,12 @@ def _irrelevant(configuration: Configuration) -> str | None:
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("verl's defaults", (*asked(), _EVERY)),
-        Example("this verl does not demand it", (*asked("data.train_batch_size=100"), Demands())),
+        Example("this verl has no such requirement", (*asked("data.train_batch_size=100"), Demands())),
         Example("a value that is not known", (*asked("data.train_batch_size=${oc.env:N}"), _EVERY)),
         Example(
             "100 prompts on 8 GPUs",
             (*asked("data.train_batch_size=100", f"{_ACTOR}.ppo_mini_batch_size=32"), _EVERY),
-            "100 * 1 = 100 samples do not divide among 8 GPUs",
+            "100 * 1 = 100 samples cannot be divided among 8 GPUs",
         ),
         Example(
             "a mini batch larger than the batch",
@@ -81,7 +80,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example(
             "mini batches that micro batches do not fill",
             (*asked(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=5"), _EVERY),
-            "32 samples of a mini batch on each GPU are no multiple of 5",
+            "32 samples of a mini batch on each GPU are not a multiple of 5",
         ),
         Example("groups that GPUs do not fill", (*asked(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
         Example(
@@ -106,16 +105,16 @@ def _irrelevant(configuration: Configuration) -> str | None:
     ],
 )  # fmt: skip
 def batch_sizes_do_not_fit(configuration: Configuration, demands: Demands) -> Iterator[Finding]:
-    """Batch sizes that verl refuses.
+    """verl refuses these batch sizes.
 
     ## Why it matters
-    verl checks them when the trainer or its workers start, after Ray is up, and some of them after the model is loaded; the
-    job stops there. Which of these demands a verl makes is read from its sources.
+    verl checks them when the trainer or its workers start: after Ray is up, and in part after the model is
+    loaded. The job stops there. Which of these requirements apply is read from verl's sources.
 
     ## How to fix
-    Choose sizes that divide: `train_batch_size` times `rollout.n` by the number of GPUs, `ppo_mini_batch_size` times
-    `rollout.n` per GPU by the micro batch per GPU. Of `..._micro_batch_size` and `..._micro_batch_size_per_gpu` set the
-    second alone.
+    Choose sizes that divide evenly: the number of GPUs must divide `train_batch_size` times `rollout.n`, and
+    the micro batch per GPU must divide `ppo_mini_batch_size` times `rollout.n` per GPU. Of
+    `..._micro_batch_size` and `..._micro_batch_size_per_gpu`, set only the second.
     """
     padded = not demands.place("row without padding")
     for broken in (*_broken(configuration), *_dynamic_batches(configuration, padded=padded)):
@@ -126,7 +125,7 @@ def batch_sizes_do_not_fit(configuration: Configuration, demands: Demands) -> It
                 broken.message,
                 Evidence(
                     found=", ".join(f"{key}={_shown(configuration.get(key))}" for key in broken.keys),
-                    read_from=f"verl demands it in {where}",
+                    read_from=f"{where}",
                 ),
                 location=place(words[0]) if words else None,
                 remedy=broken.remedy,
@@ -151,7 +150,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
     if gpus and tensor and gpus % tensor and there.get("actor_rollout_ref.hybrid_engine") is not False:
         yield _Broken(
             _GROUPS,
-            f"{gpus:g} GPUs do not divide into rollout groups of {tensor:g}",
+            f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {tensor:g}",
             (*_GPUS, f"{_ROLLOUT}.tensor_model_parallel_size"),
             "Choose a tensor_model_parallel_size that divides the number of GPUs",
             values={
@@ -173,12 +172,12 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             (f"{_ACTOR}.ulysses_sequence_parallel_size", padding),
             f"Set {padding}=True",
             values={padding: True},
-            why="sequences are cut into pieces only where rows have no padding",
+            why="sequences are split only where rows have no padding",
         )
     if there.get(f"{_ROLLOUT}.val_kwargs.do_sample") is True and there.number(f"{_ROLLOUT}.temperature") == 0:
         yield _Broken(
             "temperature",
-            f"validation is to sample, and {_ROLLOUT}.temperature is 0",
+            f"validation samples, but {_ROLLOUT}.temperature is 0",
             (f"{_ROLLOUT}.val_kwargs.do_sample", f"{_ROLLOUT}.temperature"),
             f"Set {_ROLLOUT}.val_kwargs.do_sample=False, or a temperature above 0",
             values={f"{_ROLLOUT}.val_kwargs.do_sample": False},
@@ -224,7 +223,7 @@ def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
     ):
         yield _Broken(
             "divisible by the GPUs",
-            f"{batch:g} * {samples:g} = {batch * samples:g} samples do not divide among {gpus:g} GPUs",
+            f"{batch:g} * {samples:g} = {batch * samples:g} samples cannot be divided among {counted(int(gpus), 'GPU')}",
             ("data.train_batch_size", f"{_ROLLOUT}.n", *_GPUS),
             "Choose a data.train_batch_size so that its product with rollout.n is a multiple of the number of GPUs",
             values={
@@ -262,7 +261,7 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 (new, old),
                 f"Set {new}",
                 values={new: micro},
-                why=f"{micro} at a time, as the actor has it"
+                why=f"{micro} at a time, as for the actor"
                 if micro > 1
                 else "1 at a time takes the least memory",
             )
@@ -289,7 +288,7 @@ def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
     if each == 0:
         yield _Broken(
             "mini batch per GPU",
-            f"a mini batch of {mini:g} * {samples:g} samples leaves none for each of {gpus:g} GPUs",
+            f"a mini batch of {mini:g} * {samples:g} samples is smaller than the number of GPUs ({gpus:g})",
             keys,
             "Choose a larger ppo_mini_batch_size",
             values={f"{_ACTOR}.ppo_mini_batch_size": (least := -(-int(gpus // sequence) // int(samples)))},
@@ -298,7 +297,7 @@ def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
     elif micro and each % micro:
         yield _Broken(
             "mini batch of micro batches",
-            f"the {each:g} samples of a mini batch on each GPU are no multiple of {micro:g}",
+            f"the {each:g} samples of a mini batch on each GPU are not a multiple of {micro:g}",
             (f"{_ACTOR}.ppo_micro_batch_size_per_gpu", *keys),
             f"Choose a ppo_micro_batch_size_per_gpu that divides {each:g}",
             values={

@@ -14,10 +14,10 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 _KEY = "trainer.default_local_dir"
 _JOB = asked(f"+{_KEY}=/data/ckpt")
 _WHY = {
-    "a file is in the way": "{above} is no folder",
-    "no permission to write": "you may not write in {above}",
+    "a file is in the way": "{above} is not a folder",
+    "no permission to write": "you cannot write to {above}",
     "read-only": "{above} is mounted read-only",
-    "of the kernel": "nothing can be made in {above}",
+    "of the kernel": "nothing can be created in {above}",
 }
 
 
@@ -25,11 +25,11 @@ _WHY = {
     "CFG124",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("it can be made", (*_JOB, CheckpointFolder("/data/ckpt", "/data"))),
-        Example("a folder of the kernel's", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, and nothing can be made in /proc"),
+        Example("it can be created", (*_JOB, CheckpointFolder("/data/ckpt", "/data"))),
+        Example("a folder of the kernel's", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, but nothing can be created in /proc"),
         Example("Hydra's folder", (*asked(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
-        Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you may not write in /data"),
-        Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you may not write in /"),
+        Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
+        Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],
 )  # fmt: skip
 def checkpoint_folder_unusable(
@@ -38,20 +38,20 @@ def checkpoint_folder_unusable(
     """The folder for checkpoints, or Hydra's, cannot be created.
 
     ## Why it matters
-    verl makes `trainer.default_local_dir` when it saves for the first time, after `save_freq` steps. What was trained until
-    then is lost. Hydra makes `hydra.run.dir` before the program begins.
+    verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
+    until then is lost. Hydra creates `hydra.run.dir` before the program begins.
 
     ## How to fix
-    Name a folder in which you may write and that every node sees. Where the file system is mounted on the compute nodes
-    alone, the finding on a login node has no weight.
+    Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
+    file system is mounted on the compute nodes only.
     """
     if isinstance(hydra, HydraFolder) and hydra.trouble and hydra.above != "/":
         word = configuration.asked_for(HYDRA_FOLDER)
         yield Finding(
-            f"Hydra writes to {hydra.path}, and {_WHY[hydra.trouble].format(above=hydra.above)}",
-            Evidence(found=hydra.trouble, wanted="a folder that can be written", read_from=hydra.above),
+            f"Hydra writes to {hydra.path}, but {_WHY[hydra.trouble].format(above=hydra.above)}",
+            Evidence(found=hydra.trouble, wanted="a writable folder", read_from=hydra.above),
             location=place(word) if word else None,
-            remedy=f"Set {HYDRA_FOLDER} to a folder that you may write",
+            remedy=f"Set {HYDRA_FOLDER} to a folder that you can write to",
             subject=Subject("folder", hydra.path),
             stops=(EVERY_JOB,),
             phase="composition",
@@ -67,10 +67,10 @@ def checkpoint_folder_unusable(
     word = configuration.asked_for(_KEY)
     certain = folder.above != "/"  # else a file system may not be mounted here
     yield Finding(
-        f"checkpoints go to {folder.path}, and {_WHY[folder.trouble].format(above=folder.above)}",
-        Evidence(found=folder.trouble, wanted="a folder that can be written", read_from=folder.above),
+        f"checkpoints go to {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",
+        Evidence(found=folder.trouble, wanted="a writable folder", read_from=folder.above),
         location=place(word) if word else None,
-        remedy=f"Set {_KEY} to a folder that you may write, or trainer.save_freq=-1",
+        remedy=f"Set {_KEY} to a folder that you can write to, or trainer.save_freq=-1",
         severity=None if certain else "warning",
         subject=Subject("folder", folder.path),
         stops=(EVERY_JOB,) if certain else (),

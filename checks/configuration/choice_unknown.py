@@ -105,12 +105,13 @@ def choice_unknown(
     """A setting names something that this verl does not have.
 
     ## Why it matters
-    Hydra takes any text for `rollout.name`, `rollout.mode`, `actor.strategy`, `adv_estimator`, `loss_mode`, a reward manager, an
-    agent loop, a tracker, a trainer, a quantization or an optimizer. verl looks it up when it is needed, after Ray is up and often after the model is loaded, and stops.
-    Names come and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
+    Hydra accepts any text for `rollout.name`, `rollout.mode`, `actor.strategy`, `adv_estimator`, `loss_mode`,
+    a reward manager, an agent loop, a tracker, a trainer, a quantization or an optimizer. verl looks the name
+    up only when it needs it, after Ray is up and often after the model is loaded, and stops there. Names come
+    and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
 
     ## How to fix
-    Use a name that the finding lists. Code of your own that registers a name must be loaded by the job
+    Use a name that the finding lists. If your own code registers the name, the job must load that code
     (`actor_rollout_ref.model.external_lib`, `VERL_USE_EXTERNAL_MODULES`).
     """
     for key, registry in registries.registries.items():
@@ -147,13 +148,13 @@ def choice_unknown(
 def _correction(word: Asked, value: str, near: str, default: object) -> Correction | None:
     """The name that was meant, else the only one there is, else verl's default."""
     if near and difflib.SequenceMatcher(None, value, near).ratio() >= _PLAIN:
-        return reworded(word, word.text.replace(value, near), f"{near} is the name like {value}")
+        return reworded(word, word.text.replace(value, near), f"{near} is the closest name to {value}")
     new = near or (default if isinstance(default, str) and default in word.text else "")
     if new:
         return reworded(
-            word, word.text.replace(value, new), effect=f"the job runs with {new} in place of {value}"
+            word, word.text.replace(value, new), effect=f"the job runs with {new} instead of {value}"
         )
-    return reworded(word, None, effect=f"the job runs with verl's default in place of {value}")
+    return reworded(word, None, effect=f"the job runs with verl's default instead of {value}")
 
 
 def _agent_loops_elsewhere(there: Configuration, tables: DataTables | Unknown) -> bool:

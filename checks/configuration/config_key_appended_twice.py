@@ -18,23 +18,24 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
         Example("appended where nothing is", asked("+trainer.mine=2")),
         Example("++ takes both", asked("++trainer.nnodes=2")),
         Example("a key that is null", asked("+critic.enable=True")),
-        Example("+ in front of a key of verl", asked("+trainer.nnodes=2"), "has trainer.nnodes already"),
+        Example("+ in front of a key of verl", asked("+trainer.nnodes=2"), "already has trainer.nnodes"),
     ],
 )
 def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]:
     """The launch script appends a key with + that already exists.
 
     ## Why it matters
-    Hydra stops before anything starts: `Could not append to config. An item is already at ...`. It happens when a newer
-    verl takes a key into its configuration that scripts used to append.
+    Hydra stops before anything starts: `Could not append to config. An item is already at ...`. This happens
+    when a newer verl adds a key that scripts used to append.
 
     ## How to fix
-    Leave the `+` away. `++` sets the key whether it is there or not, for a script that serves several releases of verl.
+    Drop the `+`. `++` sets the key whether or not it exists, which suits a script for several releases of
+    verl.
     """
     for word in configuration.asked:
         if word.fate == "already there":
             yield Finding(
-                f"{release(configuration)} has {word.key} already, so + is refused",
+                f"{release(configuration)} already has {word.key}, so Hydra refuses the +",
                 Evidence(
                     found=word.text,
                     wanted=word.text.removeprefix("+"),

@@ -23,25 +23,25 @@ def _with_comment(word: str) -> tuple[Configuration]:
     examples=lambda: [
         Example("the new key", _with_comment(f"{_OLD}_per_gpu=8")),
         Example("nothing is set", _with_comment(f"{_OLD}=null")),
-        Example("the old key", _with_comment(f"{_OLD}=64"), "calls actor_rollout_ref.rollout.log_prob_micro_batch_size deprecated"),
+        Example("the old key", _with_comment(f"{_OLD}=64"), "actor_rollout_ref.rollout.log_prob_micro_batch_size is deprecated"),
     ],
 )  # fmt: skip
 def config_key_deprecated(configuration: Configuration) -> Iterator[Finding]:
     """The launch script sets a key that verl has deprecated.
 
     ## Why it matters
-    It works with this verl and stops the job after an upgrade; some are refused together with their successor. What verl
-    calls deprecated is read from the comments in its own configuration files.
+    It works with this verl and stops the job after an upgrade. Some deprecated keys are refused together with
+    their successors. The list is read from the comments in verl's own configuration files.
 
     ## How to fix
-    Use what the comment names. `..._micro_batch_size` counts the samples of all GPUs, `..._micro_batch_size_per_gpu` those of
-    one: divide by the number of GPUs.
+    Use the key that the comment names. `..._micro_batch_size` counts the samples on all GPUs,
+    `..._micro_batch_size_per_gpu` those on one: divide by the number of GPUs.
     """
     for word in configuration.asked:
         comment = configuration.deprecated.get(word.key)
         if comment and word.fate == "applied" and word.value is not None:
             yield Finding(
-                f"{release(configuration)} calls {word.key} deprecated",
+                f"{word.key} is deprecated in {release(configuration)}",
                 Evidence(
                     found=word.text, read_from=configuration.origins.get(word.key, tree_of(configuration))
                 ),

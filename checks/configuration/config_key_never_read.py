@@ -27,16 +27,17 @@ def _job(word: str, moved_by: str = "") -> tuple[Configuration, OldRewardKeys]:
         Example("the key that is read", _job(f"reward.{_MINE}")),
         Example("a verl that moves it", _job(_MINE, "/env/verl/trainer/main_ppo.py")),
         Example("nothing is set", _job(f"{_OLD}.path=null")),
-        Example("the key that nothing reads", _job(_MINE), "accepts custom_reward_function.path and never reads it"),
+        Example("the key that nothing reads", _job(_MINE), "accepts custom_reward_function.path but never reads it"),
     ],
 )  # fmt: skip
 def config_key_never_read(configuration: Configuration, old: OldRewardKeys) -> Iterator[Finding]:
-    """The launch script sets a key that Hydra accepts and that verl's trainer never reads.
+    """The launch script sets a key that Hydra accepts but verl's trainer never reads.
 
     ## Why it matters
-    The reward has moved below `reward.`; the old keys stay so that older scripts start. Where the trainer does not move what they say
-    (main_ppo of verl 0.9.0 and 0.9.1), your own reward function is never called: the job trains on verl's default for your
-    data source, or every prompt ends in *Reward function is not implemented*, and nothing says why.
+    The reward settings moved below `reward.`; the old keys remain so that older scripts start. Where the
+    trainer does not copy their values (main_ppo of verl 0.9.0 and 0.9.1), your reward function is never
+    called. The job trains on verl's default for your data source, or every prompt ends in *Reward function is
+    not implemented*.
 
     ## How to fix
     Write `reward.` before the key: `reward.custom_reward_function.path=...`.
@@ -46,7 +47,7 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys) -> I
     for word in configuration.asked:
         if word.fate == "applied" and word.key in old.keys and word.value is not None:
             yield Finding(
-                f"{release(configuration)} accepts {word.key} and never reads it",
+                f"{release(configuration)} accepts {word.key} but never reads it",
                 Evidence(
                     found=word.text,
                     wanted=f"reward.{word.key}",

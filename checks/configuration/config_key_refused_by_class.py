@@ -31,16 +31,17 @@ def config_key_refused_by_class(classes: ConfigClasses) -> Iterator[Finding]:
     """A key is appended to a section whose class does not accept it.
 
     ## Why it matters
-    Newer verl makes objects of sections that have a `_target_`. Hydra takes an appended key, and the class refuses it
-    when it validates the configuration: `unexpected keyword argument`. Older verl, whose sections were plain dictionaries, let it pass.
+    Newer verl turns sections that have a `_target_` into objects. Hydra accepts an appended key, but the
+    class refuses it when it validates the configuration: `unexpected keyword argument`. Older verl kept these
+    sections as plain dictionaries and accepted it.
 
     ## How to fix
-    Remove the key, or use the one that this verl has for it. Code of your own reads its settings from a section of its own.
+    Remove the key, or use the key that this verl has for it. Give code of your own a section of its own.
     """
     for refused in classes.refused:
         name = refused.class_name.rpartition(".")[2]
         yield Finding(
-            f"{name} has no field {refused.name}, so verl refuses what is appended to {refused.section}",
+            f"{name} has no field {refused.name}, so verl refuses {refused.section}.{refused.name}",
             Evidence(
                 found=refused.word.text,
                 wanted=f"a field of {refused.class_name}",
@@ -54,7 +55,7 @@ def config_key_refused_by_class(classes: ConfigClasses) -> Iterator[Finding]:
                 reworded(
                     refused.word,
                     None,
-                    effect=f"{name} has nothing like it, so the job runs without {refused.word.text}",
+                    effect=f"{name} has no equivalent, so the job runs without {refused.word.text}",
                 ),
             ),
         )

@@ -38,11 +38,11 @@ _FEW = 3  # places of one name: more say nothing about what was meant
         Example("an interpolation of a key", asked("trainer.total_epochs=${trainer.nnodes}")),
         Example("a value that reading cannot tell", (with_overrides(asked()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
         Example("one of a resolver's", asked("data.train_files=${oc.env:X}")),
-        Example("an interpolation of nothing", asked("data.train_files=x/${trainer.nodes}"), "there is no trainer.nodes"),
+        Example("an interpolation of nothing", asked("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
         Example("all keys are there", asked("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", asked("+actor_rollout_ref.model.override_config.attn=sdpa")),
         Example("a slip", asked("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),
-        Example("a key that verl renamed", asked("ray_init.num_cpus=8"), "ray_kwargs.ray_init.num_cpus since verl 0.6.0"),
+        Example("a key that verl renamed", asked("ray_init.num_cpus=8"), "renamed to ray_kwargs.ray_init.num_cpus in verl 0.6.0"),
         Example("a key in another section", asked("actor_rollout_ref.actor.max_num_seqs=4"), "actor_rollout_ref.rollout.max_num_seqs"),
         Example("a key of a newer verl", asked("trainer.use_v1=True", verl="0.4.1"), "verl 0.4.1 has no setting"),
         Example("a setting of vLLM", asked("actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"), "has no setting"),
@@ -56,10 +56,12 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
     between releases, so a script that ran yesterday stops after an upgrade.
 
     ## How to fix
-    Use the key that this verl has. A key that verl reads although its configuration does not list it, such as those
-    below `override_config` and `engine_kwargs`, is appended with `+` in front. `verl-doctor fix --select CFG101` shows the
-    corrected line where there is no doubt which key it is. An interpolation `${a.b}` of a key that is not there ends the job when verl
-    resolves the configuration, after Ray is up.
+    Use the key that this verl has. Keys that verl reads although its configuration does not list them, such
+    as those below `override_config` and `engine_kwargs`, are appended with `+`. `verl-doctor fix --select
+    CFG101` shows the corrected line where only one key can be meant.
+
+    An interpolation `${a.b}` of a missing key ends the job when verl resolves the configuration, after Ray is
+    up.
     """
     for word in configuration.asked:
         if word.fate == "no such key":
@@ -75,11 +77,11 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
 def _dangling(word: Asked, key: str, there: Configuration) -> Finding:
     near = alike(key, there)
     return Finding(
-        f"{word.key} stands for ${{{key}}}, and there is no {key}"
+        f"{word.key} refers to ${{{key}}}, which does not exist"
         + (f"; did you mean {near}?" if near else ""),
         Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
         location=place(word),
-        remedy=f"Write ${{{near}}}" if near else "Name a key that is there, or write the value",
+        remedy=f"Write ${{{near}}}" if near else "Name an existing key, or write the value",
         subject=Subject("setting", word.key, key),
         phase="workers",
         **healed(
@@ -121,7 +123,7 @@ def _correction(word: Asked, there: Configuration) -> Correction | None:
     if "/" in value:  # a path that the job needs under some other key
         return None
     return reworded(
-        word, None, effect=f"{release(there)} has nothing like it, so the job runs without {word.text}"
+        word, None, effect=f"{release(there)} has no equivalent, so the job runs without {word.text}"
     )
 
 
@@ -131,19 +133,22 @@ def _meant(word: Asked, there: Configuration) -> tuple[str, str]:
     moved = renamed(key, there)
     if moved is not None:
         note = f" ({moved.note})" if moved.note else ""
-        return f": it is {moved.new} since verl {moved.release}{note}", f"Write {moved.new} instead of {key}"
+        return (
+            f": renamed to {moved.new} in verl {moved.release}{note}",
+            f"Write {moved.new} instead of {key}",
+        )
     if is_free(key, there):
-        return "; keys of this section are appended", f"Write +{word.text.lstrip('+')}"
+        return "; append keys of this section with +", f"Write +{word.text.lstrip('+')}"
     if near := alike(key, there):
         return f"; did you mean {near}?", f"Write {near} instead of {key}"
     past = history(key, there.verl)
     if past.came and not past.went:
-        return f": it came with verl {past.came}", f"Remove it, or write +{key} if code of yours reads it"
-    when = f": verl {past.went} dropped it" if past.went else ""
+        return f": added in verl {past.came}", f"Remove it, or write +{key} if your own code reads it"
+    when = f": removed in verl {past.went}" if past.went else ""
     others = elsewhere(key, there)
     if others and len(others) <= _FEW:
         return (
-            f"{when}; there is {listed(others, _FEW)}",
-            f"Write {others[0]} if that is meant, or remove {key}",
+            f"{when}; similar: {listed(others, _FEW)}",
+            f"Write {others[0]} if you meant that, or remove {key}",
         )
-    return when, f"Remove it, or write +{key} if code of yours reads it"
+    return when, f"Remove it, or write +{key} if your own code reads it"

@@ -40,27 +40,28 @@ _COUNTS = re.compile(
         Example("null is fine everywhere", asked("trainer.nnodes=null")),
         Example("a value that is not known", asked("trainer.nnodes=${oc.env:N}")),
         Example("False counts as 0, for Python too", asked("trainer.test_freq=False")),
-        Example("a text for a number", asked("trainer.nnodes=two"), "should be a whole number"),
-        Example("a fraction for a whole number", asked("data.train_batch_size=1e3"), "should be a whole number, and 1000.0 is none"),
-        Example("a text for a truth value", asked("actor_rollout_ref.rollout.enforce_eager=yes"), "should be True or False"),
+        Example("a text for a number", asked("trainer.nnodes=two"), "must be an integer"),
+        Example("a fraction for a whole number", asked("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
+        Example("a text for a truth value", asked("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
         Example("a value for a section", asked("actor_rollout_ref.actor=dp"), "is a section"),
         Example("a tracker that is no list", asked("trainer.logger=console")),
-        Example("a number for a list", asked("trainer.logger=0.9"), "should be a list"),
+        Example("a number for a list", asked("trainer.logger=0.9"), "must be a list"),
         Example("Python's None", asked("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
 def config_value_of_wrong_type(
     configuration: Configuration, validation: Validation | Unknown
 ) -> Iterator[Finding]:
-    """A value has a different type from the one that it replaces.
+    """A value has a different type from the default that it replaces.
 
     ## Why it matters
-    Hydra takes it, and the job stops later, far from the cause, or goes on with what was not meant: the text `yes` and the
-    text `None` are both true for Python, and `1e3` is no number of samples. A value in place of a section may be one that nothing
-    reads in this job, so that is a warning.
+    Hydra accepts it. The job stops later, far from the cause, or goes on with a value that was not meant: the
+    texts `yes` and `None` are both true in Python, and `1e3` is not an integer. A value in place of a section
+    may be one that this job never reads, so that is only a warning.
 
     ## How to fix
-    Numbers are written plainly, truth values `True` or `False`, nothing is `null`, lists are `[a,b]`.
+    Write integers without an exponent or a fraction, booleans as `True` or `False`, nothing as `null`, and
+    lists as `[a,b]`.
     """
     for word in configuration.asked:
         if word.fate == "applied" and word.key and not word.conditional and not word.foreseen:
@@ -86,7 +87,7 @@ def _wanted(word: Asked, there: Configuration) -> str:
     """What is wrong with the value; empty when nothing is."""
     value, default = word.value, _default(word, there)
     if value == _NOTHING:
-        return f"{word.key} is set to the text None; Hydra's word for nothing is null"
+        return f"{word.key} is set to the text None; in Hydra, nothing is null"
     if (
         value is None
         or default is None
@@ -96,23 +97,17 @@ def _wanted(word: Asked, there: Configuration) -> str:
         return ""
     shown = _plain(value)
     if isinstance(default, bool):
-        return (
-            ""
-            if isinstance(value, (bool, int))
-            else f"{word.key} should be True or False, and {shown} is neither"
-        )
+        return "" if isinstance(value, (bool, int)) else f"{word.key} must be True or False, not {shown}"
     if isinstance(default, int):
         if isinstance(value, float) and not _COUNTS.search(word.key):
             return ""
-        return "" if isinstance(value, int) else f"{word.key} should be a whole number, and {shown} is none"
+        return "" if isinstance(value, int) else f"{word.key} must be an integer, not {shown}"
     if isinstance(default, float):
-        return (
-            "" if isinstance(value, (int, float)) else f"{word.key} should be a number, and {shown} is none"
-        )
+        return "" if isinstance(value, (int, float)) else f"{word.key} must be a number, not {shown}"
     if isinstance(default, list) and default and isinstance(value, (int, float)):
-        return f"{word.key} should be a list, and {shown} is none"
+        return f"{word.key} must be a list, not {shown}"
     if isinstance(default, Mapping) and default and not isinstance(value, dict):
-        return f"{word.key} is a section of {release(there)}'s configuration, and {shown} would replace all of it"
+        return f"{word.key} is a section of {release(there)}'s configuration, but {shown} would replace it"
     return ""
 
 
@@ -131,7 +126,7 @@ def _correction(word: Asked, there: Configuration) -> Correction | None:
         effect = f"{word.key} is {as_written(new)}: verl's default behind the one value that is given"
         return reworded(word, f"{word.sign}{word.key}={as_written(new)}", effect=effect)
     if word.key in (GPUS, NODES):
-        effect = f"{word.key} is 1 in place of {_plain(word.value)}"
+        effect = f"{word.key} is 1 instead of {_plain(word.value)}"
         return reworded(word, f"{word.sign}{word.key}=1", effect=effect)
     return None
 

@@ -72,7 +72,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("shorter than the prompts", (_job(f"{_LENGTH}=256"), _NEW, _MODEL), "prompts of 256 tokens or more leave no room to generate"),
         Example("no chunks, and few tokens", (_job(f"{_CHUNKED}=False"), _NEW, _MODEL), "max_num_batched_tokens (8192) is less than the context of 32768"),
         Example("too few tokens for an older verl", (_job(f"{_RESPONSE}=16384", mode="sync"), _OLD, _MODEL), "max_num_batched_tokens (8192) is less than the context of 16896"),
-        Example("a longer sequence than the model's", (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL), "40512 tokens, and the model has 32768 positions"),
+        Example("a longer sequence than the model's", (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL), "40512 tokens, but the model has 32768 positions"),
     ],
 )  # fmt: skip
 def context_does_not_fit(
@@ -81,9 +81,10 @@ def context_does_not_fit(
     """The rollout's context length does not fit the model, the prompts or the batches of tokens.
 
     ## Why it matters
-    vLLM has one context length, `rollout.max_model_len`, for the prompt and the response. verl refuses one that is longer than
-    the model's positions, stops at the first prompt that fills it, and either refuses `max_num_batched_tokens` below it or
-    fails when it tries to raise it (`Field 'max_num_batched_tokens' is frozen`). The engine starts late: the minutes are lost.
+    vLLM has one context length, `rollout.max_model_len`, for prompt and response together. verl refuses a
+    length beyond the model's positions, and stops at the first prompt that fills it. It also refuses a
+    smaller `max_num_batched_tokens`, or fails when it tries to raise it (`Field 'max_num_batched_tokens' is
+    frozen`). The engine starts late, so minutes are lost.
 
     ## How to fix
     Leave `max_model_len` unset, or set it to at least `max_prompt_length + max_response_length`. Where the finding names
@@ -98,7 +99,7 @@ def context_does_not_fit(
             broken.message,
             Evidence(
                 found=", ".join(f"{key}={configuration.get(key)}" for key in broken.keys),
-                read_from=f"verl demands it in {where}",
+                read_from=f"{where}",
             ),
             location=place(words[0]) if words else None,
             remedy=broken.remedy,
@@ -160,7 +161,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
     if positions and sequence > positions and model and not model.scaled and not model.nested:
         yield _Broken(
             "model context",
-            f"prompt and response have up to {sequence:g} tokens, and the model has {positions:g} positions",
+            f"prompt and response have up to {sequence:g} tokens, but the model has {positions:g} positions",
             (_RESPONSE, _PROMPT),
             f"Choose {_RESPONSE} so that the two are no more than {positions:g}",
             values={_RESPONSE: int(positions - prompt)} if positions > prompt else {},

@@ -45,8 +45,9 @@ def engine_argument_unknown(configuration: Configuration, arguments: EngineArgum
     """The launch script passes vLLM an engine argument that this vLLM does not have.
 
     ## Why it matters
-    Hydra takes anything that is appended below `engine_kwargs.vllm`, and verl hands it on. vLLM refuses what it does not know
-    (`unexpected keyword argument`, `unrecognized arguments`), after Ray is up, on every rollout server.
+    Hydra accepts anything appended below `engine_kwargs.vllm`, and verl passes it on. vLLM refuses arguments
+    that it does not have (`unexpected keyword argument`, `unrecognized arguments`), after Ray is up, on every
+    rollout server.
 
     ## How to fix
     Use the name that this vLLM has, or remove the argument: vLLM renames and drops them between releases.

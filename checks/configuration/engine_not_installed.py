@@ -43,12 +43,14 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
     """The rollout, the trainer or the kernels that the job chooses are not installed.
 
     ## Why it matters
-    `rollout.name`, `actor.strategy` and `model.use_liger` choose packages that verl imports only when its workers start: `No module named
-    'sglang'`, after Ray is up and the data was read. verl does not depend on any of them, so no installer complains.
+    `rollout.name`, `actor.strategy` and `model.use_liger` choose packages that verl imports only when its
+    workers start: `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of
+    them, so no installer complains.
 
     ## How to fix
-    Install the package in this environment, in a version that this verl works with, or choose an engine that is installed. Where the
-    choice cannot be edited, `verl-doctor fix` resolves verl with the extra that brings the package.
+    Install the package in this environment, in a version that this verl supports, or choose an engine that is
+    installed. Where the choice cannot be edited, `verl-doctor fix` resolves verl with the extra that brings the
+    package.
     """
     for engine in engines.engines:
         if engine.installed:
@@ -63,7 +65,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
                 read_from=engine.read_from,
             ),
             location=place(word) if word else None,
-            remedy=f"Install {engine.title} in this environment, or give {engine.key} a value that needs none that is missing",
+            remedy=f"Install {engine.title} in this environment, or set {engine.key} to an engine that is installed",
             subject=Subject("setting", engine.key),
             stops=(EVERY_JOB,),
             phase="workers",

@@ -23,10 +23,10 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
         Example(
             "a runtime_env",
             (Launch(((_YAML.path, "runtime_env"),), refused=(_YAML,)),),
-            "Ray takes no such runtime_env",
+            "Ray cannot read this runtime_env",
         ),
         Example(
-            "a variable that nobody set",
+            "an unset variable",
             (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "RUN: unbound variable"),)),),
             "bash stops here: RUN: unbound variable",
         ),
@@ -37,11 +37,12 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     """Bash stops in the launch script, or Ray cannot read its runtime_env.
 
     ## Why it matters
-    Bash runs what stands above the fault, perhaps a `ray start`, and stops there: the job does not start, or without the
-    settings that follow.
+    Bash runs what stands above the error, perhaps a `ray start`, and stops there. The job does not start, or
+    starts without the settings that follow.
 
-    A script that bash can parse ends all the same before training starts: under `set -u` at a variable that nobody has set, under
-    `set -e` at a `cd` or `source` of what is not there, and at `${a.b}`, Hydra's interpolation without single quotes.
+    A script that parses can still end before training starts: under `set -u` at an unset variable, under `set
+    -e` at a `cd` or `source` of something missing, and at `${a.b}`, a Hydra interpolation without single
+    quotes.
 
     ## How to fix
     Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh` checks a script
@@ -51,7 +52,7 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     for error in launch.refused:
         if dict(launch.files).get(error.path) == "runtime_env":
             yield Finding(
-                f"Ray takes no such runtime_env: {error.said}",
+                f"Ray cannot read this runtime_env: {error.said}",
                 Evidence(found=error.said, wanted="YAML with env_vars: and the variables below it"),
                 location=Location(error.path, error.line or None),
                 remedy="Correct the file at that line or the one above it",
@@ -71,7 +72,7 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     for error in launch.stopped:
         yield Finding(
             f"bash stops here: {error.said}",
-            Evidence(found=error.said, wanted="a script that comes to the command that starts training"),
+            Evidence(found=error.said, wanted="a script that reaches the training command"),
             location=Location(error.path, error.line),
             remedy=f"Correct line {error.line}",
             subject=Subject("file", error.path, str(error.line)),

@@ -26,11 +26,12 @@ def launch_starts_nothing(launch: Launch) -> Iterator[Finding]:
     """No command that starts verl was found in the given files.
 
     ## Why it matters
-    The settings of the job are then not known, and the rules about them have nothing to judge.
+    Without the settings of the job, the rules about them have nothing to judge.
 
     ## How to fix
-    Name the script that starts training, or give its command: `verl-doctor check -- python3 -m verl.trainer.main_ppo ...`.
-    A script is read without being run: a command that it makes from the output of another program is not seen.
+    Name the script that starts training, or give its command: `verl-doctor check -- python3 -m
+    verl.trainer.main_ppo ...`. Scripts are read without being run, so a command assembled from another
+    program's output is not seen.
     """
     starting = [path for path, kind in launch.files if kind in _STARTS]
     if starting and launch.command is None:

@@ -48,10 +48,10 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("all that it asks for are visible", (*asked(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
         Example("a Ray that runs already", (*asked(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
         Example("2 are visible", (*asked(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES leaves it 2 GPUs"),
-        Example("Ray is told of fewer", (*asked(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts a Ray of its own with 4"),
+        Example("Ray is given fewer", (*asked(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
         Example("two nodes, and a Ray of one", (*asked(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
-        Example("Ray is told of enough", (*asked(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
-        Example("8 of 1", (*asked(), _machine(1)), "asks for 8 GPUs on each node, and this machine has 1 GPU"),
+        Example("Ray is given enough", (*asked(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
+        Example("8 of 1", (*asked(), _machine(1)), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
     ],
 )  # fmt: skip
 def more_gpus_than_there_are(
@@ -64,14 +64,16 @@ def more_gpus_than_there_are(
     """The launch script requests more GPUs than this machine has.
 
     ## Why it matters
-    If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than total desired GPUs`)
-    or waits forever for nodes that do not come. A Ray that the job starts itself counts only the GPUs in
-    `CUDA_VISIBLE_DEVICES`, however many the machine has: that stops the job for certain. Else, on a login node or for another machine the finding has no weight.
+    If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than
+    total desired GPUs`), or waits forever for nodes that never come. A Ray that the job starts itself counts
+    only the GPUs in `CUDA_VISIBLE_DEVICES`, however many the machine has: that stops the job for certain. On
+    a login node, or for a job on another machine, ignore the finding.
 
     ## How to fix
-    Start from the settings that the finding names. They are computed from what is here: one tensor-parallel rank for one GPU,
-    FSDP offload of parameters and optimizer, batches in proportion, micro batches by the GPU's memory, fewer samples and
-    sequences at a time, memory left for the larger shards. Nothing was measured: raise them while the memory lasts.
+    Start from the settings that the finding lists. They are computed from this machine, not measured: one
+    tensor-parallel rank per GPU, FSDP offload of parameters and optimizer, batches in proportion, micro
+    batches sized to the GPU's memory, and fewer samples and sequences at a time. Raise them while the memory
+    lasts.
     """
     wanted = configuration.number(GPUS)
     nodes = configuration.number(NODES)
@@ -103,7 +105,7 @@ def more_gpus_than_there_are(
     word = configuration.asked_for(GPUS)
     settings = recommended(configuration, resources)
     yield Finding(
-        f"the job asks for {wanted:g} GPUs on each node, and this machine has {here}",
+        f"the job asks for {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",
         Evidence(
             found=f"{here}: {', '.join(sorted({f'{gpu.name} ({gpu.memory / 1024:.0f} GiB)' for gpu in resources.gpus}))}"
             if resources.gpus
@@ -121,13 +123,13 @@ def _told(configuration: Configuration, wanted: float, nodes: float, has: float)
     """Where the job tells `ray.init()` how many GPUs there are: no cluster may be joined then, so there are no others."""
     word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(
-        f"the job asks for {wanted:g} * {nodes:g} = {wanted * nodes:g} GPUs, and starts a Ray of its own with {has:g}",
+        f"the job asks for {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts its own Ray with {has:g}",
         Evidence(
             found=f"{_RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
-            wanted=f"{wanted * nodes:g} GPUs",
+            wanted=counted(int(wanted * nodes), "GPU"),
         ),
         location=place(word) if word else None,
-        remedy=f"Ask for {has:g} GPUs, or leave {_RAY_INIT}.num_gpus away and join a cluster that has them",
+        remedy=f"Ask for {counted(int(has), 'GPU')}, or leave out {_RAY_INIT}.num_gpus and join a cluster that has them",
         severity="error",
         **healed("CFG111", _fewer(configuration, int(wanted), int(nodes), int(has))),
         subject=Subject("setting", word.key if word else GPUS),
@@ -174,16 +176,16 @@ def _hidden(configuration: Configuration, variables: JobVariables, visible: int,
     word, here = configuration.asked_for(GPUS), variables.places.get(_VISIBLE)
     value = variables.values[_VISIBLE]
     return Finding(
-        f"the job asks for {wanted:g} GPUs on each node, and {_VISIBLE} leaves it {counted(visible, 'GPU')}",
+        f"the job asks for {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} leaves it {counted(visible, 'GPU')}",
         Evidence(
             found=f"{_VISIBLE}={value}",
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
             read_from=f"{here[0]}:{here[1]}" if here else "this shell",
         ),
         location=Location(*here) if here else place(word) if word else None,
-        remedy=f"Set {GPUS}={visible}, or name {wanted:g} GPUs in {_VISIBLE}"
+        remedy=f"Set {GPUS}={visible}, or name {counted(int(wanted), 'GPU')} in {_VISIBLE}"
         if visible
-        else f"Name {wanted:g} GPUs in {_VISIBLE}",
+        else f"Name {counted(int(wanted), 'GPU')} in {_VISIBLE}",
         severity="error",
         **healed("CFG111", settings(configuration, {GPUS: visible}, effect=_EFFECT) if visible else None),
         subject=Subject("setting", GPUS),

@@ -18,7 +18,7 @@ def _cpus(number: float | None) -> Resources:
 
 
 def _irrelevant(resources: Resources) -> str | None:
-    return None if resources.gpus else "this machine has no GPU that is seen, so the job runs elsewhere"
+    return None if resources.gpus else "no GPU is visible here, so the job runs elsewhere"
 
 
 @check(
@@ -29,11 +29,11 @@ def _irrelevant(resources: Resources) -> str | None:
         Example("a login node", (*asked(), Resources(None, 2, None))),
         Example("enough CPUs", (*asked(), _cpus(64))),
         Example("the number of CPUs is not known", (*asked(), _cpus(None))),
-        Example("8 agent workers on 4 CPUs", (*asked(), _cpus(4)), "asks for 8 agent workers, and this machine has 4 CPUs"),
+        Example("8 agent workers on 4 CPUs", (*asked(), _cpus(4)), "asks for 8 agent workers, but this machine has 4 CPUs"),
         Example(
-            "Ray is told of more CPUs than there are",
+            "more CPUs for Ray than there are",
             (*asked(f"{_RAY}=64", f"{WORKERS}=1"), _cpus(4)),
-            "Ray is told of 64 CPUs",
+            "num_cpus is 64, but",
         ),
     ],
 )  # fmt: skip
@@ -41,14 +41,15 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
     """The launch script requests more workers than this machine has CPUs.
 
     ## Why it matters
-    Each agent worker is a process of its own with a Python interpreter, a tokenizer and buffers. More of them than CPUs slow
-    each other down, start slowly (`worker_register_timeout`) and take memory from the rollout. A container often may use
-    fewer CPUs than the machine has.
+    Each agent worker is a process of its own with a Python interpreter, a tokenizer and buffers. More of them
+    than CPUs slow each other down, start slowly (`worker_register_timeout`) and take memory from the rollout.
+    A container is often limited to fewer CPUs than the machine has.
 
     ## How to fix
-    Set the number of agent workers that the finding names, half of the CPUs. If memory is short as well, the finding names
-    smaller batches, samples, `max_num_seqs`, `max_num_batched_tokens` and `gpu_memory_utilization`: about half of each,
-    computed and not measured. Tell Ray of no more CPUs than there are.
+    Set the number of agent workers that the finding names, half of the CPUs. If memory is short as well, the
+    finding lists smaller batches, samples, `max_num_seqs`, `max_num_batched_tokens` and
+    `gpu_memory_utilization`: about half of each, computed and not measured. Do not set `num_cpus` above the
+    number of CPUs.
     """
     if resources.cpus is None:
         return
@@ -58,7 +59,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
         word = configuration.asked_for(WORKERS)
         less = relief(configuration)
         yield Finding(
-            f"the job asks for {workers:g} agent workers, and this machine has {here}",
+            f"the job asks for {workers:g} agent workers, but this machine has {here}",
             Evidence(
                 found=f"{WORKERS}={workers:g}" + ("" if word else ", verl's default"),
                 wanted=f"{most} or fewer",
@@ -71,7 +72,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
     told, word = configuration.number(_RAY), configuration.asked_for(_RAY)
     if told and word and told > resources.cpus:
         yield Finding(
-            f"Ray is told of {told:g} CPUs, and this machine has {here}",
+            f"{_RAY} is {told:g}, but this machine has {here}",
             Evidence(found=word.text, wanted=f"{_RAY}={int(resources.cpus) or 1}"),
             location=place(word),
             remedy=f"Set {_RAY}={int(resources.cpus) or 1}, or remove it",

@@ -30,25 +30,25 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
         Example("two values", asked("trainer.logger=console,wandb"), "[console,wandb]"),
         Example("a list with a space", asked("trainer.logger=[console,", "wandb]"), "a space inside a list"),
         Example("an option", asked("--config=mine"), "Hydra has no option --config"),
-        Example("nothing to delete", asked("~trainer.mine"), "there is nothing to delete"),
+        Example("nothing to delete", asked("~trainer.mine"), "deletes a key that does not exist"),
         Example(
-            "a folder that is not here",
+            "a folder that does not exist",
             (replace(asked()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
-            "there is no folder /home/me/recipe/config",
+            "the folder /home/me/recipe/config does not exist",
         ),
-        Example("no such group", asked("actor@critic=mine"), "there is no group of files actor"),
+        Example("no such group", asked("actor@critic=mine"), "has no group actor"),
     ],
 )  # fmt: skip
 def override_not_understood(configuration: Configuration, launch: Launch | Unknown) -> Iterator[Finding]:
     r"""An argument of the command is not a valid Hydra override.
 
     ## Why it matters
-    Hydra stops before anything starts. Its grammar is not the shell's: `~`, `=`, `(`, quotes and letters beyond ASCII must
-    stand in quotes of their own *inside* a value, and `a=1,2` asks for two runs.
+    Hydra stops before anything starts. Its grammar differs from the shell's: a value with `~`, `=`, `(`,
+    quotes or non-ASCII letters needs quotes of its own, and `a=1,2` requests two runs.
 
     ## How to fix
-    Quote the value for Hydra, and the whole word for the shell: `'data.path="~/x"'`. A list is `'a=[1,2]'`. A word that is
-    no override at all often comes from a space behind a `\` at the end of a line.
+    Quote the value for Hydra, and the whole word for the shell: `'data.path="~/x"'`. Write a list as
+    `'a=[1,2]'`. A word that is not an override often comes from a space after the `\` at the end of a line.
     """
     for index, word in enumerate(configuration.asked):
         if _goes_on(configuration.asked[max(index - 1, 0) : index], word):
@@ -66,7 +66,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
             )
     if folder := configuration.missing_folder:
         yield Finding(
-            f"there is no folder {folder}, in which Hydra is to look for {configuration.name}",
+            f"the folder {folder} does not exist, and Hydra looks for {configuration.name} there",
             Evidence(found=f"no {folder}", wanted="the folder of --config-path or --config-dir"),
             remedy="Run verl-doctor check in the folder from which the job starts, or correct the option",
             severity="warning" if configuration.looked_here else None,
@@ -77,7 +77,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         yield Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
-            remedy="Choose options that the configuration folder has",
+            remedy="Choose options that exist in the configuration folder",
             subject=Subject("file", f"{configuration.folder}/{configuration.name}.yaml"),
             **healed("CFG103", _without_option(launch, ("--config-name", "-cn"))),
         )
@@ -96,7 +96,7 @@ def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correct
         if any(one.text is None for one in gone):
             return None
         rewrites = tuple(Rewrite(one.text or "", None, Location(one.path, one.line)) for one in gone)
-        return Correction("", rewrites, effect=f"verl's own configuration counts, without {option}")
+        return Correction("", rewrites, effect=f"the job uses verl's own configuration, without {option}")
     return None
 
 
@@ -115,14 +115,14 @@ def _open(word: Asked) -> bool:
 def _said(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | None:
     if following and _open(word) and _goes_on((word,), following[0]):
         return (
-            f"{word.text} ends at a space inside a list: the shell makes two words of it",
+            f"{word.text} ends at a space inside a list: the shell splits it into two words",
             f"Put quotes around the whole word: '{word.text} {following[0].text}'",
         )
     if word.fate == "not an override":
         if not word.text.strip():
             return (
-                "the command has a word of nothing but blanks: a space stands behind a \\ at the end of a line",
-                "Remove the space behind the \\",
+                "a space follows the \\ at the end of a line, so the command has a blank argument",
+                "Remove the space after the \\",
             )
         if word.text.startswith("-"):
             option = word.text.partition("=")[0]
@@ -134,13 +134,13 @@ def _said(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | None:
     if word.fate == "several values":
         values = ",".join(map(str, word.value))
         return (
-            f"{word.key} is given several values, which asks for several runs; a list is [{values}]",
+            f"{word.key} has several values, which requests several runs; a list is written [{values}]",
             f"Write '{word.sign}{word.key}=[{values}]'",
         )
     if word.fate == "nothing to delete":
-        return f"~{word.key}: there is nothing to delete", "Remove it"
+        return f"~{word.key} deletes a key that does not exist", "Remove it"
     if word.fate == "no such group":
-        return f"{word.text}: there is no group of files {word.key} in verl's configuration", "Remove it"
+        return f"{word.text}: verl's configuration has no group {word.key}", "Remove it"
     return None
 
 

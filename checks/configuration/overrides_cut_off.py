@@ -29,24 +29,24 @@ def overrides_cut_off(launch: Launch) -> Iterator[Finding]:
     r"""Overrides come after the end of the command.
 
     ## Why it matters
-    The shell takes them for another command, which it does not find, and the job runs without them: with verl's defaults for
-    what the script seems to set. It happens when a line in the middle is commented out, when the `\` at its end is missing, or
-    when a space stands behind it.
+    The shell takes them for another command, which it does not find. The job runs without them, on verl's
+    defaults. This happens when a line in the middle is commented out, when its final `\` is missing, or when
+    a space follows the `\`.
 
     ## How to fix
-    Let every line but the last end in `\` with nothing behind it, and move comments in front of the command.
+    End every line but the last with `\` and nothing after it. Move comments above the command.
     """
     if launch.lost:
         first = launch.lost[0]
         words = listed((word.text or word.written for word in launch.lost), _SHOWN)
         yield Finding(
-            f"these words are cut off from the command, so they have no effect: {words}",
+            f"these overrides come after the end of the command and have no effect: {words}",
             Evidence(
                 found=f"{first.path}:{first.line} begins another command",
-                wanted="a line that goes on with \\",
+                wanted="a line continued with \\",
             ),
             location=Location(first.path, first.line),
-            remedy="Look at the line above: it must end in \\, with no comment on it and nothing behind the \\",
+            remedy="End the line above with \\, without a comment and with nothing after the \\",
             subject=Subject("file", first.path),
             fix="joined-lines",
         )

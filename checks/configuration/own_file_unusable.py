@@ -16,10 +16,10 @@ _RESUME = "trainer.resume_from_path"
 _RESUME_MODE = "trainer.resume_mode"
 _FILE = "/home/me/mine.py"
 _WORDS: Mapping[Trouble, tuple[str, str]] = {
-    "missing": ("{path} is not there", "a file or folder that is there"),
+    "missing": ("{path} does not exist", "an existing file or folder"),
     "no Python": ("{path} {said}", "a file that Python can read"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
-    "no data set": ("{name} in {path} is no data set: it has no base class", "a subclass of torch.utils.data.Dataset"),
+    "no data set": ("{name} in {path} is not a data set: it has no base class", "a subclass of torch.utils.data.Dataset"),
 }  # fmt: skip
 
 
@@ -27,22 +27,23 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "CFG126",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("all of them are there", (*asked(), OwnFiles())),
-        Example("a file of tools", (*asked(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml is not there"),
+        Example("all of them exist", (*asked(), OwnFiles())),
+        Example("a file of tools", (*asked(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
         Example("a syntax error", (*asked(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", said="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
         Example("another class", (*asked(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
-        Example("a class without a base", (*asked(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is no data set"),
+        Example("a class without a base", (*asked(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
     ],
 )  # fmt: skip
 def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[Finding]:
     """A file that the job's settings name is missing or unusable.
 
     ## Why it matters
-    verl opens data set classes, tools, agent loops, rewards and the checkpoint to resume from when it needs them, some after the model
-    was loaded. The job stops there.
+    verl opens data set classes, tools, agent loops, rewards and the checkpoint to resume from only when it
+    needs them, some of them after the model is loaded. The job stops there.
 
     ## How to fix
-    Correct the path or the name. Paths are read as verl reads them, without expanding `~`, from the folder in which the job starts.
+    Correct the path or the name. Paths are resolved as verl resolves them: without expanding `~`, from the
+    folder in which the job starts.
     """
     for one in own.files:
         word = configuration.asked_for(one.key)
@@ -62,9 +63,9 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
 def _correction(there: Configuration, one: OwnFile) -> Correction | None:
     """The file that lies beside; a run that begins anew where the checkpoint to resume from is gone."""
     if one.beside:
-        effect = f"the job reads {one.beside}, which lies beside, in place of {one.path}"
+        effect = f"the job reads {one.beside} instead of {one.path}"
         return settings(there, {one.key: one.beside}, effect=effect)
     if one.key == _RESUME and one.trouble == "missing":
-        effect = "the job resumes from its own last checkpoint where there is one, else it begins anew"
+        effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
         return settings(there, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)
     return None

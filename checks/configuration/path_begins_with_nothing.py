@@ -21,15 +21,16 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
     requires=("CFG116",),
     examples=lambda: [
         Example("every variable has a value", (HollowPaths(),)),
-        Example("one that nobody sets", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which is not there: DATA_DIR is set neither here nor in the script"),
+        Example("an unset one", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
     ],
 )  # fmt: skip
 def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
-    """A path of the job begins with a variable that nobody sets.
+    """A path of the job begins with an unset variable.
 
     ## Why it matters
-    The shell puts nothing in the place of a variable without a value, and goes on: `$DATA_DIR/train.parquet` becomes `/train.parquet`,
-    which the job misses only when its workers read it. `set -u` at the top of a script makes the shell stop instead.
+    The shell replaces an unset variable with nothing: `$DATA_DIR/train.parquet` becomes `/train.parquet`,
+    which the job misses only when its workers read it. With `set -u` at the top of a script, the shell stops
+    instead.
 
     ## How to fix
     Set the variable in the script, or `export` it in the shell from which the job starts, and check there.
@@ -38,7 +39,7 @@ def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
         names = listed(one.names, 3)
         are = "is" if len(one.names) == 1 else "are"
         yield Finding(
-            f"{one.key} is {one.path}, which is not there: {names} {are} set neither here nor in the script",
+            f"{one.key} is {one.path}, which does not exist: {names} {are} set neither here nor in the script",
             Evidence(found=one.word.written, wanted=f"a value of {names}", read_from=one.word.path),
             location=Location(one.word.path, None if one.word.path == COMMAND_LINE else one.word.line),
             remedy=f"Set {names} in the script, or export it before the job is started",

@@ -23,11 +23,11 @@ _THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there"
     "CFG122",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("file and function are there", (*_JOB, _THERE)),
+        Example("file and function exist", (*_JOB, _THERE)),
         Example("a star import may bring it", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "f", "there", None))),
-        Example("no file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "missing")), "/home/me/reward.py is not there"),
-        Example("a home that nobody expands", (*_JOB, RewardFunction(_SECTION, "~/reward.py", "compute_score", "unexpanded")), "verl does not expand ~"),
-        Example("perhaps in another folder", (*_JOB, RewardFunction(_SECTION, "reward.py", "compute_score", "unseen")), "reward.py is not there"),
+        Example("no file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "missing")), "/home/me/reward.py does not exist"),
+        Example("a home that verl does not expand", (*_JOB, RewardFunction(_SECTION, "~/reward.py", "compute_score", "unexpanded")), "verl does not expand ~"),
+        Example("perhaps in another folder", (*_JOB, RewardFunction(_SECTION, "reward.py", "compute_score", "unseen")), "reward.py does not exist"),
         Example("another name in the file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", False, ("compute_scores",))), "has no compute_score; did you mean compute_scores?"),
     ],
 )  # fmt: skip
@@ -35,8 +35,9 @@ def reward_function_missing(configuration: Configuration, reward: RewardFunction
     """The job's reward function does not exist.
 
     ## Why it matters
-    verl loads the file in its reward workers, after the model was loaded, and verl 0.7 and later report what they raise as a
-    failed prompt: `Custom module file not found`, `Object not found in module`, or only `no materializable trajectories`.
+    verl loads the file in its reward workers, after the model is loaded. verl 0.7 and later report the error
+    as a failed prompt: `Custom module file not found`, `Object not found in module`, or only `no
+    materializable trajectories`.
 
     ## How to fix
     Correct `custom_reward_function.path`, an absolute path that every node can read, and `custom_reward_function.name`, the
@@ -46,13 +47,13 @@ def reward_function_missing(configuration: Configuration, reward: RewardFunction
     message, wanted = "", "a file"
     if reward.state == "unexpanded":
         message, remedy = (
-            f"{reward.path} is not there: verl does not expand ~",
-            "Write the whole path, or $HOME",
+            f"{reward.path} does not exist: verl does not expand ~",
+            "Write the full path, or use $HOME",
         )
     elif reward.state != "there":
         message, remedy = (
-            f"the reward function's file {reward.path} is not there",
-            f"Correct {key}, or make the file",
+            f"the reward function's file {reward.path} does not exist",
+            f"Correct {key}, or create the file",
         )
     elif reward.defined is False:
         key, wanted = f"{reward.key}.name", f"a function {reward.name} in {reward.path}"

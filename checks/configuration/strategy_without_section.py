@@ -27,23 +27,24 @@ _ENGINE = "model_engine"  # the group that chooses the sections, from verl 0.7 o
     ],
 )  # fmt: skip
 def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
-    """The strategy does not fit the configuration that was composed.
+    """The strategy does not fit the composed configuration.
 
     ## Why it matters
-    `actor.strategy` alone does not make a job train with Megatron: its settings lie in `actor.megatron`, a section that only
-    Megatron's configuration has. verl reads it before anything is started: `Key 'megatron' is not in struct`.
+    `actor.strategy` alone does not switch a job to Megatron: the settings lie in `actor.megatron`, a section
+    that only Megatron's configuration has. verl reads it before anything starts: `Key 'megatron' is not in
+    struct`.
 
     ## How to fix
     Choose the whole configuration: `model_engine=megatron` where this verl has that group, else
-    `--config-name=ppo_megatron_trainer`. Leave `actor.strategy` out: the configuration sets it.
+    `--config-name=ppo_megatron_trainer`. Leave out `actor.strategy`: the configuration sets it.
     """
     if configuration.get(_STRATEGY) != "megatron" or _has_section(configuration):
         return
     word = configuration.asked_for(_STRATEGY)
     remedy = (
-        f"Leave {_STRATEGY} out and set {_ENGINE}=megatron"
+        f"Remove {_STRATEGY} and set {_ENGINE}=megatron"
         if configuration.has(_ENGINE)
-        else f"Leave {_STRATEGY} out and start with --config-name=ppo_megatron_trainer"
+        else f"Remove {_STRATEGY} and start with --config-name=ppo_megatron_trainer"
     )
     yield Finding(
         "actor.strategy is megatron, but the configuration has no actor.megatron",

@@ -32,10 +32,11 @@ def verl_refuses_config(construction: Construction) -> Iterator[Finding]:
     """verl's own validation refuses the configuration.
 
     ## Why it matters
-    The same code runs when the trainer starts, in some releases after Ray is up and the model was fetched; the job stops there.
+    The same code runs when the trainer starts, in some releases after Ray is up and the model is downloaded.
+    The job stops there.
 
     ## How to fix
-    Do what verl's message says. It is verl's own code, run on the composed configuration in a process of the environment's
-    interpreter; nothing else of the job was started.
+    Do what verl's message says. This was verl's own code, run on the composed configuration with the
+    environment's interpreter; nothing else of the job was started.
     """
     yield from findings(construction, _STAGES, "validation", "Do what verl's message says")

@@ -37,18 +37,19 @@ _BARE = Validation(
     examples=lambda: [
         Example("verl accepts it", (*asked(), Validation())),
         Example("a value that verl does not have", (*asked(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
-        Example("an assertion without words", (*asked(), _BARE), "self.style in ['constant'] does not hold"),
+        Example("an assertion without words", (*asked(), _BARE), "the assertion self.style in ['constant'] fails"),
     ],
 )  # fmt: skip
 def verl_would_refuse_config(configuration: Configuration, validation: Validation) -> Iterator[Finding]:
     """verl's validating code raises for the values of the job.
 
     ## Why it matters
-    The same code runs when the job starts: `validate_config`, the classes of which verl makes objects of sections, the data set. In
-    some releases it runs after Ray is up. The job ends there.
+    The same code runs when the job starts: `validate_config`, the classes that verl builds from sections, and
+    the data set. In some releases it runs after Ray is up. The job ends there.
 
     ## How to fix
-    Do what verl's message says. The code is read, not run, and followed with the job's values as far as they are known.
+    Do what verl's message says. The code was read, not run, and evaluated with the job's values as far as
+    they are known.
     """
     for raised in validation.raised:
         words = [word for key in raised.keys if (word := configuration.asked_for(key)) is not None]
@@ -84,7 +85,7 @@ def _correction(there: Configuration, raised: Raised) -> Correction | None:
 def _said(raised: Raised) -> str:
     if raised.text:
         return f"{raised.raised}: {raised.text}"
-    return f"{raised.condition} does not hold" if raised.raised == "AssertionError" else raised.raised
+    return f"the assertion {raised.condition} fails" if raised.raised == "AssertionError" else raised.raised
 
 
 def _shown(value: object) -> str:

@@ -23,15 +23,15 @@ def windows_line_ends(launch: Launch) -> Iterator[Finding]:
     r"""A launch script has Windows line endings.
 
     ## Why it matters
-    bash takes the carriage return for a part of the last word, and a `\` in front of it joins no lines: the command ends at its
-    first line (`$'\r': command not found`), and values end in an invisible character.
+    bash reads the carriage return as part of the last word, and a `\` before it no longer joins lines. The
+    command ends at its first line (`$'\r': command not found`), and values end in an invisible character.
 
     ## How to fix
-    `sed -i 's/\r$//' SCRIPT`. Let git keep it so: `*.sh text eol=lf` in `.gitattributes`.
+    `sed -i 's/\r$//' SCRIPT`. To have git keep it that way, add `*.sh text eol=lf` to `.gitattributes`.
     """
     for path in launch.carriage_returns:
         yield Finding(
-            f"the lines of {path} end in a carriage return, which bash takes for a part of the words",
+            f"{path} has Windows line endings: bash reads each carriage return as part of a word",
             Evidence(found="\\r\\n", wanted="\\n"),
             location=Location(path),
             remedy=f"sed -i 's/\\r$//' {shlex.quote(path)}",

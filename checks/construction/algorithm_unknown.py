@@ -33,12 +33,12 @@ def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
     """The algorithm's functions refuse their settings, or a row does not fit a micro batch.
 
     ## Why it matters
-    Estimators, losses and penalties are looked up by their names when the first update is due, after the first rollout. A micro batch
-    of dynamic size must hold the longest row of prompt and response.
+    Estimators, losses and penalties are looked up by name when the first update is due, after the first
+    rollout. A micro batch of dynamic size must hold the longest row of prompt and response.
 
     ## How to fix
-    Name a function that this verl has. For micro batches set `ppo_max_token_len_per_gpu` to at least `max_prompt_length` and
-    `max_response_length` together.
+    Name a function that this verl has. For micro batches, set `ppo_max_token_len_per_gpu` to at least
+    `max_prompt_length` plus `max_response_length`.
     """
     yield from findings(
         construction,

@@ -34,8 +34,8 @@ def configuration_class_refuses(construction: Construction) -> Iterator[Finding]
     """A class of verl's configuration refuses its values.
 
     ## Why it matters
-    Sections of the configuration become objects whose classes check them, in the driver or in a worker: some before Ray is up, some when
-    a minute has gone.
+    Sections of the configuration become objects whose classes check them, in the driver or in a worker: some
+    before Ray is up, some a minute into the job.
 
     ## How to fix
     Change the setting that the finding names.

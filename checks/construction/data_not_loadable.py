@@ -35,10 +35,11 @@ def data_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The data sets or the first batch cannot be created.
 
     ## Why it matters
-    verl reads the data, filters them, and puts rows together when the model is already loaded. Rows were read as far as a batch goes.
+    verl reads the data, filters them and collates rows when the model is already loaded. Only the rows of one
+    batch were read here.
 
     ## How to fix
     Correct the file, the column or the class that the finding names.
     """
-    remedy = "Correct the data, or the setting that says how they are read"
+    remedy = "Correct the data, or the setting that controls how they are read"
     yield from findings(construction, _STAGES, "workers", remedy, _PHASES)

@@ -34,8 +34,9 @@ def engine_refuses(construction: Construction) -> Iterator[Finding]:
     """The engine refuses its configuration.
 
     ## Why it matters
-    verl turns the rollout's section into arguments of the engine, and the engine checks them when it starts, after the trainer has loaded
-    the model. Here verl's own server made the engine's configuration and started nothing.
+    verl turns the rollout's section into engine arguments, and the engine checks them when it starts, after
+    the trainer has loaded the model. Here verl's own server built the engine's configuration and started
+    nothing.
 
     ## How to fix
     Change the setting that the finding names.

@@ -27,7 +27,7 @@ _A100 = GpuMemory(80 * GIB, "--gpu-memory")
 
 
 def _irrelevant(construction: Construction) -> str | None:
-    return "no rank of the job was made" if construction.world is None else None
+    return "no rank of the job was built" if construction.world is None else None
 
 
 @check(
@@ -39,7 +39,7 @@ def _irrelevant(construction: Construction) -> str | None:
         Example("it fits", (a_world(), _A100, *asked())),
         Example("no world was made", (SOUND, _A100, *asked())),
         Example("training alone", (a_world(28.0), _A100, *asked()), "the actor's step needs at least 140 GiB on each of 8 GPUs, which have 80.0 GiB"),
-        Example("the engine cannot start", (a_world(15.0, share=0.85), _A100, *asked(f"{SHARE}=0.85")), "the engine wants 68.0 GiB at its start, and the trainer's weights take 15.0 GiB of 80.0 GiB"),
+        Example("the engine cannot start", (a_world(15.0, share=0.85), _A100, *asked(f"{SHARE}=0.85")), "the engine needs 68.0 GiB at its start, but the trainer's weights take 15.0 GiB of 80.0 GiB"),
         Example("the second rollout", (a_world(12.0, share=0.7), _A100, *asked(f"{SHARE}=0.7")), "from the second step on the trainer keeps 36.0 GiB"),
         Example("offloaded", (a_world(12.0, share=0.7, away="between"), _A100, *asked(f"{SHARE}=0.7"))),
         Example("a share below the weights", (a_world(share=0.15), _A100, *asked(f"{SHARE}=0.15")), "an engine needs at least 16.8 GiB"),
@@ -53,13 +53,14 @@ def gpu_memory_too_small(
     """The job needs more memory than its GPUs have.
 
     ## Why it matters
-    The trainer and the rollout share each GPU in turn. What one rank keeps of weights, gradients and the optimizer's states was computed by
-    verl's own code in a world of the job's size, and what the rollout takes is `gpu_memory_utilization` of the whole GPU. When both
-    do not fit, vLLM refuses to start (`Free memory on device ... is less than desired`), or `CUDA out of memory` ends the first steps.
+    The trainer and the rollout share each GPU in turn. verl's own code, run as one rank of the job's size,
+    computed what a rank keeps of weights, gradients and optimizer states; the rollout takes
+    `gpu_memory_utilization` of the whole GPU. If both do not fit, vLLM refuses to start (`Free memory on
+    device ... is less than desired`), or `CUDA out of memory` ends the first steps.
 
     ## How to fix
-    What the finding computes. Its numbers are lower bounds: activations come on top. `--gpu-memory SIZE` judges the job for GPUs that are
-    elsewhere.
+    Apply what the finding computes. Its numbers are lower bounds: activations come on top. `--gpu-memory
+    SIZE` judges the job for GPUs on other machines.
     """
     world = construction.world
     if world is None:
@@ -77,7 +78,7 @@ def gpu_memory_too_small(
     where = place(word) if word else None
     if taken and world.at_start + taken > whole:
         yield _finding(
-            f"the engine wants {in_bytes(taken)} at its start, and the trainer's weights take {in_bytes(world.at_start)} of {in_bytes(whole)}",
+            f"the engine needs {in_bytes(taken)} at its start, but the trainer's weights take {in_bytes(world.at_start)} of {in_bytes(whole)}",
             world, memory, "engine", where, _room(world, whole),
         )  # fmt: skip
     elif taken and world.resident + taken > whole:
@@ -102,7 +103,7 @@ def _training(world: World, share: Share, memory: GpuMemory, needed: int, beside
     engine = f", beside an engine that keeps its memory ({in_bytes(beside)})" if beside else ""
     spread = ceil(world.size * needed / max(memory.each - beside - _MARGIN, GIB))
     ways = (
-        [f"{spread} such GPUs or more hold it" if spread > world.size else "use more GPUs, or larger ones"]
+        [f"{spread} or more such GPUs hold it" if spread > world.size else "use more GPUs, or larger ones"]
         if not beside
         else ["Let the engine sleep: actor_rollout_ref.rollout.free_cache_engine=True"]
     )
@@ -151,5 +152,5 @@ def _room(world: World, whole: int) -> str:
     if actor is not None:
         ways += [f"set {_FSDP}.optimizer_offload=True"] * (actor.states_away == "no")
         ways += [f"set {_FSDP}.param_offload=True"] * (actor.weights_away == "no")
-    text = ", or ".join(ways) or "use more GPUs, on which the trainer is spread"
+    text = ", or ".join(ways) or "spread the trainer over more GPUs"
     return text[:1].upper() + text[1:]

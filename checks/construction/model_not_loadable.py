@@ -34,10 +34,11 @@ def model_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The model's configuration, its tokenizer or its processor cannot be loaded.
 
     ## Why it matters
-    The trainer and each worker load them before anything else. A critic has a path of its own, `critic.model.path`, whose default is
-    a model of verl's examples.
+    The trainer and each worker load them before anything else. A critic has its own path,
+    `critic.model.path`, whose default is a model from verl's examples.
 
     ## How to fix
-    Name a folder with a whole model. Where the critic's is meant and the job needs one, set `critic.model.path`.
+    Name a folder with a complete model. If the finding is about the critic and the job needs one, set
+    `critic.model.path`.
     """
-    yield from findings(construction, _STAGES, "workers", "Set the path to a folder with a whole model")
+    yield from findings(construction, _STAGES, "workers", "Set the path to a folder with a complete model")

@@ -18,23 +18,24 @@ _SHOWN = 4
     cost="live",
     examples=lambda: [
         Example("verl's own code alone", (SOUND,)),
-        Example("a reward function", (Construction(own_code=("/home/me/reward.py",)),), "code of yours was run: /home/me/reward.py"),
+        Example("a reward function", (Construction(own_code=("/home/me/reward.py",)),), "your own code was run: /home/me/reward.py"),
     ],
 )  # fmt: skip
 def own_code_was_run(construction: Construction) -> Iterator[Finding]:
     """The user's own code ran while the job was built.
 
     ## Why it matters
-    A reward function, a class for data or an agent loop is built and called as the job would, under a time limit, without network and
-    with no file written outside a private folder. Whoever checks a script that others wrote should know.
+    A reward function, a data set class or an agent loop is built and called as in the job, with a time limit,
+    without network, and without writing files outside a private folder. You should know this before you check
+    scripts that others wrote.
 
     ## How to fix
     Nothing is wrong. `check` without `--deep` runs no code of the job.
     """
     if construction.own_code:
         yield Finding(
-            f"code of yours was run: {listed(construction.own_code, _SHOWN)}",
-            Evidence(found="the modules that were loaded and belong to no library"),
+            f"your own code was run: {listed(construction.own_code, _SHOWN)}",
+            Evidence(found="loaded modules that belong to no library"),
             location=Location(construction.own_code[0]),
             subject=Subject("file", construction.own_code[0]),
         )

@@ -34,11 +34,12 @@ def program_not_importable(construction: Construction) -> Iterator[Finding]:
     """The job's program cannot be imported, or its trainer cannot be created.
 
     ## Why it matters
-    verl imports its trainer, torch and the libraries that they need before it does anything else. What is raised there ends the job
-    at once, whatever the configuration says. A folder beside the script with the name of a library takes that library's place.
+    verl imports its trainer, torch and their libraries before anything else. An exception there ends the job
+    at once, whatever the configuration. A folder beside the script with the name of a library takes that
+    library's place.
 
     ## How to fix
-    Do what the exception says. Where the finding names a file of your own, that file is what was loaded.
+    Do what the exception says. If the finding names a file of your own, that file is what was loaded.
     """
     later: dict[str, Phase] = {"trainer": "workers", "roles": "workers"}
     yield from findings(construction, _STAGES, "import", "Do what the exception says", later)

@@ -32,11 +32,13 @@ def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first prompts cannot be built, or do not fit the engine.
 
     ## Why it matters
-    An agent loop turns each row into a prompt: it loads the tools, applies the chat template, and asks the engine, which refuses prompts
-    that leave no room to generate. verl 0.9 hides what is raised there behind `no materializable trajectories`.
+    An agent loop turns each row into a prompt: it loads the tools, applies the chat template, and calls the
+    engine, which refuses prompts that leave no room to generate. verl 0.9 hides exceptions there behind `no
+    materializable trajectories`.
 
     ## How to fix
-    Do what the exception says: it was raised for a row of your data, with answers made up in place of the engine's.
+    Do what the exception says. It was raised for a row of your data, with invented answers instead of the
+    engine's.
     """
     yield from findings(
         construction, _STAGES, "first batch", "Do what the exception says: it concerns a row of your data"

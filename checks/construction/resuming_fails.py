@@ -34,7 +34,8 @@ def resuming_fails(construction: Construction) -> Iterator[Finding]:
     verl looks for the checkpoint when trainer and engine are up, minutes after the start.
 
     ## How to fix
-    Name a folder `global_step_N` that is there in `trainer.resume_from_path`, or set `trainer.resume_mode=disable`.
+    Set `trainer.resume_from_path` to an existing folder `global_step_N`, or set
+    `trainer.resume_mode=disable`.
     """
     yield from findings(
         construction, _STAGES, "start", "Correct trainer.resume_from_path, or set trainer.resume_mode=disable"

@@ -31,11 +31,12 @@ def tracker_refuses(construction: Construction) -> Iterator[Finding]:
     """A tracker of the job is unknown, or its package is missing.
 
     ## Why it matters
-    verl starts the trackers that `trainer.logger` names when everything else is ready. Here nothing was sent: the packages were stood in for.
+    verl starts the trackers in `trainer.logger` when everything else is ready. Nothing was sent here:
+    stand-ins replaced the packages.
 
     ## How to fix
-    Install the tracker's package, or leave it out of `trainer.logger`.
+    Install the tracker's package, or remove it from `trainer.logger`.
     """
     yield from findings(
-        construction, _STAGES, "start", "Install the tracker's package, or leave it out of trainer.logger"
+        construction, _STAGES, "start", "Install the tracker's package, or remove it from trainer.logger"
     )

@@ -33,8 +33,9 @@ def training_engine_refuses(construction: Construction) -> Iterator[Finding]:
     """The trainer's workers cannot build the model, its adapters or its optimizer.
 
     ## Why it matters
-    The workers build the model with the attention that the job asks for, put adapters and an optimizer on it and lay it over the GPUs.
-    Here the same code ran on tensors without numbers, and the shapes were compared with those in the files of weights.
+    The workers build the model with the requested attention, add adapters and an optimizer, and shard it over
+    the GPUs. Here the same code ran on tensors without data, and their shapes were compared with those in the
+    weight files.
 
     ## How to fix
     Change the setting that the finding names, or correct the model's `config.json`.

@@ -32,10 +32,11 @@ def validation_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first validation prompts cannot be built, or do not fit the engine.
 
     ## Why it matters
-    Validation has data and sampling parameters of its own (`rollout.val_kwargs`). The job gets there after minutes.
+    Validation has its own data and sampling parameters (`rollout.val_kwargs`). The job reaches it after
+    minutes.
 
     ## How to fix
-    Do what the exception says: it was raised for a row of the validation data.
+    Do what the exception says. It was raised for a row of the validation data.
     """
     yield from findings(
         construction, _STAGES, "first validation", "Correct the validation data, or rollout.val_kwargs"

@@ -32,9 +32,10 @@ def world_cannot_be_made(construction: Construction) -> Iterator[Finding]:
     """The job cannot be distributed over its GPUs.
 
     ## Why it matters
-    Data, sequences, tensors and layers are divided among all GPUs of the job, and each of these numbers has to divide another one: the
-    number of GPUs, the heads of the model, the batch. Here verl's own workers were made as one rank of a world of the job's size, in a process
-    group in which nobody else is, and the engine's own checks ran with the job's parallel sizes.
+    Data, sequences, tensors and layers are divided among all GPUs of the job, and these numbers must divide
+    each other: the number of GPUs, the heads of the model, the batch. Here verl's own workers ran as one rank
+    of a world of the job's size, alone in its process group, and the engine's own checks ran with the job's
+    parallel sizes.
 
     ## How to fix
     Change the number that the finding names: `trainer.nnodes`, `trainer.n_gpus_per_node`, `fsdp_size`,

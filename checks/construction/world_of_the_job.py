@@ -28,11 +28,12 @@ def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) ->
     """What each GPU of the job will hold.
 
     ## Why it matters
-    Weights, gradients and the optimizer's states are known before a run: verl's own code was run as one rank of all GPUs, with tensors that
-    have no numbers in them. Activations come on top, and they depend on the length of the texts and on micro batches.
+    Weights, gradients and optimizer states are known before a run: verl's own code ran as one rank of all
+    GPUs, on tensors without data. Activations come on top; they depend on the length of the texts and on
+    micro batches.
 
     ## How to fix
-    Nothing is wrong. `--gpu-memory 80GiB` judges the job for GPUs that are elsewhere.
+    Nothing is wrong. `--gpu-memory 80GiB` judges the job for GPUs on other machines.
     """
     world = construction.world
     if world is None:

@@ -34,13 +34,14 @@ def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Fi
 
     ## Why it matters
 
-    verl reads the prompt when it loads the data, and `data_source` and `reward_model.ground_truth` when the first reward is
-    computed: after the model was loaded and the first rollout was done, with `KeyError: 'reward_model'`. A reward function of
-    your own is called with them too.
+    verl reads the prompt when it loads the data. It reads `data_source` and `reward_model.ground_truth` only
+    for the first reward, after the model is loaded and the first rollout is done: `KeyError: 'reward_model'`.
+    A reward function of your own receives them too.
 
     ## How to fix
 
-    Add the column when the data are made. When it has another name, say so: `data.prompt_key`, `data.reward_fn_key`.
+    Add the column when you generate the data. If it has another name, set `data.prompt_key` or
+    `data.reward_fn_key`.
     """
     keys = {demands.prompt: "data.prompt_key", demands.source: "data.reward_fn_key"}
     owner, _, inner = demands.truth.partition(".")
@@ -63,7 +64,7 @@ def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Fi
                     demands.read_from,
                 ),
                 location=location(table.file),
-                remedy=", or ".join(["add what is missing when the data are made", *hints]),
+                remedy=", or ".join(["add what is missing when you generate the data", *hints]),
                 subject=Subject("column", ",".join(absent), table.file.path),
             )
 

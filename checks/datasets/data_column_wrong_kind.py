@@ -36,14 +36,15 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
 
     ## Why it matters
 
-    A prompt is a list of messages, each with `role` and `content`. From a plain text the chat template makes nonsense or
-    fails, and verl then drops the row as too long: what is seen is `Train dataloader is empty`. A `reward_model` or
-    `extra_info` that was stored as JSON text ends in `string indices must be integers` or `'str' object has no attribute
-    'get'`.
+    A prompt is a list of messages, each with `role` and `content`. From plain text the chat template produces
+    nonsense or fails, and verl then drops the row as too long: you see `Train dataloader is empty`. A
+    `reward_model` or `extra_info` that was stored as JSON text ends in `string indices must be integers` or
+    `'str' object has no attribute 'get'`.
 
     ## How to fix
 
-    Write Python lists and dictionaries, not their text, when the data are made: `[{"role": "user", "content": question}]`.
+    Write Python lists and dictionaries, not their text, when you generate the data: `[{"role": "user",
+    "content": question}]`.
     """
     owner = demands.truth.partition(".")[0]
     for table in readable(tables, demands):
@@ -58,11 +59,11 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
                 f"{table.file.path}: {said}",
                 Evidence(
                     "; ".join(f"{name}: {table.kind(name)[:100]}" for name in wrong),
-                    f"{demands.prompt}: {_MESSAGES}, the others dictionaries",
+                    f"{demands.prompt}: {_MESSAGES}, dictionaries in the others",
                     demands.read_from,
                 ),
                 location=location(table.file),
-                remedy="write lists and dictionaries when the data are made, not their text",
+                remedy="write lists and dictionaries, not their text, when you generate the data",
                 subject=Subject("column", ",".join(wrong), table.file.path),
             )
 

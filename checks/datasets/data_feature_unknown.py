@@ -19,7 +19,7 @@ _REWRITE = "import sys, pyarrow.parquet as q; f = sys.argv[1]; q.write_table(q.r
     "DATA103",
     phase="workers",
     examples=lambda: [
-        Example("the installed one knows all features", (tables(features=("List", "Value")), _NEW)),
+        Example("the installed version supports all features", (tables(features=("List", "Value")), _NEW)),
         Example("no features in the footer", (tables(), _OLD)),
         Example(
             "the feature List for an older one", (tables(features=("List", "Value")), _OLD), "feature List"
@@ -27,23 +27,24 @@ _REWRITE = "import sys, pyarrow.parquet as q; f = sys.argv[1]; q.write_table(q.r
     ],
 )
 def data_feature_unknown(tables: DataTables, installed: DatasetsFeatures) -> Iterator[Finding]:
-    """A data file holds a feature that the installed `datasets` does not know.
+    """A data file uses a feature that the installed `datasets` does not support.
 
     ## Why it matters
 
-    The package `datasets` writes its own description of the columns into the footer. Since version 4 it calls lists `List`,
-    and an older one ends with `Feature type 'List' not found` although the data themselves are plain Parquet.
+    The package `datasets` writes its own description of the columns into the footer. Since version 4 it calls
+    lists `List`; older versions fail with `Feature type 'List' not found`, although the data are plain
+    Parquet.
 
     ## How to fix
 
-    Install `datasets>=4`, or write the file once more without that description: the columns keep their types.
+    Install `datasets>=4`, or rewrite the file without that description: the columns keep their types.
     """
     for table in tables.of("train", "val", "named"):
         unknown = [name for name in table.features if name not in installed.names]
         if unknown:
             yield Finding(
-                f"{table.file.path} holds the feature {', '.join(unknown)}, which datasets "
-                f"{installed.version} does not know",
+                f"{table.file.path} uses the feature {', '.join(unknown)}, which datasets "
+                f"{installed.version} does not support",
                 Evidence(", ".join(unknown), f"one of {', '.join(installed.names)}", installed.read_from),
                 location=location(table.file),
                 remedy=(

@@ -1,4 +1,4 @@
-"""DATA101: a data file is not there."""
+"""DATA101: a data file does not exist."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
     "DATA101",
     phase="workers",
     examples=lambda: [
-        Example("the file is there", (files(),)),
+        Example("the file exists", (files(),)),
         Example("something else is wrong with it", (files("pointer"),)),
-        Example("it is not there", (files("missing"),), "/data/train.parquet is not there"),
+        Example("it does not exist", (files("missing"),), "/data/train.parquet does not exist"),
         Example(
             "nor is its folder", (files("missing", reason="there is no folder /data"),), "no folder /data"
         ),
@@ -30,22 +30,23 @@ def data_file_missing(data: DataFiles, configuration: Configuration | Unknown) -
 
     ## Why it matters
 
-    verl opens the data after Ray has started and the workers are placed. On a cluster the file must be there on the node that
-    runs the driver's task, which need not be the node you stand on.
+    verl opens the data after Ray has started and the workers are placed. On a cluster the file must exist on
+    the node that runs the driver's task, which may not be the node you are on.
 
     ## How to fix
 
-    Correct the path, or make the file: verl's `examples/data_preprocess` has a script for each of its data sets.
+    Correct the path, or create the file: verl's `examples/data_preprocess` has a script for each of its data
+    sets.
     """
     for file in data.files:
         if file.trouble not in {"missing", "folder"}:
             continue
-        what = "is a folder, not a file" if file.trouble == "folder" else "is not there"
+        what = "is a folder, not a file" if file.trouble == "folder" else "does not exist"
         yield Finding(
             f"{file.path} {what}" + (f": {file.reason}" if file.reason else ""),
             Evidence(file.trouble, "a data file", file.named_by),
             location=location(file),
-            remedy=f"correct {file.named_by}, or make the file",
+            remedy=f"correct {file.named_by}, or create the file",
             subject=Subject("file", file.path),
             **healed("DATA101", _correction(data, file, configuration)),
         )
@@ -60,11 +61,11 @@ def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown)
     ):
         return None
     if file.beside:
-        effect = f"the job reads {file.beside}, which lies beside, in place of {file.path}"
+        effect = f"the job reads {file.beside} instead of {file.path}"
         return reworded(word, word.text.replace(file.path, file.beside), effect=effect)
     trained = next((one.path for one in data.files if one.role == "train" and not one.trouble), "")
     if file.role == "val" and trained and _validates_never(there):
-        effect = f"nothing is validated; {trained} stands where a table has to be"
+        effect = f"no validation runs; {trained} takes the place of the missing file"
         return reworded(word, word.text.replace(file.path, trained), effect=effect)
     return None
 

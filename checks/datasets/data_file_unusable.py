@@ -14,13 +14,14 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _SAYS: dict[Trouble, tuple[str, str]] = {
     "pointer": (
-        "is a pointer of Git LFS, not the data",
-        "run git lfs pull in its folder, or fetch the data anew",
+        "is a Git LFS pointer, not the data",
+        "run git lfs pull in its folder, or download the data again",
     ),
-    "empty": ("is empty", "make the file anew: a full disk leaves such files"),
-    "not parquet": ("is no Parquet file: it does not begin with PAR1", "write it with to_parquet"),
-    "cut off": ("was cut off: it does not end as Parquet files do", "copy or make it again"),
-    "unreadable": ("cannot be read", "see to its permissions and its file system"),
+    "empty": ("is empty", "generate the file again; a full disk leaves empty files"),
+    "not parquet": ("is not a Parquet file: it does not begin with PAR1", "write it with to_parquet"),
+    "cut off": ("is truncated: it does not end with PAR1", "copy or generate it again"),
+    "special": ("is a pipe or a device, not a file", "save the data to a regular file, and use that"),
+    "unreadable": ("cannot be read", "check its permissions and its file system"),
 }
 _NOT_READ = (DataTables, Unknown("there is no pyarrow"))
 _OLD = replace(DEMANDS, kinds=("parquet",))
@@ -32,10 +33,11 @@ _OLD = replace(DEMANDS, kinds=("parquet",))
     examples=lambda: [
         Example("a Parquet file", (files(), tables(), DEMANDS)),
         Example("JSON Lines for a verl that reads them", (files(kind="jsonl"), _NOT_READ, DEMANDS)),
-        Example("it is not there", (files("missing"), _NOT_READ, DEMANDS)),
-        Example("cloned without git-lfs", (files("pointer"), _NOT_READ, DEMANDS), "pointer of Git LFS"),
+        Example("it does not exist", (files("missing"), _NOT_READ, DEMANDS)),
+        Example("a named pipe", (files("special"), _NOT_READ, DEMANDS), "is a pipe or a device"),
+        Example("cloned without git-lfs", (files("pointer"), _NOT_READ, DEMANDS), "Git LFS pointer"),
         Example("nothing in it", (files("empty"), _NOT_READ, DEMANDS), "is empty"),
-        Example("a copy that was broken off", (files("cut off"), _NOT_READ, DEMANDS), "cut off"),
+        Example("a copy that was interrupted", (files("cut off"), _NOT_READ, DEMANDS), "is truncated"),
         Example("JSON Lines for an older verl", (files(kind="jsonl"), _NOT_READ, _OLD), "reads parquet only"),
         Example(
             "damaged inside",
@@ -47,16 +49,16 @@ _OLD = replace(DEMANDS, kinds=("parquet",))
 def data_file_unusable(
     data: DataFiles, tables: DataTables | Unknown, demands: DataDemands | Unknown
 ) -> Iterator[Finding]:
-    """A data file is a pointer, empty, cut off, or of a kind that this verl does not read.
+    """A data file is a Git LFS pointer, empty, truncated, or of a format that this verl does not read.
 
     ## Why it matters
 
-    verl hands the file to the package `datasets`, after Ray has started. The messages tell little: `Parquet magic bytes not
-    found`, `An error occurred while generating the dataset`.
+    verl hands the file to the package `datasets` after Ray has started. The error messages explain little: `Parquet magic bytes
+    not found`, `An error occurred while generating the dataset`.
 
     ## How to fix
 
-    Fetch or make the file again. Older verl reads every file as Parquet, whatever its name; newer ones go by the ending.
+    Download or generate the file again. Older releases of verl read every file as Parquet; newer ones go by the extension.
     """
     for file in data.files:
         if file.trouble in _SAYS:
@@ -65,10 +67,12 @@ def data_file_unusable(
         elif not file.trouble and isinstance(demands, DataDemands) and file.kind not in demands.kinds:
             what = f"ends in .{file.kind}" if file.kind else "has no ending"
             reads = " and ".join(demands.kinds) if len(demands.kinds) > 1 else f"{demands.kinds[0]} only"
-            yield _finding(file, f"{what}, and this verl reads {reads}", "write it as Parquet")
+            yield _finding(file, f"{what}, but this verl reads {reads}", "convert it to Parquet")
     for table in tables.tables if isinstance(tables, DataTables) else ():
         if table.unreadable:
-            yield _finding(table.file, f"cannot be read by pyarrow: {table.unreadable}", "make the file anew")
+            yield _finding(
+                table.file, f"cannot be read by pyarrow: {table.unreadable}", "generate the file again"
+            )
 
 
 def _finding(file: DataFile, what: str, remedy: str) -> Finding:

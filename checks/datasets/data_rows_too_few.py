@@ -24,8 +24,8 @@ _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
     examples=lambda: [
         Example("enough rows", (tables(), DEMANDS)),
         Example("as many as one step needs", (tables(rows=1024), DEMANDS)),
-        Example("the size of a step cannot be told", (tables(rows=2), replace(DEMANDS, batch=0))),
-        Example("too few", (tables(rows=2), DEMANDS), "2 rows, and one step takes 1024"),
+        Example("the size of a step is not known", (tables(rows=2), replace(DEMANDS, batch=0))),
+        Example("too few", (tables(rows=2), DEMANDS), "2 rows, but one step takes 1024"),
         Example("the job takes fewer than there are", (tables(), replace(DEMANDS, most_rows=8)), "8 rows"),
         Example("no rows at all", (tables(rows=0), replace(DEMANDS, batch=0)), "has no rows"),
     ],
@@ -37,8 +37,9 @@ def data_rows_too_few(
 
     ## Why it matters
 
-    verl drops the last, incomplete batch of the training data. When there is no other, it ends with `Train dataloader is
-    empty!`. Rows whose prompt is longer than `data.max_prompt_length` are dropped before, so a few more are needed.
+    verl drops the last, incomplete batch of the training data. If there is no other batch, it ends with
+    `Train dataloader is empty!`. Rows whose prompt is longer than `data.max_prompt_length` are dropped first,
+    so a few more are needed.
 
     ## How to fix
 
@@ -50,7 +51,7 @@ def data_rows_too_few(
                 f"{table.file.path} has no rows",
                 Evidence("0 rows", "1 row or more", table.file.path),
                 location=location(table.file),
-                remedy="make the data anew",
+                remedy="generate the data again",
                 subject=Subject("file", table.file.path),
             )
     train = tables.of("train")
@@ -59,7 +60,7 @@ def data_rows_too_few(
     rows = min(sum(counts), demands.most_rows or sum(counts))
     if complete and 0 < rows < demands.batch:
         yield Finding(
-            f"the training data have {rows} rows, and one step takes {demands.batch}",
+            f"the training data have {rows} rows, but one step takes {demands.batch}",
             Evidence(f"{rows} rows", f"{demands.batch} rows or more", demands.batch_from),
             location=location(train[0].file),
             remedy=f"set data.train_batch_size={rows} or less, and ppo_mini_batch_size to at most that",
@@ -76,4 +77,4 @@ def _correction(there: Configuration | Unknown, rows: int) -> Correction | None:
     batch = next((size for size in range(rows, 0, -1) if size % gpus == 0), rows)
     mini = there.number(_MINI)
     values = {_BATCH: batch, **({_MINI: batch} if mini and mini > batch else {})}
-    return settings(there, values, f"{rows} rows are a batch of {batch}")
+    return settings(there, values, f"{rows} rows make a batch of {batch}")

@@ -29,17 +29,18 @@ _SHOWN = 4
     ],
 )
 def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterator[Finding]:
-    """The reward function of verl does not know a source of the data.
+    """verl has no reward function for a source of the data.
 
     ## Why it matters
 
-    Without a reward function of your own, verl chooses one by the column `data_source`, and raises `Reward function is not
-    implemented for data_source=...` when the first reward is computed: after the model was loaded and the first rollout done.
+    Without a reward function of your own, verl chooses one by the column `data_source`. It raises `Reward
+    function is not implemented for data_source=...` for the first reward, after the model is loaded and the
+    first rollout is done.
 
     ## How to fix
 
-    Give a reward function: `custom_reward_function.path=FILE`, with a function `compute_score` in it (or what
-    `custom_reward_function.name` says). Or, if the data are of a kind that verl scores, write the name that it knows.
+    Set `custom_reward_function.path` to a file with a function `compute_score`, or the name in
+    `custom_reward_function.name`. If verl can score data of this kind, use the name that it has for them.
     """
     for table in tables.of("train", "val", "named"):
         refused = [name for name in table.sources if name in scored.refused]
@@ -47,7 +48,7 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
             near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
             yield Finding(
                 f"{table.file.path}: verl has no reward for data_source {listed(refused, _SHOWN)}"
-                + (f"; it knows {near[0]}" if near else ""),
+                + (f"; the nearest is {near[0]}" if near else ""),
                 Evidence(listed(refused, _SHOWN), f"one of {listed(scored.names, _SHOWN)}", scored.read_from),
                 location=location(table.file),
                 remedy="set custom_reward_function.path to a file with your compute_score",

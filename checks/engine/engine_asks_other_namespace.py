@@ -24,7 +24,7 @@ _REACH = EngineReach(told_by=ENGINE.vllm)
         Example("it gives the namespace of its workers", (ENGINE, _REACH, *ASYNC)),
         Example("the rollout is synchronous", (_NAMELESS, _REACH, *SYNC)),
         Example("it gives none", (_NAMELESS, _REACH, *ASYNC), "in a namespace of its own"),
-        Example("it is not known how the job rolls out", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
+        Example("the kind of rollout is not known", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
     ],
 )  # fmt: skip
 def engine_asks_other_namespace(
@@ -34,13 +34,14 @@ def engine_asks_other_namespace(
 
     ## Why it matters
 
-    Ray gives every `ray.init` without a namespace a new, anonymous one, and `ray.util.list_named_actors()` tells only the actors
-    of that: the engine process finds 0 of its workers in the right cluster, although they live.
+    Ray gives every `ray.init` without a namespace a new, anonymous one, and `ray.util.list_named_actors()`
+    lists only the actors in it. The engine process finds 0 of its workers, although they run in the same
+    cluster.
 
     ## How to fix
 
-    `ray.init(namespace=namespace)` with the namespace that stands first in the `instance_id`; `verl-doctor fix --select RAY122` shows
-    an edit of verl that does so.
+    Call `ray.init(namespace=namespace)` with the namespace at the start of the `instance_id`; `verl-doctor
+    fix --select RAY122` shows the edit.
 
     ## References
 
@@ -49,10 +50,10 @@ def engine_asks_other_namespace(
     if engine.namespace:
         return
     yield Finding(
-        "the engine process of the async rollout looks for its workers in a namespace of its own, where there are 0",
+        "the engine process of the async rollout looks for its workers in a namespace of its own, which has none",
         Evidence("ray.init without namespace=", "the namespace of the workers, which the instance_id names", engine.path),
         Location(engine.path, engine.line),
-        remedy="give ray.init the namespace of the instance_id",
+        remedy="pass ray.init the namespace of the instance_id",
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="engine",

@@ -35,13 +35,14 @@ def engine_is_in_other_cluster(clusters: RayClusters, launch: Launch | Unknown) 
 
     ## Why it matters
 
-    In verl 0.4 and 0.5 the vLLM engine of the async rollout calls `ray.init` by itself. When nothing hands the address of its parent's
-    Ray on to it, it joins what RAY_ADDRESS or Ray's address file names, or starts a new, empty Ray: `has 0 actors`. A Ray
-    that it started ends with it.
+    In verl 0.4 and 0.5 the vLLM engine of the async rollout calls `ray.init` itself. Without the address of
+    its parent's Ray it joins the one that RAY_ADDRESS or Ray's address file names, or starts a new, empty
+    Ray: `has 0 actors`. A Ray that it started ends with it.
 
     ## How to fix
 
-    End the job. `verl-doctor check LAUNCH_SCRIPT` says what leads it there (RAY120, RAY121), and `verl-doctor fix` repairs verl.
+    End the job. `verl-doctor check LAUNCH_SCRIPT` reports what leads it there (RAY120, RAY121), and
+    `verl-doctor fix` repairs verl.
 
     ## References
 
@@ -56,13 +57,13 @@ def engine_is_in_other_cluster(clusters: RayClusters, launch: Launch | Unknown) 
                 else f"is in the Ray at {lost.joined.address}"
             )
             yield Finding(
-                f"{lost.who} {is_there}, where there are 0 of its workers; {len(lost.workers)} are in the Ray at {lost.theirs.address}",
+                f"{lost.who} {is_there}, which has 0 of its workers; {len(lost.workers)} are in the Ray at {lost.theirs.address}",
                 Evidence(
                     f"job {lost.job.job} at {lost.joined.address}; {lost.workers[0].name} at {lost.theirs.address}",
                     f"all at {lost.theirs.address}",
                     f"the GCS at {lost.joined.address} and at {lost.theirs.address}",
                 ),
-                remedy="end the job; verl-doctor check LAUNCH_SCRIPT --select RAY120,RAY121 says what leads it there, and repairs it",
+                remedy="end the job; verl-doctor fix LAUNCH_SCRIPT --select RAY120,RAY121 shows the cause and the repair",
                 severity=of_another_job(launch),
                 subject=lost.subject,
             )  # fmt: skip

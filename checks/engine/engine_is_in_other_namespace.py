@@ -23,7 +23,7 @@ _ENGINE = (engine(),)
     examples=lambda: [
         Example("it sees its workers", (joins(running(SERVER, *WORKERS, jobs=_ENGINE)),)),
         Example("there are none anywhere", (joins(running(SERVER, *_DEAD, jobs=_ENGINE)),)),
-        Example("a process of somebody else", (joins(running(*ELSEWHERE, jobs=_ENGINE)),)),
+        Example("another user's process", (joins(running(*ELSEWHERE, jobs=_ENGINE)),)),
         Example("a driver of another kind", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(entrypoint="python train.py"),))),)),
         Example("another has been started since", (joins(running(SERVER, *WORKERS, jobs=(engine("old", finished=True), engine(started=200.0)))),)),
         Example("what is in the cluster is not known", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),)),
@@ -37,13 +37,13 @@ def engine_is_in_other_namespace(clusters: RayClusters, launch: Launch | Unknown
 
     ## Why it matters
 
-    In verl 0.4 and 0.5 the vLLM engine of the async rollout finds the workers by their names, in one namespace of Ray: that which its
-    parent, an actor, has, or an anonymous one when `ray.init` is given none. Workers that another driver has started in
-    another namespace it does not see, although they are in the same Ray: `has 0 actors`.
+    In verl 0.4 and 0.5 the vLLM engine of the async rollout finds its workers by name in one Ray namespace:
+    that of its parent actor, or an anonymous one when `ray.init` names none. It does not see workers that
+    another driver started in another namespace, although they are in the same Ray: `has 0 actors`.
 
     ## How to fix
 
-    Start the trainer and what starts the rollout in one namespace: `ray.init(namespace=...)` in both. Where the engine
+    Start the trainer and the rollout in one namespace: `ray.init(namespace=...)` in both. If the engine
     process itself names none, `verl-doctor fix --select RAY122` repairs verl.
 
     ## References
@@ -61,7 +61,7 @@ def engine_is_in_other_namespace(clusters: RayClusters, launch: Launch | Unknown
                     "both in one namespace",
                     f"the GCS at {lost.joined.address}",
                 ),
-                remedy="let the trainer and the rollout's server use one namespace, and start the job again",
+                remedy="use one namespace for the trainer and the rollout's server, and start the job again",
                 severity=of_another_job(launch),
                 subject=lost.subject,
             )

@@ -31,7 +31,7 @@ _ANOTHER = EngineReach("", "", "10.0.0.9:6379", "RAY_ADDRESS of Ray's workers", 
     phase="engine",
     applies=rollout_is_another,
     examples=lambda: [
-        Example("vLLM tells it where Ray is", (ENGINE, EngineReach(told_by=VLLM, job=_HERE), *ASYNC)),
+        Example("vLLM passes on the address", (ENGINE, EngineReach(told_by=VLLM, job=_HERE), *ASYNC)),
         Example("the file names the same", (ENGINE, EngineReach("", "", _HERE, _FILE, _SPAWN, _HERE), *ASYNC)),
         Example("the only Ray that runs here", (ENGINE, EngineReach("", "", AUTO, "", _SPAWN, _HERE), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _ANOTHER, *SYNC)),
@@ -47,14 +47,15 @@ def engine_joins_another_ray(
 
     ## Why it matters
 
-    In verl 0.4 and 0.5 the vLLM engine of the async rollout is a child of a Ray actor that calls `ray.init` without an address. Ray
-    then takes RAY_ADDRESS, or what the file `ray_current_cluster` names: the last Ray that was started on that node, alive or
-    not. In another cluster it finds 0 of its workers; at an address where nobody answers it waits for minutes.
+    In verl 0.4 and 0.5 the vLLM engine of the async rollout is a child of a Ray actor and calls `ray.init`
+    without an address. Ray then uses RAY_ADDRESS, or the address in the file `ray_current_cluster`: that of
+    the last Ray started on the node, running or not. In another cluster it finds 0 of its workers; at an
+    address without a Ray it waits for minutes.
 
     ## How to fix
 
-    `verl-doctor fix --select RAY121` shows an edit of verl after which the engine process joins the Ray of its parent. Or give
-    Ray's workers the right RAY_ADDRESS, or none.
+    `verl-doctor fix --select RAY121` shows an edit of verl that makes the engine process join its parent's
+    Ray. Or give Ray's workers the right RAY_ADDRESS, or none.
 
     ## References
 
@@ -66,12 +67,12 @@ def engine_joins_another_ray(
     yield Finding(
         f"the engine process of the async rollout joins the Ray at {reach.joins}, while its workers are in the Ray {workers}",
         Evidence(
-            f"{reach.joins}, from {reach.said_by}: nothing else tells it where Ray is, and {reach.because}",
+            f"{reach.joins}, from {reach.said_by}: nothing else gives it an address, and {reach.because}",
             "the address of the Ray that holds the workers",
             engine.path,
         ),
         Location(engine.path, engine.line),
-        remedy=f"let the actor hand on the address of its Ray; or take the other one out of {reach.said_by}",
+        remedy=f"make the actor pass on the address of its Ray, or remove the other one from {reach.said_by}",
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="engine",

@@ -33,15 +33,15 @@ _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
     phase="engine",
     applies=rollout_is_another,
     examples=lambda: [
-        Example("vLLM tells it where Ray is", (ENGINE, EngineReach(told_by=VLLM), *ASYNC)),
+        Example("vLLM passes on the address", (ENGINE, EngineReach(told_by=VLLM), *ASYNC)),
         Example("it joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
         Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
-        Example("nobody tells it, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
-        Example("RAY_ADDRESS wants a new one", (ENGINE, EngineReach(said_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
-        Example("nobody tells it, and it does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
-        Example("vLLM tells it in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
-        Example("there is no vLLM to ask", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
+        Example("it gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
+        Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(said_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
+        Example("it gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
+        Example("vLLM passes it on in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
+        Example("vLLM is not installed", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
         Example("it is not known how the job rolls out", (ENGINE, _NEW, NO_JOB), "starts a Ray of its own"),
     ],
 )  # fmt: skip
@@ -52,16 +52,17 @@ def engine_starts_own_ray(
 
     ## Why it matters
 
-    In verl 0.4 and 0.5 the vLLM engine of the async rollout is a child of a Ray actor, and finds the workers by their names:
-    it calls `ray.init` for that, with a namespace and no address. A `ray.init` to which neither RAY_ADDRESS nor Ray's address
-    file names a cluster starts a new, empty one: `instance_id: ... has 0 actors, but vllm_dp_size ... is expected`, after the
-    model has been loaded. vLLM hands the address on in RAY_ADDRESS when it chooses itself to spawn its processes, and not when
-    VLLM_WORKER_MULTIPROC_METHOD=spawn was set before.
+    In verl 0.4 and 0.5 the vLLM engine of the async rollout is a child of a Ray actor and finds its workers
+    by name. For that it calls `ray.init` with a namespace but no address. If neither RAY_ADDRESS nor Ray's
+    address file names a cluster, Ray starts a new, empty one: `instance_id: ... has 0 actors, but
+    vllm_dp_size ... is expected`, after the model is loaded. vLLM passes the address on in RAY_ADDRESS when
+    it chooses itself to spawn its processes, but not when VLLM_WORKER_MULTIPROC_METHOD=spawn was set before.
 
     ## How to fix
 
-    `verl-doctor fix --select RAY120` shows an edit of verl after which the engine process joins the Ray of its parent, and never
-    starts one. Or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers: vLLM spawns in a Ray actor anyway.
+    `verl-doctor fix --select RAY120` shows an edit of verl that makes the engine process join its parent's
+    Ray and never start one. Or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers: vLLM spawns in a Ray
+    actor anyway.
 
     ## References
 
@@ -76,12 +77,12 @@ def engine_starts_own_ray(
     yield Finding(
         f"the engine process of the async rollout starts a Ray of its own{instead}, and finds 0 of its workers",
         Evidence(
-            f"nothing tells it where Ray is: {reach.because}, {f'{reach.said_by} is local' if reach.said_by else named}",
+            f"nothing gives it an address: {reach.because}, {f'{reach.said_by} is local' if reach.said_by else named}",
             "the address of the Ray that holds the workers",
             engine.path,
         ),
         Location(engine.path, engine.line),
-        remedy="let the actor hand on the address of its Ray; or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers",
+        remedy="make the actor pass on the address of its Ray, or unset VLLM_WORKER_MULTIPROC_METHOD for Ray's workers",
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="engine",
@@ -98,9 +99,9 @@ def _unsure(engine: EngineRay, reach: EngineReach, configuration: Configuration 
     return Finding(
         "verl does not pass the address of its Ray to the engine process of the async rollout, "
         f"only vLLM {does}: without it the engine {otherwise} and finds 0 actors",
-        Evidence(reach.unsure, "verl hands the address on itself", reach.told_by or engine.path),
+        Evidence(reach.unsure, "verl passes the address on itself", reach.told_by or engine.path),
         Location(engine.path, engine.line),
-        remedy="if it finds 0 actors: let the actor hand on the address of its Ray",
+        remedy="if it finds 0 actors, make the actor pass on the address of its Ray",
         severity="warning" if starts_engine(configuration) else "info",
         may_stop=("async rollout",),
         phase="engine",

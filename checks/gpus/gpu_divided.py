@@ -26,10 +26,10 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
     severity="warning",
     requires={"CUDA140"},
     examples=lambda: [
-        Example("none is divided", (node(), _ALL, *asked())),
+        Example("MIG is off", (node(), _ALL, *asked())),
         Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=1"))),
         Example("parts for a job on several", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=2")), "cannot work together"),
-        Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "no part of it can be used"),
+        Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "has no MIG device"),
     ],
 )  # fmt: skip
 def gpu_divided(
@@ -53,7 +53,7 @@ def gpu_divided(
     read_from = f"{NVML}, driver {gpus.driver}"
     if empty:
         yield Finding(
-            f"MIG is on for {named(empty)}, and no part of it can be used: there is none",
+            f"MIG is on for {named(empty)}, but it has no MIG device",
             Evidence(found="MIG on, no MIG device", wanted="MIG off", read_from=read_from),
             remedy="have MIG turned off, or have MIG devices made",
             severity="error",

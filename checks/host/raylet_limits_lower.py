@@ -8,7 +8,7 @@ from dataclasses import replace
 from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
 from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits, Limit, Limits
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
-from verl_doctor.toolkit.text import in_bytes
+from verl_doctor.toolkit.text import in_bytes, listed
 
 _POD = (Group("/sys/fs/cgroup/system.slice/ray.service", pids=512, pids_used=200),)
 
@@ -24,6 +24,7 @@ _POD = (Group("/sys/fs/cgroup/system.slice/ray.service", pids=512, pids_used=200
         Example("root is not held to ulimit -u", (an_h200_node(healthy(), replace(healthy(7, processes=Limit(4096, 4096)), exempt=True)),)),
         Example("ulimit was raised behind it", (an_h200_node(healthy(), healthy(7, files=Limit(1024, 1024))),), "1024 open files (this shell: 1048576)"),
         Example("a service with limits of its own", (an_h200_node(healthy(), healthy(7, groups=_POD)),), "512 processes and threads"),
+        Example("several raylets", (an_h200_node(healthy(), healthy(7, cpus=4), healthy(8, cpus=8)),), "2 raylets run with lower limits"),
         Example("pinned to few CPUs", (an_h200_node(healthy(), healthy(7, cpus=4)),), "4 CPUs (this shell: 32)"),
     ],
 )  # fmt: skip
@@ -40,19 +41,27 @@ def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
     Stop Ray, and start it from a shell with the limits that this one has. Where a service starts it, set LimitNOFILE,
     LimitNPROC, LimitMEMLOCK, TasksMax or MemoryMax in its unit.
     """
-    for raylet in limits.raylets:
-        lower = list(_lower(raylet, limits.shell))
-        if lower:
-            yield Finding(
-                f"{raylet.name} runs with lower limits than this shell: {', '.join(lower)}",
-                Evidence(
-                    found=", ".join(lower),
-                    wanted="those of this shell",
-                    read_from=f"/proc/{raylet.pid}/limits and its control groups",
-                ),
-                subject=Subject("process", "raylet"),
-                remedy="stop Ray, and start it again from a shell with these limits",
-            )
+    raylets = [(raylet, lower) for raylet in limits.raylets if (lower := list(_lower(raylet, limits.shell)))]
+    if not raylets:
+        return
+    lowest, lower = max(raylets, key=lambda pair: len(pair[1]))
+    message = f"{lowest.name} runs with lower limits than this shell: {', '.join(lower)}"
+    found = ", ".join(lower)
+    if len(raylets) > 1:
+        message = (
+            f"{len(raylets)} raylets run with lower limits than this shell; {lowest.name}: {', '.join(lower)}"
+        )
+        found = "; ".join(f"{raylet.name}: {', '.join(less)}" for raylet, less in raylets)
+    yield Finding(
+        message,
+        Evidence(
+            found=found,
+            wanted="those of this shell",
+            read_from=f"{listed((f'/proc/{raylet.pid}/limits' for raylet, _ in raylets), 3)} and the control groups",
+        ),
+        subject=Subject("process", "raylet"),
+        remedy="stop Ray, and start it again from a shell with these limits",
+    )
 
 
 def _lower(raylet: Limits, shell: Limits) -> Iterator[str]:

@@ -46,7 +46,7 @@ def c_header_missing(build: TritonBuild) -> Iterator[Finding]:
     if _ATOMIC in lacking:
         remedy = "gcc 4.9 or newer, named in CC"
     elif "cuda.h" in lacking:
-        remedy = "install Triton anew: it brings cuda.h"
+        remedy = "reinstall Triton, which brings cuda.h"
     yield Finding(
         f"{build.compiler} finds no {', '.join(lacking)}, which Triton's launchers include",
         Evidence(

@@ -30,7 +30,7 @@ from verl_doctor.toolkit.text import listed
         Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
         Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "there is no c++ on PATH"),
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
-        Example("nvcc does not know the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not know GPUs of capability 9.0"),
+        Example("nvcc does not know the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not support GPUs of capability 9.0"),
         Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
         Example("a toolkit for nvcc alone", (H200(), SAMPLER(), TORCH, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
         Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), TORCH, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
@@ -106,8 +106,8 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
             Subject("file", toolkit.compiler),
         )
     if toolkit.targets and capability not in toolkit.targets:
-        unknown = f"nvcc {toolkit.release} does not know GPUs of capability {capability}"
-        knows = f"it knows {', '.join(toolkit.targets)}"
+        unknown = f"nvcc {toolkit.release} does not support GPUs of capability {capability}"
+        knows = f"it supports {', '.join(toolkit.targets)}"
         yield _Problem(unknown, toolkit.nvcc, knows, Subject("file", toolkit.nvcc, capability))
     if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
         # What is linked with one CUDA's library may find it beside that of the other.
@@ -122,7 +122,7 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         )
         absent = f"the linker finds no {listed(toolkit.unlinkable, len(LIBRARIES))} with {toolkit.home}"
         libraries = Subject("library", ",".join(toolkit.unlinkable))
-        yield _Problem(absent, f"told by {toolkit.told_by or 'nothing'}", wanted, libraries)
+        yield _Problem(absent, f"named by {toolkit.told_by or 'nothing'}", wanted, libraries)
     if toolkit.lacks:
         lacks = f"{toolkit.home}/include has no {listed(toolkit.lacks, 3)}"
         yield _Problem(

@@ -63,7 +63,7 @@ def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles
     ## How to fix
 
     Leave `rollout.load_format` out. Where LoRA is trained with `layered_summon`, verl needs `safetensors`, and this rule is silent.
-    What makes reading itself faster is said by LOAD114 with `--deep`.
+    LOAD114 (with `--deep`) shows what makes reading itself faster.
     """
     word = configuration.asked_for(LOAD_FORMAT)
     told = load_format(configuration)

@@ -42,7 +42,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("vLLM without the option is another rule's", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=()))),
         Example("the trainer reads the weights", (job(_PREFETCH), VLLM), "vLLM reads no weights"),
         Example("another loader", (job(_PREFETCH, f"{LOAD_FORMAT}=runai_streamer"), VLLM), "load_format=runai_streamer has a loader of its own"),
-        Example("this vLLM does not know it", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 knows no strategy prefetch"),
+        Example("this vLLM does not know it", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 has no strategy prefetch"),
     ],
 )  # fmt: skip
 def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
     ## Why it matters
 
     `safetensors_load_strategy` is vLLM's. In a job of verl the trainer reads the weights first and, with `load_format=dummy`, alone:
-    transformers knows no such strategy. Loaders such as `runai_streamer` read in their own way. A strategy that a release does not
+    transformers has no such strategy. Loaders such as `runai_streamer` read in their own way. A strategy that a release does not
     know is refused, or before vLLM 0.24 silently taken for `lazy`.
 
     ## How to fix
@@ -64,7 +64,7 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
     if word is None or not vllm.strategies or not format_:
         return
     if told not in vllm.strategies:
-        why = f"vLLM {vllm.version} knows no strategy {told}"
+        why = f"vLLM {vllm.version} has no strategy {told}"
     elif format_.startswith("dummy"):
         why = f"with load_format={format_} vLLM reads no weights: the trainer gives them to it"
     elif format_ not in _BY_DEFAULT:

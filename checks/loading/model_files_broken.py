@@ -20,9 +20,10 @@ def _with(*bad: BadFile) -> Model:
 @check(
     "LOAD101",
     phase="workers",
+    requires={"CFG104"},
     examples=lambda: [
         Example("everything is there", (_FINE,)),
-        Example("the folder is not there", (_with(BadFile("", "missing")),), "there is no folder"),
+        Example("the folder does not exist", (_with(BadFile("", "missing")),), "does not exist"),
         Example("no configuration", (_with(BadFile("config.json", "missing")),), "has no config.json"),
         Example(
             "cloned without git-lfs",
@@ -30,26 +31,31 @@ def _with(*bad: BadFile) -> Model:
             "2 Git LFS pointers",
         ),
         Example(
-            "a download that was broken off",
+            "an interrupted download",
             (_with(BadFile("model-2.safetensors", "missing", "model.safetensors.index.json names it")),),
             "model-2.safetensors",
         ),
         Example("a damaged file", (_with(BadFile("config.json", "damaged", "it is no JSON")),), "no JSON"),
+        Example(
+            "named in the launch script",
+            (replace(_with(BadFile("", "missing")), place="/home/me/run.sh", line=4),),
+            "does not exist",
+        ),
         Example("no weights at all", (replace(_FINE, without_weights=True),), "no weights"),
     ],
 )
 def model_files_broken(model: Model) -> Iterator[Finding]:
-    """Files of the model are missing, pointers of Git LFS, or damaged.
+    """Files of the model are missing, Git LFS pointers, or damaged.
 
     ## Why it matters
 
-    The files of a model are opened minutes into a run, by every worker, and the messages mislead: a path that is no folder is
-    taken for a name on the model hub (`Repo id must be in the form ...`), a pointer of Git LFS gives `header too large` or
-    `invalid JSON`, a missing shard fails in one worker while the others wait.
+    Every worker opens the files of the model, minutes into a run, and the error messages mislead. A path that does not exist is
+    taken for a name on the model hub (`Repo id must be in the form ...`). A Git LFS pointer gives `header too large` or
+    `invalid JSON`. A missing shard fails in one worker while the others wait.
 
     ## How to fix
 
-    Fetch the model anew where a download broke off (`hf download NAME --local-dir DIR` continues). In a clone, run
+    After an interrupted download, run `hf download NAME --local-dir DIR` again: it continues. In a clone, run
     `git lfs install` and `git lfs pull`.
     """
     pointers = [file for file in model.bad_files if file.trouble == "pointer"]
@@ -59,39 +65,36 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
         yield _finding(
             model,
             Subject("model", model.folder, "pointer"),
-            f"{model.folder} holds {counted(len(pointers), 'Git LFS pointer')} in place of files: {names}",
+            f"{model.folder} has {counted(len(pointers), 'Git LFS pointer')} in place of files: {names}",
             "the files themselves",
-            f"run git lfs pull in {model.folder}, or fetch the model with hf download",
+            f"run git lfs pull in {model.folder}, or download the model with hf download",
         )
     if missing:
         names = listed((file.name for file in missing), _SHOWN)
-        message = f"{model.folder} lacks {counted(len(missing), 'file')} of weights: {names}"
+        message = f"{model.folder} lacks {counted(len(missing), 'weight file')}: {names}"
         about = Subject("model", model.folder, "missing")
-        yield _finding(
-            model, about, message, missing[0].reason, "download the model again: the last download broke off"
-        )
+        remedy = "download the model again: the last download was interrupted"
+        yield _finding(model, about, message, missing[0].reason, remedy)
     for file in model.bad_files:
         about = (
             Subject("file", f"{model.folder}/{file.name}") if file.name else Subject("model", model.folder)
         )
         if file.trouble == "missing" and not file.reason:
-            what = f"{model.folder} has no {file.name}" if file.name else f"there is no folder {model.folder}"
-            yield _finding(
-                model,
-                about,
-                what,
-                "a model's folder",
-                f"correct {model.named_by}, or download the model to it",
+            what = (
+                f"{model.folder} has no {file.name}"
+                if file.name
+                else f"the model folder {model.folder} does not exist"
             )
+            remedy = f"correct {model.named_by}, or download the model to that folder"
+            yield _finding(model, about, what, "a model folder", remedy)
         elif file.trouble == "damaged":
             message = f"{model.folder}/{file.name} cannot be used: {file.reason}"
-            yield _finding(model, about, message, "a file that can be read", "download the file again")
+            yield _finding(model, about, message, "a readable file", "download the file again")
     if model.without_weights and not model.bad_files:
         message = f"{model.folder} has no weights: no .safetensors and no .bin file"
         about = Subject("model", model.folder, "no weights")
-        yield _finding(
-            model, about, message, "weights", "download the model again, unless its weights are random"
-        )
+        remedy = "download the model again, unless its weights are meant to be random"
+        yield _finding(model, about, message, "weights", remedy)
 
 
 def _finding(model: Model, about: Subject, message: str, wanted: str, remedy: str) -> Finding:
@@ -103,6 +106,6 @@ def _finding(model: Model, about: Subject, message: str, wanted: str, remedy: st
             read_from=f"{model.folder} (named by {model.named_by})",
         ),
         subject=about,
-        location=Location(model.folder),
+        location=Location(model.place, model.line or None) if model.place else Location(model.folder),
         remedy=remedy,
     )

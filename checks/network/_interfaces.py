@@ -103,7 +103,7 @@ def is_other_syntax(value: str, network: Network) -> bool:
 def _name_wrong(name: str, network: Network) -> str:
     there = network.interface(name)
     if name[0] in "^=" and there is None:
-        return f"gloo knows no '{name[0]}', and looks for an interface that is called {name[:_LONGEST]}"
+        return f"gloo does not support '{name[0]}', and looks for an interface named {name[:_LONGEST]}"
     if there is None:
         return (
             f"{(repr(name) if name != name.strip() else name)[:_LONGEST]} is not an interface of this machine"

@@ -35,7 +35,7 @@ def clock_not_synchronised(clock: Clock, nodes: JobNodes) -> Iterator[Finding]:
     """
     if not clock.synchronised:
         yield Finding(
-            "this machine's clock is not synchronised with a time server, as far as the kernel knows",
+            "this machine's clock is not synchronised with a time server, according to the kernel",
             Evidence(f"unsynchronised; {nodes.several}", "synchronised", "adjtimex(2)"),
             subject=Subject("resource", "clock"),
             remedy="timedatectl set-ntp true, on the host",

@@ -53,7 +53,7 @@ _LONGEST = 60  # characters of a value that a sentence shows
         Example("NCCL excludes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
         Example("whole names", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
         Example("the nodes with GPUs may have it: said in passing", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0")), "begins with ib0"),
-        Example("gloo knows no ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo knows no '^'"),
+        Example("gloo knows no ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo does not support '^'"),
         Example("gloo takes blanks for letters", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is not an interface of this machine"),
         Example("of another cluster", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is not an interface of this machine"),
         Example("it is down", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"),

@@ -45,6 +45,6 @@ _WORDS = Words(
     say=_say,
     one="clock",
     several="clocks",
-    read_from="the time that each node told when it was asked",
+    read_from="the time that each node reported",
     remedy="timedatectl set-ntp true, on these hosts",
 )

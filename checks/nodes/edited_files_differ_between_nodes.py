@@ -47,5 +47,5 @@ _WORDS = Words(
     one="edited file",
     several="edited files",
     read_from="the packages' RECORD files on each node",
-    remedy="apply the same patches on these nodes, or install the package anew",
+    remedy="apply the same patches on these nodes, or reinstall the package",
 )

@@ -37,7 +37,7 @@ def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
 
 def _say(subject: Subject, value: str) -> str:
-    return f"{subject.name} {value or 'not told'}"
+    return f"{subject.name} {value or 'unknown'}"
 
 
 _WORDS = Words(

@@ -38,19 +38,19 @@ def cache_entry_edited(records: Records) -> Iterator[Finding]:
 
     ## Why it matters
 
-    uv and conda do not copy: a file in site-packages and the one in their cache are the same file under two names (hard
-    links). An editor or script that wrote into it changed the cache, so that all environments made from it, and all that
-    will be made, contain the edit. Reinstalling brings it back. Known as uv#10579, uv#15700 and conda#679.
+    uv and conda do not copy: a file in site-packages and the one in their cache are the same file under two
+    names (hard links). An edit made in place changed the cache as well, so all environments built from it,
+    now and later, contain the edit. Reinstalling brings it back. Known as uv#10579, uv#15700 and conda#679.
 
-    Other tools make hard links too, for instance a backup with `cp -al`. Only what uv or conda installed is told here;
-    an edited file that has other names for another reason is PKG102.
+    Other tools make hard links too, for instance a backup with `cp -al`. This rule covers only what uv or
+    conda installed; other edited files with several names are PKG102.
 
     ## How to fix
 
-    Throw the entry out of the cache, then reinstall in each environment that has the package. With uv:
-    `uv cache clean NAME`, then `uv pip install --reinstall-package NAME NAME==VERSION`. With conda: `conda clean --packages`,
-    then `conda install --force-reinstall NAME`. Edit by writing a new file and renaming it over the old one, as
-    verl-doctor does, or install with `UV_LINK_MODE=copy`.
+    Remove the entry from the cache, then reinstall the package in each environment. With uv: `uv cache clean
+    NAME`, then `uv pip install --reinstall-package NAME NAME==VERSION`. With conda: `conda clean --packages`,
+    then `conda install --force-reinstall NAME`. When you edit, write a new file and rename it over the old
+    one, as verl-doctor does, or install with `UV_LINK_MODE=copy`.
     """
     edited: dict[str, list[Drift]] = {}
     for drift in records.drifts:
@@ -65,11 +65,11 @@ def _finding(drifts: list[Drift]) -> Finding:
     cache = cache_of(first)
     names = f"a link to {first.leads_to}" if first.leads_to else f"a file with {first.links} names"
     return Finding(
-        f"{counted(len(drifts), 'file')} of {first.package} {first.version} changed in {cache}'s cache, so every "
-        "other environment made from it has the edit too: "
+        f"{counted(len(drifts), 'file')} of {first.package} {first.version} edited in {cache}'s cache, so every "
+        "other environment built from it has the edit too: "
         + listed((below_site(drift.path) for drift in drifts), _SHOWN),
         Evidence(
-            found=f"{first.path} is {names}, {cache} put it there, and its content is not the wheel's",
+            found=f"{first.path} is {names}, installed by {cache}, and differs from the wheel",
             wanted=f"the files that the wheel of {first.package} {first.version} contained",
             read_from=f"RECORD of {first.package} {first.version}",
         ),

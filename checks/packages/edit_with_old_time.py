@@ -29,19 +29,19 @@ def edit_with_old_time(hashed: HashedRecords) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Its size and time are those of the wheel, its content is not: some patch scripts restore the time, and a damaged disk or
-    copy looks the same. Only reading all files shows it, so this rule needs `--deep` and takes a few seconds for each
-    gigabyte; afterwards only what changed is read again.
+    Its size and time match those of the wheel, but its content does not. Some patch scripts restore the time,
+    and a damaged disk or copy looks the same. Only reading all files shows it, so this rule needs `--deep`
+    and takes a few seconds per gigabyte; later runs read only what changed.
 
     ## How to fix
 
-    Reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`. When a library (`.so`) is concerned,
-    suspect the disk too.
+    Reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`. If a library (`.so`) is
+    affected, suspect the disk too.
     """
     for drift in hashed.drifts:
         yield Finding(
-            f"{below_site(drift.path)} of {drift.package} {drift.version} has another content than its "
-            f"wheel had, though size and time are unsuspicious"
+            f"{below_site(drift.path)} of {drift.package} {drift.version} differs from its wheel, "
+            f"although its size and time match"
             + (f"; it is marked '{', '.join(drift.markers)}'" if drift.markers else ""),
             Evidence(
                 found=f"SHA-256 {drift.sha256}",

@@ -46,13 +46,13 @@ def _without_record(problem: str, installer: str = "pip") -> tuple[Records, Jour
     severity="warning",
     examples=lambda: [
         Example("all files are the wheel's", _facts()),
-        Example("somebody removed type stubs to make an image smaller", _facts(_STUB_GONE)),
-        Example("the installer's cache was edited, which is another rule's business", _facts(_IN_CACHE)),
+        Example("type stubs removed to make an image smaller", _facts(_STUB_GONE)),
+        Example("the installer's cache was edited: another rule's subject", _facts(_IN_CACHE)),
         Example(
             "a backup has the same file under another name", _facts(_IN_BACKUP), "hard links show 1 of these"
         ),
-        Example("a file was edited by hand", _facts(_EDITED), "nobody signed"),
-        Example("a file was edited by somebody who left a marker", _facts(_MARKED), "marked 'Uky'"),
+        Example("a file was edited by hand", _facts(_EDITED), "without a marker"),
+        Example("a file was edited and marked", _facts(_MARKED), "marked 'Uky'"),
         Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
         Example("a source is gone", _facts(_GONE), "missing"),
         Example("there is no list of its files", _without_record("missing"), "its RECORD is missing"),
@@ -64,20 +64,20 @@ def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown)
 
     ## Why it matters
 
-    An edit inside site-packages is lost with the next installation, is on this machine only, and appears in no bug report.
-    A file that is gone, or half of one, usually comes from an installation that was interrupted, or from two packages that
-    own the same file.
+    An edit inside site-packages is lost at the next installation, exists on this machine only, and appears in
+    no bug report. A missing or truncated file usually comes from an interrupted installation, or from two
+    packages that own the same file.
 
-    Files of verl, vLLM, torch, Ray and transformers are compared with the RECORD of their wheel: first by size and time,
-    then, where those look suspicious, by content. `--deep` compares the content of all. Without a RECORD nobody can tell an
-    edit, and pip refuses to uninstall or upgrade the package.
+    Files of verl, vLLM, torch, Ray and transformers are compared with the RECORD of their wheel: first by
+    size and time, then, where those look suspicious, by content. `--deep` compares the content of all.
+    Without a RECORD an edit cannot be detected, and pip refuses to uninstall or upgrade the package.
 
     ## How to fix
 
-    If you know the edit, keep it as a patch outside of the environment: `diff -u` against the file of a fresh wheel. If
-    not, reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`, or with `--ignore-installed` where its
-    RECORD is lost. Files that verl-doctor repaired itself are listed for
-    completeness; `verl-doctor undo` takes them back.
+    To keep the edit, save it as a patch outside the environment: `diff -u` against the file of a fresh wheel.
+    Otherwise reinstall the package: `pip install --force-reinstall --no-deps NAME==VERSION`, or with
+    `--ignore-installed` if its RECORD is missing. Files that verl-doctor repaired are listed for
+    completeness; `verl-doctor undo` restores them.
     """
     history = JournalHistory() if isinstance(journal, Unknown) else journal
     groups: dict[tuple[str, _Author], list[Drift]] = {}
@@ -129,7 +129,7 @@ def _author(drift: Drift, history: JournalHistory) -> _Author:
     if (entry := history.author(drift.path, drift.sha256)) is not None:
         return _Author(f"repaired by verl-doctor ({entry.id}, {entry.code}, {entry.time[:10]})", ours=True)
     return _Author(
-        f"changed and marked '{', '.join(drift.markers)}'" if drift.markers else "changed, and nobody signed"
+        f"changed and marked '{', '.join(drift.markers)}'" if drift.markers else "changed without a marker"
     )
 
 

@@ -43,15 +43,15 @@ _HARMLESS = (
 )
 _HARMLESS_WHEN_MISSING = (
     *_HARMLESS,
-    ("torchvision", "only needed by models that see"),
-    ("torchaudio", "only needed by models that hear"),
-    ("torchcodec", "only needed by models that see or hear"),
+    ("torchvision", "only needed by vision models"),
+    ("torchaudio", "only needed by audio models"),
+    ("torchcodec", "only needed by vision and audio models"),
     ("intel-openmp", "only makes vLLM faster on a CPU"),
     ("triton", "only needed on a GPU, where torch brings it"),
 )
 _SHOWN = 8
 # Without the command itself: it needs the options of the target, which the report knows.
-_ONE_COMMAND = "the fix of PKG101 shows one command for all of it"
+_ONE_COMMAND = "verl-doctor fix --select PKG101 shows one command for all of it"
 
 _TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
 _TRACING = Unmet("vllm", "0.8.5.post1", "opentelemetry-api", "<1.27.0,>=1.26.0", "1.36.0")
@@ -67,11 +67,9 @@ def _facts(*unmet: Unmet) -> tuple[Requirements]:
     phase="import",
     examples=lambda: [
         Example("all requirements are met", _facts()),
-        Example(
-            "transformers refuses the tokenizers that is there", _facts(_TOKENIZERS), "transformers 5.9.0"
-        ),
-        Example("opentelemetry pins are noise", _facts(_TRACING), "do no harm"),
-        Example("verl names an older vLLM than the one that is there", _facts(_OTHER_VLLM), "vllm<=0.11.0"),
+        Example("transformers refuses the installed tokenizers", _facts(_TOKENIZERS), "transformers 5.9.0"),
+        Example("opentelemetry pins are noise", _facts(_TRACING), "are harmless"),
+        Example("verl names an older vLLM than the installed one", _facts(_OTHER_VLLM), "vllm<=0.11.0"),
         Example(
             "packages were installed without their requirements",
             _facts(
@@ -86,18 +84,21 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A later `pip install` may replace what an earlier one needed, and says so only once, in the middle of its output.
-    What is left imports and then fails: `ImportError: tokenizers<=0.23.0 is required`, `undefined symbol`, `'_C' object
-    has no attribute 'rms_norm'`. The metadata of the installed packages shows it in milliseconds.
+    A later `pip install` may replace what an earlier one needed, and reports it only once, in the middle of
+    its output. What remains imports and then fails: `ImportError: tokenizers<=0.23.0 is required`, `undefined
+    symbol`, `'_C' object has no attribute 'rms_norm'`. The metadata of the installed packages shows it in
+    milliseconds.
 
-    Only what verl and vLLM need, directly or through others, is judged, for the interpreter that will run it. An extra of
-    verl counts when the engine it is named after is installed, and what it names is told as a warning: verl's own pins are
-    often narrower or wider than what works, and other rules compare the code itself.
+    Only what verl and vLLM need, directly or indirectly, is judged, for the interpreter that will run it. An
+    extra of verl counts when the engine it is named after is installed. Conflicts with its pins are warnings,
+    because verl's own pins are often narrower or wider than what works, and other rules compare the code
+    itself.
 
     ## How to fix
 
-    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are, if that can be, and changes
-    the rest so that everything agrees, or says why that cannot be. With `--apply --unsafe` it is carried out in a copy of the environment.
+    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are
+    where possible, and changes the rest until everything agrees, or the reason why none exists. With `--apply
+    --unsafe` it runs in a copy of the environment.
     """
     judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
     # Once, however many extras name it.
@@ -169,7 +170,7 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
             others += wishes
     if others:
         further = "further " if len(others) < sum(map(len, by_name.values())) else ""
-        said = [f"{_by(unmet)} wants {unmet.name}{unmet.wanted}, not {unmet.there}" for unmet in others]
+        said = [f"{_by(unmet)} requires {unmet.name}{unmet.wanted}, not {unmet.there}" for unmet in others]
         yield Finding(
             f"{counted(len(others), f'{further}requirement is', f'{further}requirements are')} not met: "
             + listed(said, _SHOWN),
@@ -188,7 +189,7 @@ def _contradiction(wishes: list[Unmet]) -> Finding:
     """Say what is there and who wants something else."""
     name, there = wishes[0].name, wishes[0].there
     reasons = _refusals(wishes)
-    wanted = "; ".join(f"{_by(unmet)} wants {unmet.wanted}" for unmet in wishes)
+    wanted = "; ".join(f"{_by(unmet)} requires {unmet.wanted}" for unmet in wishes)
     severity: Severity = "error" if reasons else "warning"
     return Finding(
         f"{name} {there} is installed, but {wanted}" + (f": {reasons[0]}" if reasons else ""),
@@ -228,7 +229,7 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(
-            f"{counted(len(reasons), 'conflict')} in the metadata do no harm here: {listed(sorted(reasons), _SHOWN)}",
+            f"{counted(len(reasons), 'conflict')} in the metadata are harmless here: {listed(sorted(reasons), _SHOWN)}",
             Evidence(
                 found=listed((f"{name}: {reason}" for name, reason in sorted(reasons.items())), _SHOWN),
                 read_from="the metadata of what is installed",
@@ -256,7 +257,7 @@ def _harmless(unmet: Unmet) -> str:
         if fnmatchcase(unmet.name, pattern):
             return reason
     if not required(unmet) and not unmet.there:
-        return f"only the extra '{unmet.extra}' of {unmet.by} asks for it"
+        return f"only the extra '{unmet.extra}' of {unmet.by} requires it"
     return ""
 
 

@@ -27,13 +27,15 @@ def package_installed_twice(packages: Packages) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Two metadata folders of one package mean that an installation was interrupted, or that two installers (pip and conda,
-    or two pips at once on a shared disk) did not see each other. The files of both versions lie mixed, and which
-    version `importlib.metadata` names is chance: libraries that compare versions then decide at random.
+    Two metadata folders of one package mean that an installation was interrupted, or that two installers (pip
+    and conda, or two pips on a shared disk) did not see each other. The files of both versions are mixed, and
+    which version `importlib.metadata` reports is a matter of chance. Libraries that compare versions then
+    decide at random.
 
     ## How to fix
 
-    Reinstall it: `pip install --force-reinstall --no-deps NAME==VERSION`, and remove the metadata folder that is left over.
+    Reinstall it: `pip install --force-reinstall --no-deps NAME==VERSION`, and remove the leftover metadata
+    folder.
     """
     for spare in packages.duplicates:
         kept = packages.get(spare.name)

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
+from verl_doctor.toolkit.text import counted
 
 _TWO_NODES = asked(f"{NODES}=2", f"{GPUS}=8")
 _TAKEN = a_node(free={"CPU": 40.0})
@@ -71,7 +72,7 @@ def gpus_in_ray_too_few(
         return
     want, have = nodes * each, total(cluster.alive, "GPU")
     enough = [one for one in cluster.alive if one.resources.get("GPU", 0) >= each]
-    asks = f"the job asks Ray for {want} GPUs ({nodes} {'node' if nodes == 1 else 'nodes'} with {each} each), and"
+    asks = f"the job asks Ray for {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), and"
     wanted = f"{NODES}={nodes}, {GPUS}={each}"
     at = f"the GCS at {cluster.address}"
     if have < want:

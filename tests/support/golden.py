@@ -187,6 +187,7 @@ def _fill(folder: Path) -> None:
     for fault in FAULTS:
         if fault.code in _FAULTY and fault.node is healthy_node:
             failing = edited(failing, fault.edits)
+    (folder / "healthy.json").write_text(factsfile.dump(healthy_node(), known().collectors, "0"))
     (folder / "failing.json").write_text(factsfile.dump(failing, known().collectors, "0"))
     (folder / "empty.json").write_text('{"schema_version": 1, "verl_doctor": "0", "facts": {}}')
     (folder / "run.sh").write_text(_SCRIPT)

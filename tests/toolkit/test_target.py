@@ -331,7 +331,7 @@ def test_changes_are_journalled_beside_the_environment_that_they_change(tmp_path
 
 def test_a_binary_file_is_no_launch_script(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"\x7fELF\0")
-    with pytest.raises(UsageError, match=r"model\.bin: this is no text file; name a launch script"):
+    with pytest.raises(UsageError, match=r"model\.bin: not a text file; name a launch script"):
         discover(Options(launch=("model.bin",)), Machine(cwd=tmp_path))
 
 
@@ -348,7 +348,7 @@ def test_a_command_may_begin_with_the_full_path_of_an_interpreter(tmp_path: Path
     words = (str(program), "-m", "verl.trainer.main_ppo", "a.b=c")
     target = discover(Options(launch=words), Machine(cwd=tmp_path))
     assert (target.files, target.words) == ((), words)
-    with pytest.raises(UsageError, match="no text file"):
+    with pytest.raises(UsageError, match="not a text file"):
         discover(Options(launch=(str(program),)), Machine(cwd=tmp_path))
 
 

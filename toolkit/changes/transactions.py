@@ -1,4 +1,4 @@
-"""The transactions of a journal, as a person hears of them."""
+"""The transactions of a journal, and what has become of their changes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.text import counted
 
 State = Literal["applied", "undone", "failed", "interrupted", "in progress"]
+Standing = Literal[
+    "in place",
+    "partly in place",
+    "changed again",
+    "changed by someone else",
+    "restored",
+    "cannot be undone",
+]
+"""What has become of a change."""
+
+LOST: frozenset[Standing] = frozenset({"restored", "changed by someone else", "partly in place"})
+"""Of an applied transaction: a change that is no longer as it was made."""
 
 _DONE = {
     "replace_file": "replaced",
@@ -39,15 +51,20 @@ _DONE = {
 class Changed:
     """One change of a transaction: what it was, where, and whether it is still there.
 
-    `paths` are the files or folders that it changed, none for a command. `now` is "in place", "partly in place", "changed again by 0007", "changed by someone else", "gone back" or "cannot be
-    undone".
+    `paths` are the files or folders that it changed, none for a command. `newer` is the transaction that changed it again.
     """
 
     kind: str
     path: str
     description: str
-    now: str
+    standing: Standing
     paths: tuple[str, ...] = ()
+    newer: str = ""
+
+    @property
+    def now(self) -> str:
+        """What has become of it, in words."""
+        return f"changed again by {self.newer}" if self.standing == "changed again" else self.standing
 
 
 @dataclass(frozen=True)
@@ -114,8 +131,8 @@ def transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> T
 def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry]) -> Changed:
     match record:
         case FileRecord(kind, path, file):
-            now = _file_now(entry, record, entries)
-            return Changed(kind, path, f"{_DONE[kind]} {path}", now, (file,))
+            standing, newer = _file_now(entry, record, entries)
+            return Changed(kind, path, f"{_DONE[kind]} {path}", standing, (file,), newer)
         case BytecodeRecord(kind, _, roots):
             said, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
             return Changed(kind, ", ".join(roots), said, now, tuple(roots))
@@ -125,14 +142,14 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
             )
         case InstallRecord(kind):
             there = entry.state not in {"undone", "failed"} and installation.is_there(entry, index, record)
-            now = "in place" if there else "gone back"
-            return Changed(kind, record.copy, installation.description(record), now, (record.copy,))
+            standing = "in place" if there else "restored"
+            return Changed(kind, record.copy, installation.description(record), standing, (record.copy,))
         case RemovalRecord(kind, what, name):
             told = removal_record.told(entry, index)
             return Changed(kind, name, f"{what} {name}: {told}", "cannot be undone")
 
 
-def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, str]:
+def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
     """What was done, and what is left of it. After an interruption nobody knows who wrote a cache that is there."""
     if caches.written is None:
         done = f"had {counted(caches.meant, 'bytecode cache')} to write and did not come to the end"
@@ -140,16 +157,23 @@ def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, str]:
     else:
         done, total = f"wrote {counted(caches.written, 'bytecode cache')}", caches.written
     if entry.state in {"undone", "failed"}:
-        return done, "gone back"
-    now = "gone back" if not caches.there else "in place" if caches.there == total else "partly in place"
+        return done, "restored"
+    now: Standing = (
+        "restored" if not caches.there else "in place" if caches.there == total else "partly in place"
+    )
     return f"{done}, {caches.there} {'is' if caches.there == 1 else 'are'} there", now
 
 
-def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str:
+def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:
+    """What has become of a file, and the transaction that changed it again."""
     if entry.state in {"undone", "failed"}:
-        return "gone back"
+        return "restored", ""
     if newer := changed_again(entry, record, entries):
-        return f"changed again by {newer}"
-    return {"after": "in place", "before": "gone back", "other": "changed by someone else"}[
-        files.state(record)
-    ]
+        return "changed again", newer
+    match files.state(record):
+        case "after":
+            return "in place", ""
+        case "before":
+            return "restored", ""
+        case "other":
+            return "changed by someone else", ""

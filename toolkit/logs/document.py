@@ -227,7 +227,7 @@ def headline(answer: Answer) -> tuple[str, str]:
     error = reading.error
     if error is None:
         if reading.consequences:
-            said = "a process ended, and nothing says why"
+            said = "a process ended, and these logs do not show why"
         elif answer.is_empty:
             named = ", ".join(answer.files[:_NAMED])
             said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
@@ -239,18 +239,20 @@ def headline(answer: Answer) -> tuple[str, str]:
         else:
             return OK, "nothing in these logs shows that something failed"
     elif error.signature is not None and error.signature.kind == "ended":
-        said = f"{_lower(error.signature.title)}; nothing before says why"
+        said = f"{_lower(error.signature.title)}; nothing before it failed"
     elif error.signature is not None and error.signature.kind == "job":
         said = f"no fault of the environment: {_lower(error.signature.title)}"
     elif error.signature is not None:
-        said = f"only consequences are told: {_lower(error.signature.title)}"
+        said = f"the logs show only a consequence: {_lower(error.signature.title)}"
     else:
         said = f"something failed, and {'this log does' if len(answer.files) == 1 else 'these logs do'} not show why"
     return NOT_DETERMINED, said
 
 
 def _lower(title: str) -> str:
-    return title[:1].lower() + title[1:]
+    """A title inside a sentence: its article is lowered, a name such as Slurm is not."""
+    first = title.partition(" ")[0]
+    return title[:1].lower() + title[1:] if first in {"A", "An", "The", "Somebody,"} else title
 
 
 def only_consequences(answer: Answer) -> bool:
@@ -278,6 +280,6 @@ def next_steps(answer: Answer) -> Sequence[str]:
         steps.append(f"verl-doctor explain {name_of(answer.reading.first)[0]}")
     if only_consequences(answer):
         steps.append(
-            "verl-doctor logs /tmp/ray/session_latest/logs  # what Ray's processes said, on the node that died"
+            "verl-doctor logs /tmp/ray/session_latest/logs  # the logs of Ray's processes, on the node that died"
         )
     return steps

@@ -136,14 +136,14 @@ def opened(source: Source) -> Iterator[Read]:
                 read = _of_text(_limited(_unpacked_zstd(read, source, stack), packed))
             elif (encoding := _utf16(begin)) is not None:
                 read = _as_utf8(read, encoding)
-            elif _is_no_text(begin):
-                raise UnreadableError("it is no text")
+            elif _is_not_text(begin):
+                raise UnreadableError("it is not text")
             yield read
         except CUT_OFF as error:
             raise UnreadableError(reason_of(error)) from None
 
 
-def _is_no_text(begin: bytes) -> bool:
+def _is_not_text(begin: bytes) -> bool:
     return begin.startswith(_PACKED) or len(begin) - len(begin.translate(None, _CONTROLS)) > len(begin) // 20
 
 
@@ -154,8 +154,8 @@ def _of_text(unpacked: Read) -> Read:
     def read(size: int) -> bytes:
         nonlocal begun
         content = unpacked(size)
-        if not begun and _is_no_text(content[:_SAMPLE].replace(b"\0", b"")):
-            raise UnreadableError("what is packed in it is no text")
+        if not begun and _is_not_text(content[:_SAMPLE].replace(b"\0", b"")):
+            raise UnreadableError("what is packed in it is not text")
         begun = True
         return content
 

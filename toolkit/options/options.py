@@ -332,13 +332,13 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
     @click.option(
         "--cluster",
         is_flag=True,
-        help="Ask all nodes of the Ray cluster. Starts a job in it, which ends with the check.",
+        help="Query all nodes of the Ray cluster. Starts a job in it, which ends with the check.",
     )
     @click.option(
         "--nodes",
         "hosts",
         metavar="HOSTS",
-        help="Ask these hosts, without Ray: node[001-004,007].",
+        help="Query these hosts, without Ray: node[001-004,007].",
     )
     @click.option("--via", type=click.Choice(VIA), help=f"How --nodes are reached.  [default: {VIA[0]}]")
     @click.option(
@@ -400,7 +400,7 @@ def rule_options(command: Command) -> Command:
         "--gpu-memory",
         type=Size(),
         metavar="SIZE",
-        help="Judge the job for GPUs with this memory each, which are elsewhere: 80GiB. Needs --deep.",
+        help="Judge the job for other GPUs with this much memory each: 80GiB. Needs --deep.",
     )
     @functools.wraps(command)
     def with_rules(
@@ -424,7 +424,7 @@ def view_options(command: Command) -> Command:
     """Options that choose the output; the command gets `view`."""
 
     @_form_options(FORMATS)
-    @click.option("-v", "--verbose", is_flag=True, help="Show everything, also what is fine.")
+    @click.option("-v", "--verbose", is_flag=True, help="Show everything, including what is fine.")
     @functools.wraps(command)
     def with_view(*, form: str, file: Path | None, verbose: bool, **others: Any) -> Any:
         return command(view=View(form, file, verbose), **others)
@@ -439,9 +439,11 @@ def answer_options(command: Command) -> Command:
 
 def _form_options(formats: Sequence[str]) -> Callable[[Command], Command]:
     def decorated(command: Command) -> Command:
-        @click.option("--format", "form", type=click.Choice(formats), help="How to show it.  [default: text]")
+        @click.option(
+            "--format", "form", type=click.Choice(formats), help="The output format.  [default: text]"
+        )
         @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-        @click.option("-q", "--quiet", is_flag=True, help="Show the verdict alone, in one line.")
+        @click.option("-q", "--quiet", is_flag=True, help="Show only the verdict, in one line.")
         @click.option(
             "--output",
             "file",

@@ -19,6 +19,10 @@ _AROUND = 3
 _OLD_CODE = re.compile(
     r"\S*\s*=.*|[\w.\[\]]+\(.*|[\w.\"'-]+:(\s.*)?|-\s+\S.*|(?:import|from|return|raise|export|yield|del|assert)\s.*"
 )
+_PLAIN_VALUE = re.compile(
+    r"[\s#+-]*(?:export\s+)?[\w.]+\s*[:=]\s*(?:\d{1,3}|true|false|null|none|on|off)\s*(?P<comment>(?:#.*)?)",
+    re.IGNORECASE,
+)
 _EDGE = re.compile(r"\b(?:begin|start|end)\b", re.IGNORECASE)
 
 
@@ -101,9 +105,16 @@ def _line_patch(
             first, marker, "no line of code is marked; put the marker at the end of each changed line"
         )
     around = (_texts(reversed(lines[: first - 1])), _texts(lines[last:]))
-    if any(map(may_hold_secret, (*old, *here, *around[0], *around[1]))):
+    if any(map(_may_hold_secret, (*old, *here, *around[0], *around[1]))):
         return NoLinePatch(first, marker, "a line of it, or beside it, looks as if it held a secret")
     return LinePatch(path, base, marker, first, around[0][::-1], old, tuple(here), around[1], block)
+
+
+def _may_hold_secret(line: str) -> bool:
+    """Whether a line may hold a secret. A flag or a small number is none, whatever its name."""
+    if match := _PLAIN_VALUE.fullmatch(line):
+        return may_hold_secret(match["comment"])
+    return may_hold_secret(line)
 
 
 def _texts(lines: Iterator[str] | Sequence[str]) -> tuple[str, ...]:

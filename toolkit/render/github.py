@@ -53,7 +53,7 @@ def _annotation(level: str, result: CheckResult, finding: Finding, top: Path) ->
     lines = [f"{outside}{finding.message}{node}"]
     for label, text in (
         ("found", finding.evidence.found),
-        ("wanted", finding.evidence.wanted),
+        ("expected", finding.evidence.wanted),
         ("do", finding.remedy),
     ):
         lines += [f"{label}: {text}"] if text else []

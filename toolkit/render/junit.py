@@ -70,7 +70,7 @@ def _said(finding: Finding) -> str:
     """One finding with its evidence, a line for each thing."""
     evidence = finding.evidence
     places = " ".join(str(place) for place in (finding.location, *finding.also) if place)
-    rows = {"at": places, "found": evidence.found, "wanted": evidence.wanted, "read": evidence.read_from}
+    rows = {"at": places, "found": evidence.found, "expected": evidence.wanted, "read": evidence.read_from}
     rows |= {"node": finding.node or ""}
     rows |= {"do": finding.remedy, "fix": finding.fix or ""}
     lines = [

@@ -69,7 +69,7 @@ def _finding(finding: Finding, report: Report) -> Iterator[str]:
     yield from (f"* and {code(str(location))}" for location in finding.also)
     for label, text in (
         ("found", finding.evidence.found),
-        ("wanted", finding.evidence.wanted),
+        ("expected", finding.evidence.wanted),
         ("read from", finding.evidence.read_from),
         ("node", nodes.of(finding)),
         ("do", finding.remedy),

@@ -10,10 +10,12 @@ from typing import Final
 
 from verl_doctor.toolkit.result import CheckResult, PathVerdict, Report, Status
 from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
-from verl_doctor.toolkit.text import counted
+from verl_doctor.toolkit.text import clipped, counted
 from verl_doctor.toolkit.verdict import WORDS
 
 _REASONS: Final = 3  # why rules were not judged, in a line
+_LONGEST: Final = 238  # characters of the sentence behind the verdict; the finding has all of its message
+_LEAST: Final = 80  # characters of the message in it
 
 
 def headline(report: Report) -> tuple[str, str]:
@@ -34,7 +36,9 @@ def first_fault(report: Report) -> str:
     place = finding.location
     where = f", {PurePath(place.path).name}{f':{place.line}' if place.line else ''}" if place else ""
     when = ", ".join(filter(None, WHEN[finding.phase])) if finding.phase else ""
-    return f"{when}{': ' if when else ''}{finding.message} ({result.code}{where})"
+    around = f"{when}{': ' if when else ''}", f" ({result.code}{where})"
+    room = max(_LONGEST - sum(map(len, around)), _LEAST)
+    return clipped(finding.message, room).join(around)
 
 
 def counts(report: Report) -> str:
@@ -125,8 +129,8 @@ def stopped_by(finding: Finding) -> str:
     return f"{', '.join(finding.stops) or EVERY_JOB}, {WHEN[finding.phase][0]}"
 
 
-def next_steps(report: Report) -> Sequence[tuple[str, str]]:
-    """Commands to type now, each with its reason. A facts file can be judged, not repaired."""
+def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
+    """Commands to type now, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
     if from_facts_file(report):
         return ()
     # Beside a fault that stops the job no other is worth a command; a hint is repaired when its rule is asked for by name.
@@ -140,13 +144,16 @@ def next_steps(report: Report) -> Sequence[tuple[str, str]]:
     if first is None:
         return for_target(steps, report)
     result, finding = first
-    by_hand = (
-        []
-        if fixes or finding.location is None
-        else [(str(finding.location), finding.remedy or finding.message)]
-    )
+    by_hand = [] if finding.fix else _by_hand(finding, short)
     explained = (f"verl-doctor explain {result.code}", "why it matters")
     return [*by_hand, *for_target(steps, report), explained]
+
+
+def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:
+    """What a person does about a finding that has no fix: the line to edit, or else the remedy."""
+    if finding.location is not None and finding.location.line:
+        return [(f"edit {short(str(finding.location))}", finding.remedy or finding.message)]
+    return [(finding.remedy, "")] if finding.remedy else []
 
 
 def for_target(steps: Iterable[tuple[str, str]], report: Report) -> list[tuple[str, str]]:

@@ -198,7 +198,7 @@ def _sentences(finding: Finding) -> str:
     lines = [finding.message]
     for label, text in (
         ("found", evidence.found),
-        ("wanted", evidence.wanted),
+        ("expected", evidence.wanted),
         ("read from", evidence.read_from),
         ("do", finding.remedy),
     ):

@@ -47,7 +47,7 @@ _PATHS: Final = {"will_fail": "red", "no_fault_found": "green", "not_checked": "
 _OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
-_LABEL: Final = 8  # columns of the words "found", "wanted"... with their indent
+_LABEL: Final = 9  # columns of the words "found", "expected"... with their indent
 _WARNINGS: Final = 8  # on a terminal without -v
 _EDITED: Final = 8  # lines to edit by hand that are shown
 _NAMED: Final = 8  # rules that could not check for one reason
@@ -59,7 +59,8 @@ def render(report: Report, *, verbose: bool = False, width: int | None = None) -
         yield from _repairs(report, report.repairs, width)
         return
     yield from _verdict(report, width)
-    yield from steps_to_take(_from_here(next_steps(report), report), width)
+    steps = next_steps(report, short=lambda path: _place(path, report))
+    yield from steps_to_take(_from_here(steps, report), width)
     yield from _findings(report, verbose=verbose, width=width)
     yield from _broken(report, verbose=verbose, width=width)
     yield from _rest(report, verbose=verbose, width=width)
@@ -164,7 +165,7 @@ def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
     return [
         *rows,
         ("found", evidence.found),
-        ("wanted", evidence.wanted),
+        ("expected", evidence.wanted),
         ("read", _place(evidence.read_from, report)),
     ]
 
@@ -233,7 +234,8 @@ def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
     """What would be done, or what was done, and what is left."""
     yield _repair_verdict(report, repairs)
-    yield from _headline(report, width)
+    if not report.applied:
+        yield from _headline(report, width)
     for repair in repairs:
         yield Text()
         said = f"{repair.code} {repair.title} ({repair.safety})"

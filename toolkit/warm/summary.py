@@ -106,7 +106,7 @@ def headline(one: Summary) -> tuple[str, str]:
     if one.read:
         read += f" ({in_bytes(one.speed)}/s)"
     if one.resident is None:
-        return "NOT TOLD", f"{there}: {read}; this kernel does not tell what of it is resident"
+        return "UNKNOWN", f"{there}: {read}; this kernel does not tell what of it is resident"
     if one.verdict == "ok":
         return "WARM", f"{there} are resident: {read}" if one.read else f"{there} were resident already"
     return "PART", f"{in_bytes(one.resident)} of {in_bytes(one.size)} are resident: {read}"
@@ -114,13 +114,15 @@ def headline(one: Summary) -> tuple[str, str]:
 
 def _planned(one: Summary) -> tuple[str, str]:
     if one.resident is None:
-        return "NOT TOLD", (
+        return "UNKNOWN", (
             f"{in_bytes(one.wanted)} in {counted(one.files, 'file')} would be read; this kernel does not tell what is resident"
         )
     said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
     if one.missing:
         return "COLD", f"{said}; {in_bytes(one.missing)} would be read"
-    return "WARM" if one.verdict == "ok" else "PART", said
+    unread = len(one.troubles) + one.more_troubles
+    left = f"; {counted(unread, 'other file')} cannot be read" if unread else ""
+    return "WARM" if one.verdict == "ok" else "PART", said + left
 
 
 def remarks(one: Summary) -> Iterator[str]:

@@ -122,7 +122,7 @@ def test_breaks_of_one_module_that_only_a_setting_reaches_are_one_finding_of_a_r
     assert (code, finding.severity, finding.stops) == ("VLLM102", "warning", ())
     assert [place.line for place in (finding.location, *finding.also) if place] == [4, 5, 7]
     assert "imports 3 names" in finding.message
-    assert finding.message.endswith(": X, Y, Z (each only under some setting)")
+    assert finding.message.endswith(": X, Y, Z (each only with some settings)")
 
 
 def test_breaks_with_one_circumstance_are_told_with_it(tmp_path):

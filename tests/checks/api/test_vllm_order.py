@@ -24,14 +24,14 @@ def messages(found: VllmUses) -> list[str]:
 def test_what_breaks_at_engine_start_says_behind_which_import_it_lies(tmp_path):
     server = "from vllm.a import A, gone\nclass Server:\n    def launch(self):\n        A.lost"
     at_import, at_start = messages(compare(tmp_path, server, VLLM))
-    assert "reached once" not in at_import
-    assert at_start.endswith(" (reached once vllm_async_server.py:1 can be imported)")
+    assert "only after" not in at_import
+    assert at_start.endswith(" (only after vllm_async_server.py:1 can be imported)")
 
 
 def test_without_such_an_import_nothing_is_said(tmp_path):
     server = "from vllm.a import A\nclass Server:\n    def launch(self):\n        A.lost"
     (message,) = messages(compare(tmp_path, server, VLLM))
-    assert "reached once" not in message
+    assert "only after" not in message
 
 
 def test_an_import_under_a_setting_hides_nothing(tmp_path):
@@ -43,7 +43,7 @@ def test_an_import_under_a_setting_hides_nothing(tmp_path):
             def launch(self):
                 A.lost
     """
-    assert not any("reached once" in message for message in messages(compare(tmp_path, server, VLLM)))
+    assert not any("only after" in message for message in messages(compare(tmp_path, server, VLLM)))
 
 
 def test_the_name_under_which_vllm_is_installed_hides_nothing(tmp_path):
@@ -62,7 +62,7 @@ def test_the_name_under_which_vllm_is_installed_hides_nothing(tmp_path):
     )
     assert isinstance(found, VllmUses)
     assert {use.kind for use in found.uses if use.breaks} == {"attribute", "distribution"}
-    assert not any("reached once" in message for message in messages(found))
+    assert not any("only after" in message for message in messages(found))
 
 
 def test_what_cannot_be_told_is_counted_and_shown_with_v(tmp_path):
@@ -88,4 +88,4 @@ def test_a_finding_says_which_path_it_stops_and_when(tmp_path):
     target = {"python": "python", "python_version": "3.11", "chosen_by": "--python", "arguments": []}
     report = Report({**target, "verl": None, "vllm": None}, (run_check(vllm_import_missing, found),))
     text = "\n".join(line.plain for line in render_text.render(report, verbose=True))
-    assert "  stops   async rollout, in its imports" in text
+    assert "  stops    async rollout, in its imports" in text

@@ -55,7 +55,7 @@ def test_the_remedy_for_flash_attention_is_a_command() -> None:
 def test_a_package_that_pins_its_torch_names_it() -> None:
     finding = one(lacking(GONE, package="vllm", version="0.11.0", built_for_torch="2.9.1"))
     assert finding.message == (
-        "vllm 0.11.0 cannot be loaded: built for torch 2.9.1, and torch 2.8.0+cu128 is installed"
+        "vllm 0.11.0 cannot be loaded: built for torch 2.9.1, but torch 2.8.0+cu128 is installed"
     )
     assert finding.remedy.startswith(
         "pip install torch==2.9.1, or take the release of vllm that is made for torch 2.8.0"
@@ -65,8 +65,8 @@ def test_a_package_that_pins_its_torch_names_it() -> None:
 @pytest.mark.parametrize(
     ("missing", "there", "words"),
     [
-        ("c10::Error::Error(std::string)", f"c10::Error::Error({STRING})", "the old ABI of the C++ library (std::string) is used, torch 2.8.0+cu128 has the new one"),
-        (f"c10::Error::Error({STRING})", "c10::Error::Error(std::string)", "the new ABI of the C++ library (std::string) is used, torch 2.8.0+cu128 has the old one"),
+        ("c10::Error::Error(std::string)", f"c10::Error::Error({STRING})", "the old ABI of the C++ library (std::string) is used, but torch 2.8.0+cu128 has the new one"),
+        (f"c10::Error::Error({STRING})", "c10::Error::Error(std::string)", "the new ABI of the C++ library (std::string) is used, but torch 2.8.0+cu128 has the old one"),
         ("c10::name[abi:cxx11]() const", "c10::name() const", "the new ABI"),
     ],
 )  # fmt: skip
@@ -135,7 +135,7 @@ def test_a_library_that_lies_where_nobody_looks_is_shown() -> None:
     found = one(
         Extensions((replace(extension, missing_libraries=missing),), 1), TORCH, extension_lacks_library
     )
-    assert "nothing leads the loader to it" in found.evidence.found
+    assert "the loader does not search it" in found.evidence.found
 
 
 def test_every_package_that_needs_more_than_the_driver_has_is_named() -> None:
@@ -189,4 +189,4 @@ def test_long_functions_are_told_by_their_names() -> None:
     words = f"torch::autograd::wrap({', '.join(['std::vector<at::Tensor>'] * 20)}"
     symbol = MissingSymbol("_ZN5torch", f"{words})", (f"{words}, bool)",))
     found = one(lacking(symbol, built_for_torch="")).evidence.found
-    assert "torch::autograd::wrap(...): torch has one that takes something else" in found
+    assert "torch::autograd::wrap(...): torch has one with other arguments" in found

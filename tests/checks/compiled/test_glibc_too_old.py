@@ -42,7 +42,7 @@ def test_one_fitting_tag_of_several_is_enough() -> None:
 
 def test_the_least_glibc_that_would_do_is_named() -> None:
     (message,) = said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_35_x86_64")
-    assert message == "vllm 1 needs glibc 2.35, this machine has 2.31"
+    assert message == "vllm 1 needs glibc 2.35, but this machine has 2.31"
 
 
 def test_two_digits_after_the_dot_are_a_number() -> None:
@@ -52,4 +52,4 @@ def test_two_digits_after_the_dot_are_a_number() -> None:
 
 def test_another_processor_is_not_called_an_old_glibc() -> None:
     (message,) = said("cp38-abi3-manylinux_2_39_x86_64", machine="aarch64")
-    assert message == "vllm 1 is built for x86_64, this machine is aarch64"
+    assert message == "vllm 1 is built for x86_64, but this machine is aarch64"

@@ -23,7 +23,7 @@ def missing(name: str, *, by: str = "verl", extra: str = "") -> Unmet:
 def test_what_transformers_refuses_at_import_is_an_error() -> None:
     (finding,) = judged(wrong("transformers", "tokenizers"))
     assert (finding.severity, finding.fix) == ("error", "consistent-install")
-    assert "refuses to go on" in finding.message
+    assert "checks this version at import and stops" in finding.message
 
 
 def test_what_only_metadata_says_is_a_warning() -> None:
@@ -42,7 +42,7 @@ def test_verls_own_bounds_on_vllm_are_a_warning() -> None:
 
 def test_all_who_want_another_version_share_one_finding() -> None:
     (finding,) = judged(wrong("a", "numpy"), wrong("b", "numpy", wanted="<3"))
-    assert finding.message == "numpy 1 is installed, but a 9 wants >=2; b 9 wants <3"
+    assert finding.message == "numpy 1 is installed, but a 9 requires >=2; b 9 requires <3"
 
 
 def test_the_fatal_comes_first_then_the_important_then_the_rest_in_one() -> None:
@@ -88,7 +88,7 @@ def test_the_queue_that_only_an_engines_extra_names_is_required_once() -> None:
 
 def test_what_nothing_precedes_is_not_called_further() -> None:
     (finding,) = judged(wrong("verl", "transferqueue", there="0.1.8", wanted=">=0.1.10", extra="vllm"))
-    assert finding.message == "1 requirement is not met: verl 9 wants transferqueue>=0.1.10, not 0.1.8"
+    assert finding.message == "1 requirement is not met: verl 9 requires transferqueue>=0.1.10, not 0.1.8"
     assert finding.evidence.wanted == "transferqueue>=0.1.10"
     further = judged(wrong("a", "ray"), wrong("a", "x"))[1]
     assert further.message.startswith("1 further requirement is not met")

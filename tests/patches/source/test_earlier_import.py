@@ -40,9 +40,7 @@ def tree(folder, server=IMPORT, vllm=EARLIER):
 def test_the_repaired_file_works_on_both_sides(tmp_path, server):
     one = tree(tmp_path, server)
     (finding,) = one.judged("new").findings
-    assert (
-        "older releases have it as _process_weights_after_loading in vllm.model_executor" in finding.message
-    )
+    assert "in older releases it is _process_weights_after_loading in vllm.model_executor" in finding.message
     one.repair()
     assert one.judged("new").status == "pass"
     said = [one.run(side)["process_weights_after_loading"](1, 2, 3) for side in ("old", "new")]

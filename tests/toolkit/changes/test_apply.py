@@ -50,7 +50,7 @@ def test_apply_changes_all_files_and_undo_gives_them_back(root: Path) -> None:
     assert [transaction.state for transaction in undo(root / HOME)] == ["undone"]
     assert (root / ENGINE).read_bytes() == b"old\n"
     assert sorted(path.name for path in root.iterdir()) == [HOME, ENGINE, WORKER]
-    assert now(root) == [["gone back", "gone back"]]
+    assert now(root) == [["restored", "restored"]]
 
 
 def test_the_journal_stays_out_of_git(root: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_link_is_made_with_its_folders_and_undo_takes_both_away(root: Path) ->
     undo(root / HOME)
     assert not (root / "lib").exists()
     assert (root / ENGINE).read_bytes() == b"old\n"
-    assert now(root) == [["gone back"]]
+    assert now(root) == [["restored"]]
 
 
 def test_a_relative_link_is_made_as_it_was_planned(root: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_command_that_does_not_exist_is_refused_before_anything_happens(root: 
 def test_the_files_around_a_command_are_undone(root: Path) -> None:
     put(root, RunCommand(("true",), "why"), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     (undone,) = undo(root / HOME)
-    assert [change.now for change in undone.changes] == ["cannot be undone", "gone back"]
+    assert [change.now for change in undone.changes] == ["cannot be undone", "restored"]
     assert (root / ENGINE).read_bytes() == b"old\n"
 
 

@@ -57,7 +57,7 @@ def test_missing_caches_are_written_and_removed(root: Path) -> None:
     }
     undo(root / ".verl-doctor")
     assert names(root) == before
-    assert history(root / ".verl-doctor")[0].changes[0].now == "gone back"
+    assert history(root / ".verl-doctor")[0].changes[0].now == "restored"
 
 
 def test_python_accepts_the_caches(root: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_doctor_killed_meanwhile_leaves_nothing_that_undo_does_not_find(root: 
     assert undone.state == "undone"
     for transaction in (undone, *history(home)):
         (change,) = transaction.changes
-        assert (change.now, "are there" in change.description) == ("gone back", False)
+        assert (change.now, "are there" in change.description) == ("restored", False)
     assert names(root) == before
     assert (
         lock.holder(home) is None
@@ -184,7 +184,7 @@ def test_caches_that_python_writes_after_an_interrupted_change_was_undone_are_no
     undo(home)
     py_compile.compile(str(root / "pkg/deep/one.py"))
     (change,) = history(home)[0].changes
-    assert (change.now, "there" in change.description) == ("gone back", False)
+    assert (change.now, "there" in change.description) == ("restored", False)
 
 
 def test_an_interpreter_that_takes_too_long_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,4 +103,4 @@ def test_undo_is_the_inverse_of_apply(
             seen.pop()
             undo(root / HOME)
             assert tree(root) == seen[-1]
-        assert {change.now for entry in history(root / HOME) for change in entry.changes} <= {"gone back"}
+        assert {change.now for entry in history(root / HOME) for change in entry.changes} <= {"restored"}

@@ -130,7 +130,7 @@ def test_the_environment_stays_as_it_is_and_undo_removes_the_copy(prefix: Path, 
     assert [(made.path, made.now) for made in recorded.changes] == [(str(change.copy), "in place")]
     undo(home)
     assert not change.copy.exists()
-    assert [made.now for made in history(home)[0].changes] == ["gone back"]
+    assert [made.now for made in history(home)[0].changes] == ["restored"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["env", "journal"]
 
 

@@ -138,7 +138,7 @@ def test_a_linked_package_becomes_a_folder_of_links_and_a_link_again(top: Path, 
     assert (a / MODULE).stat().st_mode == source.stat().st_mode
     assert not ((a / MODULE).parent / "__pycache__").exists()
     (made,) = undo(a / ".verl-doctor")
-    assert {change.now for change in made.changes} == {"gone back"}
+    assert {change.now for change in made.changes} == {"restored"}
     assert everything(top) == before
     assert (a / MODULE).parent.parent.stat().st_mtime_ns == folder
 

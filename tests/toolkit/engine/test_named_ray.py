@@ -52,13 +52,13 @@ def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, w
     assert isinstance(asked, Unknown)
     assert why in asked.reason
     found = placement(clusters, NOTHING, NOTHING, NOTHING, asked=asked)
-    assert headline(found) == ("NOT TOLD", asked.reason)
+    assert headline(found) == ("UNKNOWN", asked.reason)
     assert len(list(text_lines(found, None, every=True))) == 1
 
 
 def test_all_that_are_known_tell_nothing():
     found = placement(RayClusters((replace(OTHER, refused="no token"),)), NOTHING, NOTHING, NOTHING)
-    assert headline(found) == ("NOT TOLD", "the Ray at 10.0.0.9:6379 does not tell: no token")
+    assert headline(found) == ("UNKNOWN", "the Ray at 10.0.0.9:6379 does not tell: no token")
 
 
 def test_clean_judges_the_rest():
@@ -79,4 +79,4 @@ def test_clean_judges_the_rest():
     assert why.startswith(f"no Ray answers at --ray-address: nothing listens at {ASKED}")
     assert find(collectors, Collection(collectors, known)).unknown == ()
     nothing = find(collectors, Collection(collectors, {**known, LeftActors: NOTHING}), ASKED)
-    assert (clean_headline(Cleaned(nothing))[0], Cleaned(nothing).exit_code()) == ("NOT TOLD", 3)
+    assert (clean_headline(Cleaned(nothing))[0], Cleaned(nothing).exit_code()) == ("UNKNOWN", 3)

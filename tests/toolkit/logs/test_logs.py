@@ -69,7 +69,7 @@ def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "code", "verdict", "words"),
     [
-        (DRIVER_SAW_IT, 3, "NOT DETERMINED", "consequences"),
+        (DRIVER_SAW_IT, 3, "NOT DETERMINED", "only a consequence"),
         (NOISE, 0, "OK", "nothing in these logs shows that something failed"),
         (traceback("KeyboardInterrupt"), 3, "NOT DETERMINED", "ended the run"),
     ],
@@ -137,7 +137,7 @@ def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytes
     ("name", "content", "words", "code"),
     [
         ("no.log", None, "there is no such file", ExitCode.WRONG_USAGE),
-        ("core.log", b"\0\1\2\3" * 4000, "it is no text", ExitCode.COULD_NOT_CHECK),
+        ("core.log", b"\0\1\2\3" * 4000, "it is not text", ExitCode.WRONG_USAGE),
         ("empty", "", "no log in this folder", ExitCode.WRONG_USAGE),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_file_that_holds_nothing_else_is_no_text(tmp_path: Path) -> None:
     for path, size in ((tmp_path / "run.log", 20_000), (Path("/dev/zero"), 0)):
         if size:
             path.write_bytes(b"\0" * size)
-        with pytest.raises(UnreadableError, match="no text"):
+        with pytest.raises(UnreadableError, match="not text"):
             content(path)
 
 

@@ -82,7 +82,7 @@ def test_a_finding_in_the_checkout_has_its_path_there(repo: Path) -> None:
     assert result["message"]["text"].splitlines() == [
         "it is wrong",
         "found: this",
-        "wanted: that",
+        "expected: that",
         "read from: /there",
         "do: mend it",
     ]
@@ -233,7 +233,7 @@ def test_annotations_stand_at_files_of_the_checkout_the_worst_first(repo: Path) 
     )
     assert [level for level, _, _ in told] == ["error", "warning", "notice", "error"]
     assert told[1][1] == {"file": "jobs/run.sh", "line": "2", "title": "CFG101 A rule"}
-    assert told[1][2] == "at 100%: no\nfound: this\nwanted: that\ndo: mend it"
+    assert told[1][2] == "at 100%: no\nfound: this\nexpected: that\ndo: mend it"
     assert "file" not in told[0][1]
     assert told[0][2].startswith("/env/x.py:3: it is wrong")
     assert told[2][2].startswith("it is wrong (node7)")

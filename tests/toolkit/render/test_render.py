@@ -127,8 +127,8 @@ def test_a_finding_is_short_until_asked_for() -> None:
         text(report(finding(remedy="do this"))),
         text(report(finding(remedy="do this")), verbose=True),
     )
-    assert "VLLM101 error  it is wrong (/env/lib/verl/x.py:7)\n  do      do this\n" in short
-    for row in ("found", "wanted", "read"):
+    assert "VLLM101 error  it is wrong (/env/lib/verl/x.py:7)\n  do       do this\n" in short
+    for row in ("found", "expected", "read"):
         assert f"\n  {row} " not in short
         assert f"\n  {row} " in whole
 

@@ -185,7 +185,7 @@ def _why_not(path: Path) -> str:
         return f"{path}: it cannot be read: {error.strerror}"
     if size > LARGEST:
         return f"{path} has {size / 1e6:.1f} MB, and no more than {LARGEST / 1e6:.0f} MB of a launch script are read"
-    return f"{path}: this is no text file that can be read, so it starts no job"
+    return f"{path}: not a readable text file, so it starts no job"
 
 
 def _has_carriage_returns(path: str, machine: Machine) -> bool:

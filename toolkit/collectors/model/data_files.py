@@ -21,7 +21,9 @@ from verl_doctor.toolkit.system.errors import reason_of
 from verl_doctor.toolkit.target import Target
 
 Role = Literal["train", "val", "named"]
-Trouble = Literal["", "missing", "pointer", "empty", "folder", "unreadable", "not parquet", "cut off"]
+Trouble = Literal[
+    "", "missing", "pointer", "empty", "folder", "special", "unreadable", "not parquet", "cut off"
+]
 
 _KEYS: tuple[tuple[str, Role], ...] = (("data.train_files", "train"), ("data.val_files", "val"))
 _MAGIC = b"PAR1"  # Parquet begins and ends with it
@@ -133,7 +135,7 @@ def _trouble(path: Path, kind: str) -> tuple[Trouble, str]:
             return "folder", ""
         size = path.stat().st_size
         if not os.path.isfile(path):
-            return "unreadable", "it is no regular file"
+            return "special", ""
         with path.open("rb") as file:
             first = file.read(len(LFS_MARK))
             file.seek(max(0, size - len(_MAGIC)))

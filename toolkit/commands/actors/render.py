@@ -22,7 +22,7 @@ _STYLES = {
     "WAITING": "bold yellow",
     "LEFT BEHIND": "bold yellow",
     "BROKEN": "bold red",
-    "NOT TOLD": "bold magenta",
+    "UNKNOWN": "bold magenta",
 }
 _MIB = 1024 * 1024
 _MOST = 8

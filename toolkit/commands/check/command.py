@@ -44,7 +44,7 @@ from verl_doctor.toolkit.text import harmless
     type=PATH,
     metavar="FILE",
     multiple=True,
-    help="Judge facts that were saved elsewhere; a folder, or repeated: one file of each node, NODE.json, compared too.",
+    help="Judge facts saved elsewhere. Give a folder, or repeat it, for one file per node (NODE.json), which are compared too.",
 )
 @click.option(
     "--save-facts",
@@ -56,7 +56,7 @@ from verl_doctor.toolkit.text import harmless
 @click.option(
     "--each",
     is_flag=True,
-    help="Judge each file as a job of its own; say what is about the files alone, a line for each finding.",
+    help="Judge each file as a job of its own; report only what concerns the files, one line per finding.",
 )
 def check(
     *,

@@ -56,7 +56,7 @@ def _changed_by_us(run: Session, new: TreeManifest) -> frozenset[str]:
     changes = (
         change for one in history(run.target, run.machine).changes for change in one.transaction.changes
     )
-    return _below((path for change in changes if change.now == "in place" for path in change.paths), new)
+    return _below((path for change in changes if change.standing == "in place" for path in change.paths), new)
 
 
 def _below(paths: Iterable[str], new: TreeManifest) -> frozenset[str]:

@@ -65,7 +65,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     type=Duration(),
     default="0s",
     metavar="AGE",
-    help="Only what nobody has changed for so long: 30m, 12h, 2d.",
+    help="Only what has not changed for this long: 30m, 12h, 2d.",
 )
 @answer_options
 @show_all_option

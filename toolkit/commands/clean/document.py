@@ -59,7 +59,7 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
         verb = "takes" if len(found.leftovers) == 1 else "take"
         return "LEFT OVER", f"{kinds_of(found.leftovers)}{takes(found.leftovers, f', which {verb} ')}"
     if found.unknown:
-        return "NOT TOLD", "nothing is known to be left over, but not everything could be looked at"
+        return "UNKNOWN", "nothing is known to be left over, but not everything could be looked at"
     kept = f"; {counted(len(found.kept), 'thing')} looked at and kept" if found.kept else ""
     return "CLEAN", f"nothing is left over from dead jobs{kept}"
 

@@ -17,7 +17,7 @@ _STYLES = {
     "REMOVED": "bold green",
     "LEFT OVER": "bold yellow",
     "NOT ALL": "bold red",
-    "NOT TOLD": "bold magenta",
+    "UNKNOWN": "bold magenta",
 }
 _MOST_KEPT = 5
 _MOST_OF_A_KIND = 5

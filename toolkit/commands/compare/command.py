@@ -34,7 +34,7 @@ _BEGINNING = 200  # bytes
 @target_options
 @job_options
 @node_options
-@click.option("--deep", is_flag=True, help="On this side too, try out what takes seconds.")
+@click.option("--deep", is_flag=True, help="Also run what takes seconds, on this side.")
 @show_all_option
 @answer_options
 def compare(

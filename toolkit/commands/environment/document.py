@@ -55,7 +55,7 @@ def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
     """One word, and the sentence behind it."""
     other = [row for row in environment.rows if row.driver.is_set and row.driver.differs(row.worker)]
     if environment.standing and not environment.raylets:
-        return "NOT TOLD", "what the workers inherit cannot be seen from here"
+        return "UNKNOWN", "what the workers inherit cannot be seen from here"
     if other:
         verb = "is" if len(other) == 1 else "are"
         return (

@@ -15,7 +15,6 @@ _HEAD = ("variable", "driver", "raylet", "worker", "who decides")
 _STYLES = {
     "SAME": "bold green",
     "DIFFERS": "bold yellow",
-    "NOT TOLD": "bold magenta",
     "UNKNOWN": "bold magenta",
 }
 _GAP = 2

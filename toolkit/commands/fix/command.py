@@ -32,11 +32,11 @@ from verl_doctor.toolkit.target import Options, UsageError
 @node_options
 @rule_options
 @view_options
-@click.option("--apply", "apply_them", is_flag=True, help="Carry the safe repairs out, then check again.")
+@click.option("--apply", "apply_them", is_flag=True, help="Apply the safe repairs, then check again.")
 @click.option(
     "--unsafe",
     is_flag=True,
-    help="With --apply: also what installs packages, cannot be undone, or changes what the job does.",
+    help="With --apply: also install packages, and apply repairs that cannot be undone or that change the job.",
 )
 @click.option(
     "--in-place",

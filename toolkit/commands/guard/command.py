@@ -45,7 +45,7 @@ _WAIT = "15s"
 @click.option(
     "--agree",
     is_flag=True,
-    help="Write down what holds here now, as what every job needs; FILE behind it is that of --lock.",
+    help="Record the current environment as what every job needs; a FILE after it is that of --lock.",
 )
 @click.option(
     "--lock",
@@ -73,7 +73,7 @@ _WAIT = "15s"
 @click.option(
     "--in-image",
     is_flag=True,
-    help="An image is being built: judge what it holds alone. Told by itself in RUN of BuildKit.",
+    help="Judge only what an image under construction contains. Detected automatically in a BuildKit RUN.",
 )
 @click.option(
     "--format",
@@ -83,7 +83,7 @@ _WAIT = "15s"
     show_default=True,
     help="json: a document on stdout.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Say of everything that was agreed how it is, on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Report every agreed item on stderr.")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND...]")
 def guard(
     *,

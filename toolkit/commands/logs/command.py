@@ -34,7 +34,7 @@ _EPILOG = (
 @target_options
 @script_options
 @click.argument("named", metavar="FILE... | -", nargs=-1, required=True, shell_complete=complete_files)
-@click.option("--verify", is_flag=True, help="Run the checks concerned: is it so on this machine?")
+@click.option("--verify", is_flag=True, help="Run the checks that would confirm it on this machine.")
 @click.option(
     "--timeline",
     "with_timeline",
@@ -77,9 +77,13 @@ def logs(
         output.refuse_inputs(file, named)
     notes: list[str] = []
     with Progress() as progress:
-        answer = reading.diagnose(sources_of(named, notes.append), notes, progress.say)
+        sources = sources_of(named, notes.append)
+        answer = reading.diagnose(sources, notes, progress.say)
     if not answer.files:
-        raise CannotJudgeError("; ".join(answer.notes) or "there is nothing to read")
+        why = "; ".join(answer.notes) or "there is nothing to read"
+        if sources:
+            raise UsageError(why)
+        raise CannotJudgeError(why)  # only file systems that do not answer
     if verify or answer.reading.causes:
         with nothing_on_stdout():
             run = open_session(options, deep=True) if verify else None

@@ -45,9 +45,7 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
         if at and one.signature is not None:
             yield from map(
                 Text,
-                wrapped(
-                    harmless(f"also told  {one.signature.code}: {one.signature.title}"), width, hanging="  "
-                ),
+                wrapped(harmless(f"also  {one.signature.code}: {one.signature.title}"), width, hanging="  "),
             )
         yield from _proof(one, width)
         if remedy := remedy_of(one):
@@ -137,7 +135,7 @@ def markdown_lines(answer: Answer) -> Iterator[str]:
     beside = [*reading.consequences, *reading.also, *reading.hints]
     if beside:
         yield ""
-        yield "| line | what else was told |"
+        yield "| line | also in the logs |"
         yield "|---|---|"
         yield from (
             f"| {escaped(harmless(one.source))}:{one.number} | {escaped(shown(one.words))} |"

@@ -42,7 +42,7 @@ _NOT_READ = 3
     metavar="[VERSION]",
     help="What the next vLLM, or this one, would newly break.",
 )
-@click.option("--index-url", metavar="URL", help="Ask this package index only.")
+@click.option("--index-url", metavar="URL", help="Query this package index only.")
 @click.option("--find-links", metavar="DIR|URL", multiple=True, help="Look for wheels here only.")
 @click.option("--offline", is_flag=True, help="Use only what was read before.")
 @click.option("--no-download", is_flag=True, help="Never download a whole wheel.")

@@ -12,6 +12,7 @@ import click
 from verl_doctor.toolkit.changes import apply as engine
 from verl_doctor.toolkit.changes import links
 from verl_doctor.toolkit.changes.difference import unified
+from verl_doctor.toolkit.changes.transactions import LOST
 from verl_doctor.toolkit.collectors.installed.markers import MarkedLine, Markers, markers_in
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.console import output
@@ -34,7 +35,6 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, read
 from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError, journal_home
 from verl_doctor.toolkit.text import counted, harmless
 
-_LOST = ("gone back", "changed by someone else", "partly in place")
 _EXPIRED = "in place, expired: this vLLM does not need it"
 
 
@@ -49,7 +49,7 @@ def _marker_option(command: Command) -> Command:
         "words",
         multiple=True,
         metavar="WORD",
-        help="Count this word in a comment as a marker; may be repeated. Words on kept old lines are found without it.",
+        help="Treat this word in a comment as a marker; may be repeated. Words on old lines that are kept as comments are found without it.",
     )(command)
 
 
@@ -66,6 +66,7 @@ def list_patches(*, options: Options, words: tuple[str, ...]) -> int:
         print(harmless(f"{line.path}:{line.line}  {line.marker}  {_text(line)}"))
     where = f"{counted(len(found.markers.lines), 'marked line')} in {found.markers.folder}"
     print(harmless(where))
+    _hint(found, words)
     return ExitCode.OK
 
 
@@ -74,7 +75,7 @@ def list_patches(*, options: Options, words: tuple[str, ...]) -> int:
 @_marker_option
 @click.argument("file", required=False, type=PATH, metavar="[FILE]")
 def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> int:
-    """Say for each patch whether it is still in place.
+    """Report whether each patch is still in place.
 
     With FILE, which patches export wrote, also after a reinstall or on another machine; without it, for the patches
     that stand in the tree and those that this machine's journal knows.
@@ -120,7 +121,11 @@ def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
     told = [patch for one in found.files for patch in one.patches]
     left = [patch for one in found.files for patch in one.not_carried]
     output.write(file, patchset.dump(told, found.verl, version()))
-    print(harmless(f"{counted(len(told), 'patch', 'patches')} of {found.folder} in {file}"), file=sys.stderr)
+    print(
+        harmless(f"{counted(len(told), 'patch', 'patches')} of {found.folder} written to {file}"),
+        file=sys.stderr,
+    )
+    _hint(found, words)
     for patch in left:
         said = f"not carried: {patch.path}:{patch.line}  {patch.marker}: {patch.reason}"
         print(harmless(said), file=sys.stderr)
@@ -212,6 +217,17 @@ def _look(options: Options, words: Iterable[str] = (), wanted: Iterable[AnyPatch
     return _Found(session, markers, patched_files(markers, session.config.marker), verl)
 
 
+def _hint(found: _Found, words: Iterable[str]) -> None:
+    """Name --marker where no marker but ours was recognised: a word on added lines alone looks like any other comment."""
+    ours = f"{found.session.config.marker}:"
+    if not any(words) and all(line.marker.startswith(ours) for line in found.markers.lines):
+        print(
+            "Lines that you added and marked with a word of your own need --marker WORD; "
+            "without it, a word counts only where the replaced line is kept as a comment.",
+            file=sys.stderr,
+        )
+
+
 def _journalled(session: Session) -> int:
     """Show the repairs that the journal knows; how many of them are lost."""
     found = history(session.target, session.machine)
@@ -220,7 +236,7 @@ def _journalled(session: Session) -> int:
     lost = 0
     for transaction in (recorded.transaction for recorded in found.here):
         if transaction.state == "applied":
-            gone = [change for change in transaction.changes if change.now in _LOST]
+            gone = [change for change in transaction.changes if change.standing in LOST]
             lost += bool(gone)
             state = "is in place" if not gone else f"{gone[0].now}: {gone[0].path}"
             print(harmless(f"{transaction.id}  {transaction.code}  {transaction.fix}  {state}"))

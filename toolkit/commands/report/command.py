@@ -38,10 +38,14 @@ _FORMS = ("markdown", "text", "json")
     "logs",
     metavar="FILE",
     multiple=True,
-    help="Say why a run failed too; a folder, or repeated: several logs.",
+    help="Also report why a run failed. Give a folder, or repeat it, for several logs.",
 )
 @click.option(
-    "--from", "old", type=PATH, metavar="OLD", help="Say what differs from this snapshot of where it worked."
+    "--from",
+    "old",
+    type=PATH,
+    metavar="OLD",
+    help="Report what differs from this snapshot of a cluster where it worked.",
 )
 @click.option(
     "--facts",
@@ -55,9 +59,11 @@ _FORMS = ("markdown", "text", "json")
     "page",
     type=FileToWrite(output.ANSWER),
     metavar="FILE",
-    help="Write one page that a browser shows, and needs nothing else.",
+    help="Write one self-contained page for a browser.",
 )
-@click.option("--format", "form", type=click.Choice(_FORMS), help=f"How to say it.  [default: {_FORMS[0]}]")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMS), help=f"The output format.  [default: {_FORMS[0]}]"
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--output",
@@ -66,9 +72,7 @@ _FORMS = ("markdown", "text", "json")
     metavar="FILE",
     help="Write to this file instead of stdout.",
 )
-@click.option(
-    "--network", is_flag=True, help="Also ask the package indexes of pip and uv whether they answer."
-)
+@click.option("--network", is_flag=True, help="Also test whether the package indexes of pip and uv answer.")
 @click.option("--full", is_flag=True, help="Name users, hosts and addresses. Secrets are never shown.")
 @force_option
 def report(

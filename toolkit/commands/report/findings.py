@@ -53,7 +53,7 @@ def _card(result: CheckResult, finding: Finding, report: Report) -> Card:
         ("at", str(finding.location) if finding.location else ""),
         *(("and", str(location)) for location in finding.also),
         ("found", evidence.found),
-        ("wanted", evidence.wanted),
+        ("expected", evidence.wanted),
         ("read from", evidence.read_from),
         ("nodes", nodes.of(finding)),
         ("note", result.reason),

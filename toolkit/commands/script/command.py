@@ -65,7 +65,7 @@ _VALIDATED = "CFG114"  # asks the validation of verl itself
     "--gpus",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="With --debug: the GPUs of each node, where the script does not tell.",
+    help="With --debug: the GPUs of each node, if the script does not set them.",
 )
 @click.option(
     "--output",
@@ -192,7 +192,7 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
             one.path
             for recorded in history(session.target, session.machine).changes
             for one in recorded.transaction.changes
-            if one.now == "in place"
+            if one.standing == "in place"
         }
         if str(path) not in ours:
             raise UsageError(

@@ -45,7 +45,7 @@ def sites() -> None:
     type=click.Choice(("text", "json")),
     default="text",
     show_default=True,
-    help="How to say it.",
+    help="The output format.",
 )
 def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
     """Take the paths of a file such as paths.py into the configuration.

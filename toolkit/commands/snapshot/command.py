@@ -28,14 +28,14 @@ from verl_doctor.toolkit.target import Options
 @job_options
 @node_options
 @force_option
-@click.option("--deep", is_flag=True, help="Also what is tried out and takes seconds.")
+@click.option("--deep", is_flag=True, help="Also run what takes seconds.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(("text", "json")),
     default="text",
     show_default=True,
-    help="How to say what was taken.",
+    help="The output format.",
 )
 def snapshot(*, file: Path, options: Options, nodes: AskedNodes | None, deep: bool, form: str) -> int:
     """Keep all facts of a cluster that works in FILE.

@@ -34,7 +34,8 @@ from verl_doctor.toolkit.text import harmless
 
 
 @click.command(
-    epilog="Exit codes: 0 it is taken back, 1 something is not, 2 wrong usage, 3 a node did not tell, or a journal cannot be read."
+    epilog="Exit codes: 0 taken back, or nothing to undo; 1 something could not be undone; 2 wrong usage; "
+    "3 a node did not answer, or a journal cannot be read."
 )
 @target_options
 @node_options
@@ -45,7 +46,7 @@ from verl_doctor.toolkit.text import harmless
     help="With --cluster: the Ray cluster whose head (GCS) has this address.",
 )
 @click.argument("identifier", required=False, metavar="[ID]", shell_complete=complete_repairs)
-@click.option("--list", "list_them", is_flag=True, help="Show what happened when, and change nothing.")
+@click.option("--list", "list_them", is_flag=True, help="List all repairs; change nothing.")
 @click.option("--all", "everything", is_flag=True, help="Take back all repairs of this target, newest first.")
 def undo(
     *,
@@ -61,6 +62,10 @@ def undo(
     An edit that somebody made since is never lost: it is shown, and the repair stays. With --cluster or --nodes what
     `fix` has repaired there is taken back too, once in each environment.
     """
+    if identifier and list_them:
+        raise UsageError(
+            "--list takes no argument; for the changes of another environment add --python PATH or --verl DIR"
+        )
     if sum((identifier is not None, list_them, everything)) > 1:
         raise UsageError("give an ID, --list or --all, not two of them")
     if identifier == "":
@@ -81,12 +86,12 @@ def undo(
         return _list(found)
     if found.damaged:
         _complain("; ".join(found.damaged))
-        return ExitCode.FAILED
+        return ExitCode.COULD_NOT_CHECK
     runs = _meant(found, identifier, everything=everything)
     if not runs:
         what = "everything here was undone already" if found.here else "nothing was changed here"
         _complain(f"there is nothing to undo: {what}{_hint(found)}")
-        return ExitCode.OK if everything else ExitCode.FAILED
+        return ExitCode.OK
     return _undone(runs, _trees(options))
 
 

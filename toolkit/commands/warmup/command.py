@@ -90,7 +90,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     "--limit",
     type=Size(),
     metavar="SIZE",
-    help="Have no more than so much resident: 40G. Never more than memory and control groups leave.",
+    help="Keep at most this much resident: 40G. Never more than memory and control groups leave.",
 )
 @click.option(
     "--ranks",

@@ -23,7 +23,7 @@ _STYLES = {
     "NOTHING": "bold green",
     "COLD": "bold yellow",
     "PART": "bold red",
-    "NOT TOLD": "bold magenta",
+    "UNKNOWN": "bold magenta",
     "NO ANSWER": "bold red",
 }
 
@@ -38,7 +38,7 @@ def text_lines(done: Warmup, width: int | None) -> Iterator[Text]:
             yield from map(Text, wrapped(harmless(other), width, indent="  ", hanging="    "))
     if done.dry_run:
         yield Text("")
-        yield Text("Next: the same without --dry-run")
+        yield Text("To do it, run the same command without --dry-run.")
 
 
 def markdown_lines(done: Warmup) -> Iterator[str]:

@@ -86,7 +86,7 @@ class _Clock:
     default="1d",
     show_default=True,
     metavar="TIME",
-    help="What runs out later than that is no failure.",
+    help="Whatever runs out later than this is not a failure.",
 )
 @click.option(
     "--path",

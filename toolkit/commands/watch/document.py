@@ -54,7 +54,7 @@ def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
         more = f", and {counted(len(found) - 1, 'thing')} more" if len(found) > 1 else ""
         return "FAIL", f"{first_of(found[0])}{more}"
     if not forecasts:
-        return "NOT TOLD", "this machine tells nothing of what can run out"
+        return "UNKNOWN", "this machine tells nothing of what can run out"
     if verdict(forecasts, within) == "could_not_check":
         fullest = max(forecasts, key=lambda one: one.gauge.part)
         seen = f"nothing has run out; {fullest.gauge.name} is fullest, {part(fullest.gauge)}"

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.console.lines import next_steps
 from verl_doctor.toolkit.console.markdown_text import escaped
 from verl_doctor.toolkit.text import harmless, in_time, wrapped
 
-_STYLES = {"OK": "bold green", "FAIL": "bold red", "NOT TOLD": "bold magenta", "TOO SHORT": "bold magenta"}
+_STYLES = {"OK": "bold green", "FAIL": "bold red", "UNKNOWN": "bold magenta", "TOO SHORT": "bold magenta"}
 _LINE = 79
 
 

@@ -117,7 +117,7 @@ def test_a_binary_file_is_no_script(tmp_path: Path) -> None:
     path.write_bytes(b"\x7fELF\0\0")
     found = launch.collect(Target(Path("/env/bin/python"), "--python", files=(path,)), Machine())
     assert isinstance(found, Unknown)
-    assert "no text file" in found.reason
+    assert "not a readable text file" in found.reason
 
 
 def test_exports_reach_the_job_and_other_variables_do_not(tmp_path: Path) -> None:

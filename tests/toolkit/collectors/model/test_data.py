@@ -64,7 +64,7 @@ def test_files_are_told_by_their_first_and_last_bytes(tmp_path: Path) -> None:
     assert {name: trouble for name, (_, trouble) in found.items()} == {
         "good.parquet": "", "pointer.parquet": "pointer", "empty.parquet": "empty", "text.parquet": "not parquet",
         "cut.parquet": "cut off", "short.parquet": "cut off", "rows.jsonl": "", "folder.parquet": "folder",
-        "pipe.parquet": "unreadable", "gone.parquet": "missing",
+        "pipe.parquet": "special", "gone.parquet": "missing",
     }  # fmt: skip
 
 

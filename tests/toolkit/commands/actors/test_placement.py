@@ -182,9 +182,9 @@ def test_an_actor_whose_job_the_gcs_does_not_know() -> None:
     ("gpus", "clusters", "word"),
     [
         (NO_GPU, NO_RAY, "NOTHING"),
-        (Unknown("NVML hangs"), NO_RAY, "NOT TOLD"),
-        (NO_GPU, Unknown("Ray is not installed there"), "NOT TOLD"),
-        (Gpus(refused="Driver Not Loaded"), NO_RAY, "NOT TOLD"),
+        (Unknown("NVML hangs"), NO_RAY, "UNKNOWN"),
+        (NO_GPU, Unknown("Ray is not installed there"), "UNKNOWN"),
+        (Gpus(refused="Driver Not Loaded"), NO_RAY, "UNKNOWN"),
     ],
 )
 def test_one_line_where_there_is_neither(gpus: Any, clusters: Any, word: str) -> None:

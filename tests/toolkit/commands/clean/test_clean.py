@@ -113,7 +113,7 @@ def test_what_a_path_hides_is_not_obeyed():
     [
         (Cleaned(Found()), "CLEAN", 0),
         (Cleaned(Found((FOLDER,))), "LEFT OVER", 1),
-        (Cleaned(Found(unknown=(("RayLeftovers", "no answer"),))), "NOT TOLD", 3),
+        (Cleaned(Found(unknown=(("RayLeftovers", "no answer"),))), "UNKNOWN", 3),
         (Cleaned(Found((FOLDER,)), (Outcome(FOLDER, "removed"),)), "REMOVED", 0),
         (Cleaned(Found((FOLDER,)), (Outcome(FOLDER, "kept", "it is in use"),)), "NOT ALL", 1),
         (Cleaned(Found(), ()), "CLEAN", 0),

@@ -109,7 +109,7 @@ def test_raylets_that_disagree_are_told_apart() -> None:
     [
         (EffectiveEnvironment((SAME,)), "SAME"),
         (EffectiveEnvironment(), "SAME"),
-        (EffectiveEnvironment((SAME,), standing="10.0.0.9:1"), "NOT TOLD"),
+        (EffectiveEnvironment((SAME,), standing="10.0.0.9:1"), "UNKNOWN"),
         (STANDING, "DIFFERS"),
     ],
 )

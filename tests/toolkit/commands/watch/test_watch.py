@@ -80,7 +80,7 @@ def test_a_disk_on_which_ray_spills_no_more_is_watched_until_it_is_full() -> Non
 def test_a_machine_that_tells_nothing() -> None:
     blind = Stores(NOTHING, None, NOTHING, NOTHING, NOTHING, Variables())
     assert gauges(blind) == ()
-    assert headline([], 60)[0] == "NOT TOLD"
+    assert headline([], 60)[0] == "UNKNOWN"
 
 
 class Stopwatch:
