@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 5  # seconds
+PATH_TIMEOUT = 5  # seconds
 
 
 def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
@@ -18,7 +18,7 @@ def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
 
 
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
-    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATIENCE`).
+    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATH_TIMEOUT`).
 
     A look that hangs cannot be ended: it is left to a thread that does not keep the process alive.
     """
@@ -30,7 +30,7 @@ def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = N
     threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(questions))]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    until = time.monotonic() + (PATH_TIMEOUT if patience is None else patience)
     for thread in threads:
         thread.join(max(0, until - time.monotonic()))
     return list(answers)
