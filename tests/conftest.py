@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 from support import environment, isolation, wheels
 from support.evicted import written
 from support.folders import Folders, is_long
@@ -34,16 +33,11 @@ MEMORY = pytest.StashKey[Path]()
 FOLDERS = pytest.StashKey[Folders]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """As that of pytest, but a set-up or a teardown that passed at once is not reported: half of what processes would send each other."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell its folders which test runs."""
     item.config.stash[FOLDERS].begin(item)
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed or report.duration > 0.5:
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
