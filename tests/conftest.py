@@ -29,6 +29,7 @@ from verl_doctor.toolkit.engine import registry
 sys.dont_write_bytecode = False
 
 
+_EACH = 2  # seconds that a long test takes, where its mark does not say
 MEMORY = pytest.StashKey[Path]()
 FOLDERS = pytest.StashKey[Folders]()
 
@@ -164,18 +165,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long: none is left for one process when the others have ended.
 
     First those that start Ray or vLLM (they have tests that are both slow and real), then those that are slow as a whole, then the
-    others with long tests; of each kind the file with the most of them in front.
+    others with long tests; of each kind the longest in front, by the seconds in its marks or by how many long tests it has.
     """
     tests = Counter(item.path for item in items)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    long = Counter(item.path for item in items if is_long(item))
-    heavy = {
-        item.path for item in items if item.get_closest_marker("slow") and item.get_closest_marker("real")
-    }
+    seconds = Counter(dict.fromkeys(tests, 0))
+    for item in filter(is_long, items):
+        seconds[item.path] += _EACH
+    heavy = set()
+    for item in items:
+        mark = item.get_closest_marker("slow")
+        if mark:
+            seconds[item.path] = max(seconds[item.path], mark.kwargs.get("seconds", 0))
+            heavy |= {item.path} if item.get_closest_marker("real") else set()
 
     def place(item: pytest.Item) -> tuple[bool, bool, int]:
         path = item.path
-        return path not in heavy, slow[path] != tests[path], -long[path]
+        is_light = path not in heavy
+        return is_light, is_light and slow[path] != tests[path], -seconds[path]
 
     items.sort(key=place)
 
