@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 from support import environment, isolation, wheels
 from support.evicted import written
 from support.folders import Folders, is_long
@@ -30,20 +29,16 @@ from verl_doctor.toolkit.engine import registry
 sys.dont_write_bytecode = False
 
 
+_EACH = 2  # seconds that a long test takes, where its mark does not say
 MEMORY = pytest.StashKey[Path]()
 FOLDERS = pytest.StashKey[Folders]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """As that of pytest, but a set-up or a teardown that passed at once is not reported: half of what processes would send each other."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tell its folders which test runs."""
     item.config.stash[FOLDERS].begin(item)
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed or report.duration > 0.5:
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -170,18 +165,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long: none is left for one process when the others have ended.
 
     First those that start Ray or vLLM (they have tests that are both slow and real), then those that are slow as a whole, then the
-    others with long tests; of each kind the file with the most of them in front.
+    others with long tests; of each kind the longest in front, by the seconds in its marks or by how many long tests it has.
     """
     tests = Counter(item.path for item in items)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    long = Counter(item.path for item in items if is_long(item))
-    heavy = {
-        item.path for item in items if item.get_closest_marker("slow") and item.get_closest_marker("real")
-    }
+    seconds = Counter(dict.fromkeys(tests, 0))
+    for item in filter(is_long, items):
+        seconds[item.path] += _EACH
+    heavy = set()
+    for item in items:
+        mark = item.get_closest_marker("slow")
+        if mark:
+            seconds[item.path] = max(seconds[item.path], mark.kwargs.get("seconds", 0))
+            heavy |= {item.path} if item.get_closest_marker("real") else set()
 
     def place(item: pytest.Item) -> tuple[bool, bool, int]:
         path = item.path
-        return path not in heavy, slow[path] != tests[path], -long[path]
+        is_light = path not in heavy
+        return is_light, is_light and slow[path] != tests[path], -seconds[path]
 
     items.sort(key=place)
 

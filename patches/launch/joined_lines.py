@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_file
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.sources.python.source import Unreadable
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 _BROKEN_OFF = re.compile(r"(?P<line>.*\\)[ \t]+")
 _SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
@@ -23,22 +23,18 @@ def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list
 
     Only where the line before goes on and a setting follows: the space is taken away, and the comment goes above the command.
     """
-    if finding.location is None:
-        return Refusal("the finding names no file")
-    path = finding.location.path
-    before = sources.read(path)
-    if isinstance(before, Unreadable):
-        return Refusal(before.reason)
-    try:
-        text = before.decode("utf-8")
-    except UnicodeDecodeError:
-        return Refusal(f"{path} is not valid UTF-8")
-    after = "\n".join(_joined(text.split("\n"), marker.comment("CFG104")))
-    if after == text:
-        return Refusal(
-            f"{finding.location}: no comment and no space behind a \\ cuts this command; edit it by hand"
-        )
-    return [ReplaceFile(Path(path), before, after.encode())]
+
+    def joined(path: str, before: bytes) -> bytes:
+        try:
+            lines = before.decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            raise CannotEdit(f"{path} is not valid UTF-8") from None
+        return "\n".join(_joined(lines, marker.comment("CFG104"))).encode()
+
+    changes = edited_file(finding, sources, joined)
+    return changes or Refusal(
+        f"{finding.location}: no comment and no space behind a \\ cuts this command; edit it by hand"
+    )
 
 
 def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:

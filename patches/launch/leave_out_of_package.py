@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from verl_doctor.checks.ray._ray_package import can_stay, patterns
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_files
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.ray.package import RayPackage
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.sources.python.edit import CannotEdit
-from verl_doctor.toolkit.sources.python.source import Unreadable
 
 
 @fix("leave-out-of-package", repairs="RAY130", safety="safe")
@@ -33,11 +30,8 @@ def leave_out_of_package(
         return Refusal(
             f"no YAML file lists what is left out; write into {package.folder}/.gitignore: {' '.join(patterns(stays))}"
         )
-    before = sources.read(package.listed_in)
-    if isinstance(before, Unreadable):
-        return Refusal(before.reason)
-    try:
-        after = extended(before, package.listed_in, "excludes", patterns(stays), marker.comment("RAY130"))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return [ReplaceFile(Path(package.listed_in), before, after)]
+    return edited_files(
+        [package.listed_in],
+        sources,
+        lambda path, before: extended(before, path, "excludes", patterns(stays), marker.comment("RAY130")),
+    )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.patches.shared.edited_files import edited_files
+from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
 from verl_doctor.toolkit.edit.word_edit import WordEdit, as_word, edited_words, with_key, with_value
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding, Location, Rewrite
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
-from verl_doctor.toolkit.sources.python.source import Unreadable
 
 CORRECTED = (
     *("ATT102", "ATT109", "CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG111"),
@@ -32,18 +30,15 @@ def rewritten(
         return Refusal(f"nothing can be proposed for this line; edit it by hand: {finding.location}")
     comment = marker.comment(correction.code)
     why = ". ".join(filter(None, (correction.why, correction.effect)))
-    changes: list[Change] = []
     try:
-        edits = sorted(_edits(correction.rewrites, launch), key=lambda pair: pair[0])
-        for path, here in groupby(edits, key=lambda pair: pair[0]):
-            before = sources.read(path)
-            if isinstance(before, Unreadable):
-                return Refusal(before.reason)
-            after = edited_words(before, path, [edit for _, edit in here], comment)
-            changes.append(ReplaceFile(Path(path), before, after, why))
+        edits = list(_edits(correction.rewrites, launch))
     except CannotEdit as reason:
         return Refusal(str(reason))
-    return changes
+
+    def words_edited(path: str, before: bytes) -> bytes:
+        return edited_words(before, path, [edit for at, edit in edits if at == path], comment)
+
+    return edited_files(sorted({path for path, _ in edits}), sources, words_edited, why)
 
 
 def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, WordEdit]]:

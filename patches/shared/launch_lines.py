@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.patches.shared.edited_files import edited_files
+from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
@@ -14,7 +13,6 @@ from verl_doctor.toolkit.edit.line_edit import LineEdit, Syntax, edited
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Finding, Location
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
-from verl_doctor.toolkit.sources.python.source import Unreadable
 
 _READ_AS_JSON = ".json"
 
@@ -31,21 +29,16 @@ def edit_lines(
     A finding about the shell alone has none.
     """
     places = [place for place in (finding.location, *finding.also) if place is not None and place.line]
-    changes: list[Change] = []
-    for path, here in groupby(sorted(places, key=lambda place: place.path), key=lambda place: place.path):
-        before = sources.read(path)
-        if isinstance(before, Unreadable):
-            return Refusal(before.reason)
+
+    def lines_edited(path: str, before: bytes) -> bytes:
         if path.endswith(_READ_AS_JSON):
-            return Refusal(
+            raise CannotEdit(
                 f"{path}: JSON has no comments, in which the old line could be kept; edit it by hand"
             )
-        try:
-            after = edited(before, path, _syntax(path, launch), map(edit, here), comment)
-        except CannotEdit as reason:
-            return Refusal(str(reason))
-        changes.append(ReplaceFile(Path(path), before, after))
-    return changes
+        here = [edit(place) for place in places if place.path == path]
+        return edited(before, path, _syntax(path, launch), here, comment)
+
+    return edited_files(sorted({place.path for place in places}), sources, lines_edited)
 
 
 def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:

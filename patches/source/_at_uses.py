@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.patches.shared.edited_files import edited_sources
+from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
-from verl_doctor.toolkit.sources.python.source import Unreadable
+from verl_doctor.toolkit.sources.python.edit import Edit, SourceText
 
 
 def broken_uses(finding: Finding, uses: VllmUses) -> Iterator[ApiUse]:
@@ -24,15 +23,8 @@ def edited_at(
 ) -> list[Change] | Refusal:
     """One change for each file, or why one of them cannot be edited. `edit` may raise CannotEdit."""
     found = list(uses)
-    changes: list[Change] = []
-    try:
-        for path in sorted({use.path for use in found}):
-            before = sources.read(path)
-            if isinstance(before, Unreadable):
-                return Refusal(before.reason)
-            source = SourceText(before, path)
-            edits = {edit(source, use) for use in found if use.path == path}
-            changes.append(ReplaceFile(Path(path), before, source.edited(edits, comment)))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return changes
+
+    def at_uses(source: SourceText) -> bytes:
+        return source.edited({edit(source, use) for use in found if use.path == source.path}, comment)
+
+    return edited_sources(sorted({use.path for use in found}), sources, at_uses)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.patches.shared.edited_files import edited_file
+from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
@@ -22,7 +22,7 @@ from verl_doctor.toolkit.sources.python.engine_lookup import (
     identified,
     told_by,
 )
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, statements, text_of, walk
+from verl_doctor.toolkit.sources.python.source import dotted, statements, text_of, walk
 
 UPSTREAM = "verl-project/verl#1138"
 NEEDED = (
@@ -91,17 +91,7 @@ if os.environ.get("{record}") or len({names}) != expected_actors:
 
 def told_where_ray_is(finding: Finding, sources: SourceFiles, comment: str) -> list[Change] | Refusal:
     """The edit of the file that a finding names, its lines ending in this comment."""
-    if finding.location is None:
-        return Refusal("the finding names no file")
-    path = finding.location.path
-    before = sources.read(path)
-    if isinstance(before, Unreadable):
-        return Refusal(before.reason)
-    try:
-        after = repaired(SourceText(before, path), comment)
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return [ReplaceFile(Path(path), before, after)]
+    return edited_file(finding, sources, lambda path, before: repaired(SourceText(before, path), comment))
 
 
 def repaired(source: SourceText, comment: str) -> bytes:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.patches.shared.edited_files import edited_sources
+from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.api.uses import ApiUse
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
-from verl_doctor.toolkit.sources.python.source import Unreadable, walk
+from verl_doctor.toolkit.sources.python.source import walk
 
 Successor = Callable[[ApiUse, ast.Module, str], tuple[str, str]]
 """Where a use, in a module that binds it to this local name, finds its thing now: module and name. May raise CannotEdit."""
@@ -31,20 +31,14 @@ def replaced_imports(
     for place in (finding.location, *finding.also):
         if place is not None:
             places.setdefault(place.path, set()).add(place.line)
-    changes: list[Change] = []
-    try:
-        for path in sorted(places):
-            missing = [use for use in uses if use.path == path and use.breaks and use.kind == "import"]
-            before = sources.read(path)
-            if isinstance(before, Unreadable):
-                return Refusal(before.reason)
-            source = SourceText(before, path)
-            statements = _statements(source, [use for use in missing if use.line in places[path]])
-            edits = [_edit(source, node, missing, successor) for node in statements]
-            changes.append(ReplaceFile(Path(path), before, source.edited(edits, comment)))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return changes
+    broken = [use for use in uses if use.breaks and use.kind == "import"]
+
+    def imported_anew(source: SourceText) -> bytes:
+        missing = [use for use in broken if use.path == source.path]
+        statements = _statements(source, [use for use in missing if use.line in places[source.path]])
+        return source.edited([_edit(source, node, missing, successor) for node in statements], comment)
+
+    return edited_sources(sorted(places), sources, imported_anew)
 
 
 def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.ImportFrom]:

@@ -9,13 +9,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_sources, paths_of
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, walk
+from verl_doctor.toolkit.sources.python.source import parse, walk
 
 CODE = "VLLM109"
 ASKED = "non_block"
@@ -41,23 +42,13 @@ def future_from_override(
     """
     places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
     found = [use for use in uses.uses if use.breaks and use.kind in _SAID and (use.path, use.line) in places]
-    changes: list[Change] = []
-    try:
-        for path in sorted({path for path, _ in places}):
-            before = sources.read(path)
-            if isinstance(before, Unreadable):
-                return Refusal(before.reason)
-            source = SourceText(before, path)
-            edits = [
-                edit
-                for use in found
-                if use.path == path
-                for edit in _edits(source, use, _waits(use, uses, sources))
-            ]
-            changes.append(ReplaceFile(Path(path), before, source.edited(edits, marker.comment(CODE))))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return changes
+
+    def handed_over(source: SourceText) -> bytes:
+        here = [use for use in found if use.path == source.path]
+        edits = [edit for use in here for edit in _edits(source, use, _waits(use, uses, sources))]
+        return source.edited(edits, marker.comment(CODE))
+
+    return edited_sources(paths_of(finding), sources, handed_over)
 
 
 _SAID = frozenset({"override", "result"})

@@ -6,10 +6,10 @@ Instead of a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 from verl_doctor.patches.shared.driver_links import link_folder, links
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_sources
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.configuration.rollout_module import RolloutModule
 from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
@@ -18,7 +18,6 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
-from verl_doctor.toolkit.sources.python.source import Unreadable
 
 CODE = "CUDA105"
 
@@ -48,22 +47,18 @@ def libcuda_in_source(
         return Refusal("the driver's own library is not on this machine")
     if job.has(LIBCUDA_PATH):
         return Refusal(f"{LIBCUDA_PATH} is set in the environment, and what verl sets would not count")
-    before = sources.read(rollout.path)
-    if isinstance(before, Unreadable):
-        return Refusal(before.reason)
-    try:
-        source = SourceText(before, rollout.path)
+
+    def naming(source: SourceText) -> bytes:
         statement = f'os.environ.setdefault("{LIBCUDA_PATH}", {str(link_folder(own))!r})'
         first, *others = _statements(source)
         if others and isinstance(first, ast.Import) and source.of(first) == "import os":
             at, lines = source.start(others[0]), [statement, ""]
         else:
             at, lines = source.start(first), ["import os", statement, ""]
-        edit = Edit(at, at, source.newline.join(lines))
-        after = source.edited([edit], marker.comment(CODE))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return [*links(own), ReplaceFile(Path(rollout.path), before, after)]
+        return source.edited([Edit(at, at, source.newline.join(lines))], marker.comment(CODE))
+
+    changes = edited_sources([rollout.path], sources, naming)
+    return changes if isinstance(changes, Refusal) else [*links(own), *changes]
 
 
 def _statements(source: SourceText) -> list[ast.stmt]:

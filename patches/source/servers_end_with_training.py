@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_sources
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.configuration.rollout_servers import (
     END,
     MANAGER,
@@ -21,7 +21,6 @@ from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
-from verl_doctor.toolkit.sources.python.source import Unreadable
 
 CODE = "LEFT130"
 _DECORATOR = "_ends_its_servers"
@@ -89,20 +88,16 @@ def servers_end_with_training(
     lacking = [manager for manager in servers.managers if not manager.ends]
     careless = [trainer for trainer in servers.trainers if not trainer.ends]
     holding = [holder for holder in servers.holders if not holder.ends]
-    changes: list[Change] = []
-    try:
-        for path in sorted({one.path for one in (*lacking, *careless, *holding)}):
-            before = sources.read(path)
-            if isinstance(before, Unreadable):
-                return Refusal(before.reason)
-            source = SourceText(before, path)
-            edits = [_with_cleanup(source, one) for one in lacking if one.path == path]
-            edits += [_with_method(source, one.name, _PASSED_ON) for one in holding if one.path == path]
-            edits += _decorated(source, [one for one in careless if one.path == path])
-            changes.append(ReplaceFile(Path(path), before, source.edited(edits, marker.comment(CODE))))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return changes
+
+    def ending(source: SourceText) -> bytes:
+        path = source.path
+        edits = [_with_cleanup(source, manager) for manager in lacking if manager.path == path]
+        edits += [_with_method(source, holder.name, _PASSED_ON) for holder in holding if holder.path == path]
+        edits += _decorated(source, [trainer for trainer in careless if trainer.path == path])
+        return source.edited(edits, marker.comment(CODE))
+
+    paths = {part.path for part in (*lacking, *careless, *holding)}
+    return edited_sources(sorted(paths), sources, ending)
 
 
 def _with_cleanup(source: SourceText, manager: ServingClass) -> Edit:

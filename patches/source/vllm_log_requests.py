@@ -10,16 +10,16 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from verl_doctor.checks.api._vllm_renames import LOG_REQUESTS
-from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile, fix
+from verl_doctor.patches.shared.edited_files import edited_sources, paths_of
+from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, text_of
+from verl_doctor.toolkit.sources.python.source import dotted, text_of
 
 OLD, NEW = LOG_REQUESTS.old, LOG_REQUESTS.new
 _Replaced = ast.Attribute | ast.Assign | ast.keyword
@@ -49,20 +49,12 @@ def vllm_log_requests(
     Each place asks at run time which of the two names there is, so the edited file works with vLLM before, during and
     after the rename. An attribute is repaired whatever its owner may be, as it only asks.
     """
-    places = {place.path for place in (finding.location, *finding.also) if place is not None}
-    changes: list[Change] = []
-    try:
-        for path in sorted(places):
-            recorded = [use for use in uses.uses if use.path == path and use.last == OLD]
-            before = sources.read(path)
-            if isinstance(before, Unreadable):
-                return Refusal(before.reason)
-            after = _repaired(SourceText(before, path), recorded, marker.comment(LOG_REQUESTS.code))
-            if after != before:
-                changes.append(ReplaceFile(Path(path), before, after))
-    except CannotEdit as reason:
-        return Refusal(str(reason))
-    return changes
+
+    def repaired(source: SourceText) -> bytes:
+        recorded = [use for use in uses.uses if use.path == source.path and use.last == OLD]
+        return _repaired(source, recorded, marker.comment(LOG_REQUESTS.code))
+
+    return edited_sources(paths_of(finding), sources, repaired)
 
 
 def _repaired(source: SourceText, recorded: list[ApiUse], comment: str) -> bytes:

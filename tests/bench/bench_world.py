@@ -1,14 +1,14 @@
 """The bytes that `check --deep` computes for one rank, beside those that a GPU shows.
 
     ENVIRONMENT/bin/python tests/bench/bench_world.py [--sizes 0.5B,1.5B,4B] [--ranks 1] [--write tests/bench/WORLD.md]
-    ENVIRONMENT/bin/python tests/bench/bench_world.py --dry [--ranks 2]
 
 ENVIRONMENT has verl 0.9 with its requirements; verl-doctor need not be installed there, this file runs from a checkout. For each size a
 model with random weights is made on the spot. verl's own FSDP engine loads it and takes one step of the optimizer; after the load, the
 backward pass and the step `torch.cuda.memory_allocated` is read, and its peak within the step. The prediction is the stage "world" of the
 construction. It needs no network, one GPU for each rank, and takes less than three minutes on one H200.
 
-`--dry` runs a small model on processors, where nothing counts memory: the bytes are those of the engine's own tensors.
+`tests/end_to_end/test_world_real.py` does it with a small model on processors, where nothing counts memory: the bytes are those of the
+engine's own tensors.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import gc
 import json
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,7 +49,7 @@ _MODELS: Mapping[str, Mapping[str, int]] = {
 }  # fmt: skip
 _ACTOR = "actor_rollout_ref.actor"
 _FSDP = f"{_ACTOR}.fsdp_config"
-_WAYS: Mapping[str, tuple[str, ...]] = {
+WAYS: Mapping[str, tuple[str, ...]] = {
     "fsdp": (f"{_ACTOR}.strategy=fsdp",),
     "fsdp2": (f"{_ACTOR}.strategy=fsdp2",),
     "fsdp2 offloaded": (f"{_ACTOR}.strategy=fsdp2", f"{_FSDP}.param_offload=True", f"{_FSDP}.optimizer_offload=True"),
@@ -61,32 +63,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="computed beside measured bytes of one rank")
     parser.add_argument("--sizes", default="0.5B,1.5B,4B")
     parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--dry", action="store_true", help="a small model on processors")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        _measure(json.loads(options.measure))
+        order = json.loads(options.measure)
+        if isinstance(order, list):
+            _forked(order)
+        else:
+            _measure(order)
         return
-    sizes = ["tiny"] if options.dry else options.sizes.split(",")
     with tempfile.TemporaryDirectory() as folder:
-        text, good = _table(Path(folder), sizes, options.ranks, dry=options.dry)
+        text, good = _table(Path(folder), options.sizes.split(","), options.ranks)
     print(text)
     if options.write:
         options.write.write_text(f"{_HEADING}\n\n{text}\n")
     parser.exit(0 if good else 1)
 
 
-def _table(folder: Path, sizes: list[str], ranks: int, *, dry: bool) -> tuple[str, bool]:
+def _table(folder: Path, sizes: list[str], ranks: int) -> tuple[str, bool]:
     begun = time.monotonic()
     for size in sizes:
-        _make_model(folder / size, _MODELS[size])
-    cases = [(size, way) for size in sizes for way in _WAYS if not (dry and "offload" in way)]
-    with ThreadPoolExecutor(2 if dry else 6) as pool:
+        make_model(folder / size, size)
+    cases = [(size, way) for size in sizes for way in WAYS]
+    with ThreadPoolExecutor(6) as pool:
         predictions = dict(
             zip(cases, pool.map(lambda case: _predicted(folder, *case, ranks), cases), strict=True)
         )
-        measured = _measured(folder, cases, ranks, dry=dry)
+        measured = _measured(folder, cases, ranks)
     lines = [
         "| model | way | moment | predicted MiB | measured MiB | off by |",
         "|---|---|---|---:|---:|---:|",
@@ -94,10 +98,8 @@ def _table(folder: Path, sizes: list[str], ranks: int, *, dry: bool) -> tuple[st
     worst = 0.0
     for case in cases:
         for moment in _MOMENTS:
-            computed, seen = predictions[case].get(moment), measured[case].get(moment)
-            if computed is None or seen is None:
-                continue
-            off = (computed - seen) / seen if seen > 64 << 20 or (dry and seen) else 0.0
+            computed, seen = predictions[case][moment], measured[case][moment]
+            off = (computed - seen) / seen if seen > 64 << 20 else 0.0
             worst = max(worst, abs(off))
             lines.append(
                 f"| {case[0]} | {case[1]} | {moment} | {computed / 2**20:,.1f} | {seen / 2**20:,.1f} | {off:+.1%} |"
@@ -110,7 +112,8 @@ def _table(folder: Path, sizes: list[str], ranks: int, *, dry: bool) -> tuple[st
     return "\n".join(lines), worst <= _TOLERANCE
 
 
-def _words(folder: Path, size: str, way: str, ranks: int) -> list[str]:
+def words(folder: Path, size: str, way: str, ranks: int) -> list[str]:
+    """The words of a job that trains the model in `folder/size`."""
     model = folder / size
     return [
         "algorithm.adv_estimator=grpo", f"data.train_files={model}/none.parquet", f"data.val_files={model}/none.parquet",
@@ -119,16 +122,16 @@ def _words(folder: Path, size: str, way: str, ranks: int) -> list[str]:
         f"{_ACTOR}.ppo_micro_batch_size_per_gpu=1", f"{_ACTOR}.optim.total_training_steps=1", f"data.train_batch_size={ranks}",
         "actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1", f"trainer.n_gpus_per_node={ranks}", "trainer.nnodes=1",
-        *_WAYS[way],
+        *WAYS[way],
     ]  # fmt: skip
 
 
-def _make_model(folder: Path, shape: Mapping[str, int]) -> None:
+def make_model(folder: Path, size: str) -> None:
     """A configuration of Qwen2 and a small tokenizer, without a weight."""
     folder.mkdir()
     config = {
         "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "torch_dtype": "bfloat16", "tie_word_embeddings": False,
-        "max_position_embeddings": 4096, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, **shape,
+        "max_position_embeddings": 4096, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, **_MODELS[size],
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     tokenizer = {
@@ -156,7 +159,7 @@ def _predicted(folder: Path, size: str, way: str, ranks: int) -> dict[str, int]:
     stages = _stages()
     request = {
         "folder": str(folder), "tree": str(tree.parent), "module": "verl.trainer.main_ppo", "config_folder": str(tree / "trainer/config"),
-        "config_name": "ppo_trainer", "overrides": _words(folder, size, way, ranks), "environ": {},
+        "config_name": "ppo_trainer", "overrides": words(folder, size, way, ranks), "environ": {},
         "package": str(_TOOLKIT / "probes/construction"), "skip": [name for name in stages if name not in _NEEDED],
     }  # fmt: skip
     private = Path(tempfile.mkdtemp(dir=folder))
@@ -171,7 +174,11 @@ def _predicted(folder: Path, size: str, way: str, ranks: int) -> dict[str, int]:
     world = events[-1].get("world") if events else None
     if not world:
         raise SystemExit(f"{size} {way}: nothing is predicted: {events[-1:]} {done.stderr[-2000:]}")
-    actor = next(one for one in world["shares"] if one["name"] == "actor")
+    return at_moments(next(share for share in world["shares"] if share["name"] == "actor"))
+
+
+def at_moments(actor: Mapping[str, Any]) -> dict[str, int]:
+    """The bytes of one rank at each moment that is measured, from what the construction computed of its share."""
     weights, gradients, states = actor["weights"], actor["gradients"], actor["states"]
     return {
         "loaded": weights * (actor["weights_away"] == "no"),
@@ -205,38 +212,14 @@ def _environ() -> dict[str, str]:
 
 
 def _measured(
-    folder: Path, cases: list[tuple[str, str]], ranks: int, *, dry: bool
+    folder: Path, cases: list[tuple[str, str]], ranks: int
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """Rank 0's bytes of all cases: one process for each rank takes them one after the other."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    environ = {
-        **_environ(),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-    }
-    if dry:
-        environ |= {
-            "OMP_NUM_THREADS": "1",
-            "VERL_ENGINE_DEVICE": "cuda",
-            "VERL_PLATFORM": "verl_doctor_cpu",
-            "GLOO_SOCKET_IFNAME": "lo",
-        }
-        environ |= {
-            "VERL_USE_EXTERNAL_MODULES": "verl_doctor_rehearsal.cpu_platform",
-            "PYTHONPATH": str(_TOOLKIT / "data/rehearsal"),
-        }
-    order = {
-        "dry": dry,
-        "cases": [{"name": case, "words": _words(folder, *case, ranks)} for case in map(list, cases)],
-    }
+    order = {"cases": [{"name": case, "words": words(folder, *case, ranks)} for case in map(list, cases)]}
     begun = []
     for rank in range(ranks):
         with (folder / f"rank{rank}.txt").open("w") as file:
-            mine = {**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            mine = {**_environ(), **_of_rank(rank, ranks, free_port())}
             command = [sys.executable, str(_HERE), "--measure", json.dumps(order)]
             begun.append(
                 subprocess.Popen(command, cwd=folder, env=mine, stdout=file, stderr=subprocess.STDOUT)
@@ -249,8 +232,98 @@ def _measured(
     text = (folder / "rank0.txt").read_text()
     if any(codes):
         raise SystemExit(f"the engine could not be measured: {text[-4000:]}")
-    lines = [json.loads(line.removeprefix(_TOKEN)) for line in text.splitlines() if line.startswith(_TOKEN)]
-    return {(one["name"][0], one["name"][1]): one for one in lines}
+    return {tuple(row["name"]): row for row in _rows(text)}
+
+
+def measured_on_processors(
+    python: Path, folder: Path, cases: Mapping[int, list[list[str]]]
+) -> dict[tuple[str, ...], dict[str, Any]]:
+    """Rank 0's bytes on processors: of cases (size, way) for each number of ranks, with the number as the last part of the name.
+
+    One process imports verl, and forks all ranks.
+    """
+    order = [
+        {
+            "dry": True,
+            "ranks": ranks,
+            "port": free_port(),
+            "cases": [{"name": [*case, str(ranks)], "words": words(folder, *case, ranks)} for case in some],
+        }
+        for ranks, some in cases.items()
+    ]
+    environ = {
+        **_environ(),
+        "OMP_NUM_THREADS": "1",
+        "VERL_ENGINE_DEVICE": "cuda",
+        "VERL_PLATFORM": "verl_doctor_cpu",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "VERL_USE_EXTERNAL_MODULES": "verl_doctor_rehearsal.cpu_platform",
+        "PYTHONPATH": str(_TOOLKIT / "data/rehearsal"),
+    }
+    done = subprocess.run(
+        [str(python), str(_HERE), "--measure", json.dumps(order)],
+        cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=_LIMIT,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"the engine could not be measured: {done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return {tuple(row["name"]): row for row in _rows(done.stdout)}
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _of_rank(rank: int, ranks: int, port: int) -> dict[str, str]:
+    return {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+    }
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix(_TOKEN)) for line in text.splitlines() if line.startswith(_TOKEN)]
+
+
+def _forked(orders: list[Mapping[str, Any]]) -> None:
+    """Import what takes long, and measure in a fork for each rank. When a rank fails, the others are ended."""
+    import torch
+    import verl.workers.engine  # noqa: F401 - with its FSDP engine
+    from transformers.models.qwen2 import modeling_qwen2  # noqa: F401 - that of the model
+
+    assert torch
+    for order in orders:
+        ranks = {_fork(order, rank) for rank in range(order["ranks"])}
+        while ranks:
+            pid, status = os.wait()
+            ranks.discard(pid)
+            if status:
+                for rank in ranks:
+                    os.kill(rank, signal.SIGKILL)
+                raise SystemExit("a rank failed")
+
+
+def _fork(order: Mapping[str, Any], rank: int) -> int:
+    """The number of the process that measures as this rank."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.environ.update(_of_rank(rank, order["ranks"], order["port"]))
+    code = 1
+    try:
+        _measure(order)
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(code)
 
 
 def _measure(order: Mapping[str, Any]) -> None:
@@ -261,7 +334,7 @@ def _measure(order: Mapping[str, Any]) -> None:
     from transformers import PreTrainedModel
 
     tree = Path(sys.modules["verl"].__file__ or "").parent
-    dry = order["dry"]
+    dry = order.get("dry", False)
     rank = int(os.environ["RANK"])
     if not dry:
         torch.cuda.set_device(rank)

@@ -96,7 +96,7 @@ def test_a_compiler_that_never_answers_is_told(
         "TRITON_LIBCUDA_PATH": "/a",
         "PIDS": str(tmp_path / "pids"),
     }
-    monkeypatch.setattr(kernels_triton_build, "_PATIENCE", 3.0)
+    monkeypatch.setattr(kernels_triton_build, "_COMPILER_TIMEOUT", 3.0)
     seen = triton_build.collect(
         Machine(environ=environ, root=tmp_path),
         replace(PYTHON, executable=sys.executable, sys_path=(str(tmp_path),)),

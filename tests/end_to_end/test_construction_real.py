@@ -21,7 +21,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.tiny.tiny import Tiny, make
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=120)]
 
 ACTOR, MODEL, ROLLOUT = (f"actor_rollout_ref.{name}" for name in ("actor", "model", "rollout"))
 REWARD = "reward.custom_reward_function.path"

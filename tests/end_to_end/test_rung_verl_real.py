@@ -20,7 +20,7 @@ from verdict.case import cases
 from verl_doctor.toolkit.logs.reading import diagnose
 from verl_doctor.toolkit.logs.sources import sources_of
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=400)]
 
 SCRIPT = """\
 set -x

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import rehearsal_environment
 
-pytestmark = [pytest.mark.real, pytest.mark.slow]
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
 
 _LIMIT = 900
 _WHOSE = "WHOSE_TEST"  # in the environment of all that a test starts

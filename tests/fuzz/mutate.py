@@ -1,9 +1,14 @@
-"""Hostile bytes: valid samples, damaged in the ways in which files are damaged, from a seed that a failure names."""
+"""Hostile bytes: valid samples, damaged in the ways in which files are damaged, from a seed that a failure names.
+
+The same samples give the same mutants in every run: a sample holds no time, no path of this run and nothing random.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+
+from support.trying import ROUNDS, SEED
 
 _NASTY = (
     b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r\n", b"\r", b"\x1b[31m", "\u202e".encode(), b"\xed\xa0\x80", b"\\", b"'''",
@@ -13,9 +18,9 @@ _NASTY = (
 
 
 def mutants(samples: Sequence[bytes], count: int, seed: int) -> Iterator[tuple[int, bytes]]:
-    """Yield `count` damaged samples, each with the seed from which it can be made again."""
-    for number in range(count):
-        own = seed * 1_000_003 + number
+    """Yield `count` damaged samples in each round, each with the seed from which it can be made again."""
+    for number in range(count * ROUNDS):
+        own = (seed + 1_009 * SEED) * 1_000_003 + number
         yield own, mutant(samples, own)
 
 

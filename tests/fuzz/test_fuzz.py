@@ -1,4 +1,7 @@
-"""Ten thousand damaged inputs: each is understood, skipped or refused in a sentence, and none gives a traceback."""
+"""Thousands of damaged inputs: each is understood, skipped or refused in a sentence, and none gives a traceback.
+
+They are the same in every run; `tests/README.md` has the command for others, and for more.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from fuzz.mutate import mutants
+from support.places import MACHINES
 
 from verl_doctor.toolkit.change import Fix, ReplaceFile
 from verl_doctor.toolkit.changes import apply
@@ -30,7 +34,8 @@ from verl_doctor.toolkit.target import Target, UsageError
 
 pytestmark = pytest.mark.slow
 
-COUNT = 2_000
+COUNT = 500
+OF_0_1_0 = Path(__file__).parents[1] / "end_to_end" / "files_of_0_1_0"
 TODAY = date(2026, 11, 21)
 KNOWN = registry.load()
 INTERPRETER = next(part for part in KNOWN.collectors if part.fact is Interpreter)
@@ -123,12 +128,10 @@ def test_damaged_agreements(tmp_path: Path) -> None:
             json.dumps(guard.document(terms, str(path), {}))
 
 
-def test_damaged_facts_files(look: Callable[[], tuple[Session, Collection]], tmp_path: Path) -> None:
-    _, collection = look()
-    answers = {part.fact: collection.get(part.fact) for part in KNOWN.collectors if not part.local}
-    sample = factsfile.dump(answers, KNOWN.collectors, "0").encode()
+def test_damaged_facts_files(tmp_path: Path) -> None:
+    samples = [OF_0_1_0 / "facts.json", MACHINES / "laptop.json", b'{"schema_version": 1, "facts": {}}']
     path = tmp_path / "facts.json"
-    for seed, text in each([sample, b'{"schema_version": 1, "facts": {}}'], 2):
+    for seed, text in each(samples, 2):
         path.write_bytes(text)
         try:
             facts = factsfile.load(path, KNOWN.collectors)
@@ -140,9 +143,9 @@ def test_damaged_facts_files(look: Callable[[], tuple[Session, Collection]], tmp
 
 
 def test_damaged_metadata(miniature: Path, look: Callable[[], tuple[Session, Collection]]) -> None:
-    infos = [
+    infos = sorted(
         path for path in miniature.rglob("*.dist-info/*") if path.name in {"METADATA", "RECORD", "INSTALLER"}
-    ]
+    )
     wheel = next(miniature.rglob("verl-*.dist-info")) / "WHEEL"
     wheel.write_bytes(b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-manylinux_2_28_x86_64\n")
     targets = [*infos, wheel]
@@ -157,7 +160,7 @@ def test_damaged_metadata(miniature: Path, look: Callable[[], tuple[Session, Col
 
 def test_damaged_sources(miniature: Path, look: Callable[[], tuple[Session, Collection]]) -> None:
     """verl's and vLLM's files: the rules about them, and the plan of the fix, which must parse or be refused."""
-    sources = [path for path in miniature.rglob("site-packages/v*/**/*.py") if path.stat().st_size]
+    sources = sorted(path for path in miniature.rglob("site-packages/v*/**/*.py") if path.stat().st_size)
     originals = {path: path.read_bytes() for path in sources}
     fixes = [fix for fix in KNOWN.fixes if fix.repairs[0].startswith("VLLM")]
     for seed, text in each(list(originals.values()), 4):
@@ -186,11 +189,19 @@ def test_damaged_journals(tmp_path: Path) -> None:
     done = apply.apply([ReplaceFile(file, b"old = 1\n", b"new = 2\n")], home, fix="f", code="VLLM101")
     assert done is not None
     shutil.copytree(home, intact)
-    for seed, text in each([(done.folder / "entry.json").read_bytes()], 5):
+    placed = json.dumps(str(tmp_path))[1:-1].encode()
+    sample = (done.folder / "entry.json").read_bytes().replace(placed, b"@place")
+    entry = json.loads(sample)
+    for varies, fixed in (("time", "2026-11-21T08:00:00.000000Z"), ("token", "0" * 8)):
+        sample = sample.replace(entry[varies].encode(), fixed.encode())
+    for record in entry["changes"]:
+        for varies in ("atime", "mtime"):
+            sample = sample.replace(str(record[varies]).encode(), b"1790000000000000000")
+    for seed, text in each([sample], 5):
         shutil.rmtree(home)
         shutil.copytree(intact, home)
         file.write_bytes(b"new = 2\n")
-        (home / done.folder.name / "entry.json").write_bytes(text)
+        (home / done.folder.name / "entry.json").write_bytes(text.replace(b"@place", placed))
         for act in (apply.history, apply.undo):
             try:
                 act(home)

@@ -13,6 +13,7 @@ from fuzz.mutate import mutants
 from support.fleets import node, numbered
 from support.machine_facts import known, machine
 from support.schemas import validate
+from support.trying import ROUNDS, SEED
 
 from verl_doctor.toolkit.commands.compare.render import markdown_lines, text_lines
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
@@ -102,8 +103,8 @@ def run() -> Session:
 @pytest.mark.parametrize("doctor", ["0.1.0", "0.0.9"])
 def test_values_of_other_kinds(doctor: str, run: Session, tmp_path: Path) -> None:
     text = snapshot.dump(sample(), COLLECTORS)
-    chance = random.Random(20261122)
-    for _ in range(60):
+    chance = random.Random(20261122 + SEED)
+    for _ in range(25 * ROUNDS):
         whole = {**json.loads(text), "verl_doctor": doctor}
         for _ in range(chance.choice((1, 1, 4))):
             whole = changed(whole, chance)
@@ -114,7 +115,7 @@ def test_values_of_other_kinds(doctor: str, run: Session, tmp_path: Path) -> Non
 
 def test_damaged_bytes(run: Session, tmp_path: Path) -> None:
     text = snapshot.dump(sample(), COLLECTORS).encode()
-    for number, mutant in mutants([text], 400, seed=22):
+    for number, mutant in mutants([text], 120, seed=22):
         path = tmp_path / f"{number}.json"
         path.write_bytes(mutant)
         shown(path, sample(), run)

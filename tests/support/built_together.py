@@ -6,6 +6,7 @@ for each job a request, a file for the answer, and its variables.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -104,15 +105,11 @@ def main() -> None:
     from verl_doctor.toolkit.probes.construction.isolation import caches
 
     os.environ.update(caches(order["private"], os.environ))
-    import datasets
-    import peft
-    import torch.testing._internal.distributed.fake_pg
-    import verl.trainer.main_ppo
-    import verl.trainer.ppo.v1
-    import verl.workers.rollout.vllm_rollout.vllm_async_server
-    from vllm.model_executor.models import qwen2
-
-    assert all((datasets, peft, torch, verl, qwen2))
+    gc.disable()
+    _import_all()
+    _compose(next(iter(order["jobs"].values()))[0])
+    gc.freeze()  # the forks need not look through what is there already, nor copy its pages for that
+    gc.enable()
     for request, answer, environ in order["jobs"].values():
         pid = os.fork()
         if pid == 0:
@@ -127,6 +124,33 @@ def main() -> None:
         os.waitpid(pid, 0)
         for name in _OF_ONE_JOB:
             shutil.rmtree(Path(order["private"], name), ignore_errors=True)
+
+
+def _import_all() -> None:
+    import datasets
+    import peft
+    import torch.testing._internal.distributed.fake_pg
+    import verl.trainer.main_ppo
+    import verl.trainer.ppo.v1
+    import verl.workers.rollout.vllm_rollout.vllm_async_server
+    from transformers import AutoModelForImageTextToText
+    from vllm.model_executor.models import qwen2
+
+    assert all((datasets, peft, torch, verl, qwen2))
+    assert (
+        AutoModelForImageTextToText._model_mapping.keys()
+    )  # verl looks through it: that imports 150 modules
+
+
+def _compose(request: Mapping[str, Any]) -> None:
+    """Compose a configuration once: what the parsers of Hydra and OmegaConf learn of their grammars is kept for the forks."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(request["config_folder"], version_base=None):
+        config = compose(request["config_name"], overrides=["++any.key=1"])
+    if "actor_rollout_ref" in config:
+        OmegaConf.resolve(config.actor_rollout_ref)
 
 
 if __name__ == "__main__":

@@ -5,39 +5,42 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
-KEPT = frozenset(
-    {
-        "CI",
-        "HOME",  # until each test has its own
-        "PATH",
-        "PYENV_ROOT",
-        "TMPDIR",
-        # certificates, for what is fetched
-        "CURL_CA_BUNDLE",
-        "NIX_SSL_CERT_FILE",
-        "REQUESTS_CA_BUNDLE",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-    }
-)
-KEPT_PREFIXES = ("HYPOTHESIS_", "PIP_", "PYTEST_", "UV_")
-"""Settings of package indexes, and of pytest and its plugins."""
+KEPT: Mapping[str, str] = {
+    "CI": "a test that cannot run fails there, and is skipped elsewhere (support/kept.py)",
+    "HOME": "until each test has its own; what is fetched once is kept below it",
+    "PATH": "where programs are found",
+    "PYENV_ROOT": "where other Pythons are, for the test that queries each of them",
+    "REQUESTS_CA_BUNDLE": "the certificates of the package index: for pip",
+    "SSL_CERT_DIR": "the same for Python",
+    "SSL_CERT_FILE": "the same for Python and uv",
+    "TMPDIR": "where temporary folders are made",
+}
+"""The variables that tests see, and what for."""
+KEPT_PREFIXES: Mapping[str, str] = {
+    "HYPOTHESIS_": "which cases are made up",
+    "PIP_": "which package index there is: the doctor reads these settings too",
+    "PYTEST_": "what somebody wants of this run",
+    "UV_": "as PIP_",
+}
+"""The same for all variables whose names begin so."""
 FIXED = {"LANG": "C.UTF-8"}
 """The same for everybody."""
-_PROXIES = frozenset({"all_proxy", "http_proxy", "https_proxy", "no_proxy"})
+_FOR_FETCHING = frozenset(
+    {"all_proxy", "http_proxy", "https_proxy", "no_proxy", "curl_ca_bundle", "nix_ssl_cert_file"}
+)
 _SETTINGS = "VERL_DOCTOR_TEST_"
 _ASIDE = "PYTEST_PUT_ASIDE"
 
 
 def is_kept(name: str) -> bool:
     """Whether tests may see a variable of whoever starts them."""
-    return name in KEPT or name in FIXED or name.startswith(KEPT_PREFIXES)
+    return name in KEPT or name in FIXED or name.startswith(tuple(KEPT_PREFIXES))
 
 
 def clean(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Drop every variable that is not kept. Proxies and the settings of these tests are put aside."""
+    """Drop every variable that is not kept. What only fetching needs and the settings of these tests are put aside."""
     aside = {name: value for name, value in environ.items() if _is_for_support(name)}
     for name in [name for name in environ if not is_kept(name)]:
         del environ[name]
@@ -49,7 +52,7 @@ def clean(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def fetching() -> dict[str, str]:
-    """The environment of a process that fetches from a package index: with the proxies, which no test may see."""
+    """The environment of a process that fetches from a package index: with proxies and certificates that no test may see."""
     return {**os.environ, **_aside()}
 
 
@@ -59,7 +62,7 @@ def setting(name: str, default: str) -> str:
 
 
 def _is_for_support(name: str) -> bool:
-    return name.lower() in _PROXIES or name.startswith(_SETTINGS)
+    return name.lower() in _FOR_FETCHING or name.startswith(_SETTINGS)
 
 
 def _aside() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -14,13 +15,24 @@ from support.kept import cannot_run, kept
 
 
 def asked(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answers of `toolkit/hydra_oracle.py`, one for each request. Skips, or fails in CI, without Hydra."""
+    """The answers of `hydra_oracle.py`, one for each request. Skips, or fails in CI, without Hydra.
+
+    They are kept, as this Hydra answers the same about the same words and the same release: Hydra takes a minute for them.
+    """
     lines = "".join(json.dumps(request) + "\n" for request in requests)
-    oracle = str(Path(__file__).with_name("hydra_oracle.py"))
-    said = subprocess.run(
-        [_python(), oracle], input=lines, capture_output=True, text=True, check=True, timeout=600
-    )
-    return [json.loads(line) for line in said.stdout.splitlines()]
+    oracle = Path(__file__).with_name("hydra_oracle.py")
+    python = _python()
+
+    def make(folder: Path) -> None:
+        done = subprocess.run(
+            [python, str(oracle)], input=lines, capture_output=True, text=True, check=True, timeout=600
+        )
+        folder.mkdir(parents=True)
+        (folder / "answers").write_text(done.stdout, encoding="utf-8")
+
+    digest = hashlib.sha256(f"{python}\n{oracle.read_text('utf-8')}\n{lines}".encode()).hexdigest()
+    answers = kept(f"hydra-answers/{digest}", make) / "answers"
+    return [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
 
 
 def _python() -> str:

@@ -31,12 +31,13 @@ def wheel(
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():
-            archive.writestr(path, text)
+            archive.writestr(zipfile.ZipInfo(path), text, zipfile.ZIP_DEFLATED)  # of 1980, not of now
         if padding:
             archive.writestr(zipfile.ZipInfo(f"{name}/big.bin"), b"\x01" * padding)
         for path, text in files.items():
-            archive.writestr(f"behind/{path}", text)
-        archive.writestr(f"{stem}.dist-info/METADATA", "\n".join(metadata) + "\n\n")
+            archive.writestr(zipfile.ZipInfo(f"behind/{path}"), text, zipfile.ZIP_DEFLATED)
+        about = zipfile.ZipInfo(f"{stem}.dist-info/METADATA")
+        archive.writestr(about, "\n".join(metadata) + "\n\n", zipfile.ZIP_DEFLATED)
     return f"{stem}-{tag}.whl", content.getvalue()
 
 

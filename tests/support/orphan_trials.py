@@ -278,7 +278,7 @@ def trial(world: World) -> list[str]:
 def _reuse(world: World, found: Collection[Leftover]) -> set[int]:
     """End one of those that are left over, and give its number to a process that somebody has just started."""
     alone = [number(one) for one in found if not _children(number(one))]
-    if not alone or world.dice.random() < 0.5:
+    if not alone or (world.count["numbers given away"] and world.dice.random() < 0.5):
         return set()
     pid = world.dice.choice(alone)
     os.kill(pid, signal.SIGKILL)

@@ -8,15 +8,21 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from support.environment import setting
+
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 LIMITS = (8.0, 60.0)
 """Seconds for what is to hang at one point, and how many where it has not even come to that point in so few."""
+ROUNDS = int(setting("VERL_DOCTOR_TEST_ROUNDS", "1"))
+"""How many times as many made-up cases are tried as usual."""
+SEED = int(setting("VERL_DOCTOR_TEST_SEED", "0"))
+"""Other cases are made up with another number; with the same one they are the same in every run."""
 _TRIES = 5
 
 
 def cases(number: int) -> int:
     """As many cases in CI, a quarter of them while somebody works: most of their time goes into making them up."""
-    return number if IN_CI else max(1, number // 4)
+    return ROUNDS * (number if IN_CI else max(1, number // 4))
 
 
 def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:

@@ -106,6 +106,8 @@ def made(folder: Path, cases: Iterable[Case], together: int = _TOGETHER) -> Iter
     number = itertools.count()
     for same in apart.values():
         same.sort(key=lambda case: case.base.name)
+        if len(same) > 1:
+            predictor.foretell(same[0])  # what does not depend on the script is read here, and shared by all
         for start in range(0, len(same), together):
             place = folder / f"c{next(number)}"
             place.mkdir()

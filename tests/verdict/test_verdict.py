@@ -116,7 +116,7 @@ tune_two_processes_one_row_each tune_target_modules tune_validation_file_broken
 
 
 @pytest.mark.real
-@pytest.mark.slow
+@pytest.mark.slow(seconds=300)  # the whole file
 def test_construction_foretells_what_happened(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="v") as folder:
         found = [

@@ -43,7 +43,6 @@ from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.changes.sentences import sentence, sentences
 from verl_doctor.toolkit.changes.transactions import Changed, State, Transaction, history, transaction
 from verl_doctor.toolkit.changes.undoing import (
-    PATIENCE,
     demand_within,
     recover,
     recover_locked,
@@ -73,7 +72,7 @@ def apply(
     *,
     fix: str,
     code: str,
-    patience: float = PATIENCE,
+    patience: float = lock.TIMEOUT,
     run: Run = Run(),  # noqa: B008 - it is frozen
     through_links: bool = False,
 ) -> Transaction | None:

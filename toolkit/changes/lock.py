@@ -14,10 +14,12 @@ from verl_doctor.toolkit.system.errors import Refused
 
 _NAME = "lock"
 _PAUSE = 0.05
+TIMEOUT = 10.0
+"""Seconds to wait for another doctor that works on the same journal."""
 
 
 @contextlib.contextmanager
-def exclusive(home: Path, patience: float) -> Iterator[int]:
+def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
     """Hold the lock of the journal in the existing folder `home`, waiting up to `patience` seconds for it.
 
     Yields the lock's file descriptor: a child process that inherits it keeps the lock until it ends too. Raises

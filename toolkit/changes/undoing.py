@@ -31,14 +31,11 @@ from verl_doctor.toolkit.changes.transactions import Transaction, changed_again,
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.text import listed
 
-# Seconds to wait for another doctor that works on the same environment.
-PATIENCE = 10.0
-
 _Name = tuple[Path, str]
 
 
 def undo(
-    home: Path, identifier: str | None = None, *, everything: bool = False, patience: float = PATIENCE
+    home: Path, identifier: str | None = None, *, everything: bool = False, patience: float = lock.TIMEOUT
 ) -> list[Transaction]:
     """Take back the transaction named `identifier`, or `everything`, newest first, or the last one.
 
@@ -65,7 +62,7 @@ def undo(
 
 
 def undo_together(
-    names: Iterable[_Name], *, named: Sequence[Path] = (), patience: float = PATIENCE
+    names: Iterable[_Name], *, named: Sequence[Path] = (), patience: float = lock.TIMEOUT
 ) -> list[Transaction]:
     """Take back what one run changed, each by its journal and number: all of it, or nothing where that can be told before.
 
@@ -123,7 +120,7 @@ def _over(entry: Entry, entries: Sequence[Entry]) -> Transaction:
     return transaction(entry, entries, None)
 
 
-def recover(home: Path, *, patience: float = PATIENCE) -> None:
+def recover(home: Path, *, patience: float = lock.TIMEOUT) -> None:
     """Finish what a killed doctor left: what it was applying or undoing is taken back. Raises Refused."""
     with sentences(f"{home} could not be put in order"):
         if os.path.isdir(home):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ class Answer(Protocol):
     """One answer in every form in which it can be shown. Nothing is rendered before a form is chosen."""
 
     @abstractmethod
-    def document(self) -> Mapping[str, Any]:
+    def document(self) -> Mapping[str, Any] | Sequence[Any]:
         """Return the answer in JSON types."""
 
     @abstractmethod

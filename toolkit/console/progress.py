@@ -9,7 +9,7 @@ from types import TracebackType
 
 from verl_doctor.toolkit.text import harmless
 
-_PATIENCE = 0.5  # seconds
+_QUIET = 0.5  # seconds
 _STEP = 0.1  # seconds between two looks
 
 
@@ -60,7 +60,7 @@ class Progress:
     def _watch(self) -> None:
         while not self._done.wait(_STEP):
             waited = time.monotonic() - self._started
-            if waited >= _PATIENCE:
+            if waited >= _QUIET:
                 self._shown = True
                 line = harmless(f"{waited:4.1f} s  {self._doing}")[:78]
                 with self._line:

@@ -40,7 +40,7 @@ _UNSUSPICIOUS = 1 << 28  # bytes to which anything may unpack, however small it 
 MOST_FOR_ONE = 100
 """Bytes to which each packed byte of a larger one may unpack: logs shrink to a tenth or a fiftieth, a bomb to far less."""
 _STEP = 2048  # packed bytes of zstd at once: they may unpack to 64 MiB
-_PATIENCE = 10.0  # seconds for the first word out of a pipe
+_PIPE_TIMEOUT = 10.0  # seconds for the first word out of a pipe
 _MOST_LETTERS = 0.4  # the part of the characters of a log in UTF-16 that are ASCII, at least
 _NULS = 1 << 28  # bytes of nothing before the first word of a log
 _MOST = 5000  # files of a folder that are read
@@ -169,9 +169,9 @@ def _opened(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
-    if not waiting.poll(_PATIENCE * 1000):
+    if not waiting.poll(_PIPE_TIMEOUT * 1000):
         os.close(descriptor)
-        raise UnreadableError(f"it is a pipe, and nobody wrote into it for {_PATIENCE:.0f} s")
+        raise UnreadableError(f"it is a pipe, and nobody wrote into it for {_PIPE_TIMEOUT:.0f} s")
     os.set_blocking(descriptor, True)
     return open(descriptor, "rb")  # noqa: PTH123 - it is open already
 

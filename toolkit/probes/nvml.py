@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-PATIENCE = 5.0  # seconds for all GPUs, which are asked side by side: one that hangs hides no other
+SURVEY_TIMEOUT = 5.0  # seconds for all GPUs, which are asked side by side: one that hangs hides no other
 MOST_LINKS = 36
 LIBRARY = "libnvidia-ml.so.1"
 _NOT_SUPPORTED = (3, 13, 25)  # this GPU, this driver or this version of a structure does not have it
@@ -185,7 +185,7 @@ def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
         yield [first, second, pair.get("read"), pair.get("nvlink")]
 
 
-def survey(nvml: Any, patience: float = PATIENCE) -> dict[str, Any]:
+def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
     """Ask all GPUs side by side, and then which of them reach each other. Whoever does not answer in time is left out."""
     started = time.monotonic()
     try:

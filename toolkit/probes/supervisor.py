@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
-_PATIENCE = 10.0  # seconds for what was killed; what hangs in the kernel may never go
+KILL_TIMEOUT = 10.0  # seconds for what was killed; what hangs in the kernel may never go
 _LOOK = 0.5  # seconds between two looks at orphans that have ended
 _PARENT = 1  # of the fields behind the name in /proc/PID/stat, counted from 0
 
@@ -99,7 +99,7 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 def _end_all() -> None:
     """Kill children until there are none: those of a child that is killed become ours."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + KILL_TIMEOUT
     while time.monotonic() < deadline and (children := _children()):
         for pid in children:
             with contextlib.suppress(OSError):

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator
 
 # How long the others wait for one that does not say that it waits: perhaps for a slow disk or a name server.
-_PATIENCE = 0.2  # seconds
+_LONGEST_TURN = 0.2  # seconds
 
 
 class Turns:
     """One turn, and who has it."""
 
-    def __init__(self, patience: float = _PATIENCE) -> None:
+    def __init__(self, patience: float = _LONGEST_TURN) -> None:
         self._patience = patience
         self._freed = threading.Condition()
         self._holder: int | None = None

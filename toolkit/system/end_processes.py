@@ -16,13 +16,13 @@ from verl_doctor.toolkit.leftover import EndProcess
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.process_table import Row, own_number, row_of
 
-PATIENCE = 10.0  # seconds between asking a process to end and ending it
+TERM_TIMEOUT = 10.0  # seconds between asking a process to end and ending it
 _LAST = 2.0  # seconds for what was killed. A process that hangs in the kernel may never go
 _ENDED = "ZX"
 
 
 def end_processes(
-    removals: Sequence[EndProcess], machine: Machine, patience: float = PATIENCE
+    removals: Sequence[EndProcess], machine: Machine, patience: float = TERM_TIMEOUT
 ) -> dict[EndProcess, str]:
     """Ask these processes to end, in this order, and end those that do not. Of each, why it still runs: "" when it has ended."""
     with contextlib.ExitStack() as held:

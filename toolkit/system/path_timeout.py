@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 5  # seconds
+PATH_TIMEOUT = 5  # seconds
 
 
 def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
@@ -20,7 +20,7 @@ def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
 
 
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
-    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATIENCE`).
+    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATH_TIMEOUT`).
 
     A look that hangs cannot be ended: it is left to a thread that does not keep the process alive. Raises OSError when the
     machine starts no thread.
@@ -36,7 +36,7 @@ def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = N
             thread.start()
     except RuntimeError:  # this user may have no more of them
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
-    until = time.monotonic() + (PATIENCE if patience is None else patience)
+    until = time.monotonic() + (PATH_TIMEOUT if patience is None else patience)
     for thread in threads:
         thread.join(max(0, until - time.monotonic()))
     return list(answers)

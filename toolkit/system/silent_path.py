@@ -9,7 +9,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import file_system_of
 from verl_doctor.toolkit.system.path_timeout import in_time
 
-PATIENCE = 20.0
+MOUNT_TIMEOUT = 20.0
 """Seconds: a mount that is made on demand (autofs) takes some."""
 
 
@@ -21,7 +21,7 @@ def why_silent(path: str) -> str:
             os.stat(path)  # noqa: PTH116 - what a person typed may be no path at all
         return True
 
-    if in_time(answers, PATIENCE):
+    if in_time(answers, MOUNT_TIMEOUT):
         return ""
     system = file_system_of(Machine(), os.path.abspath(path), follow=False)
     where = f": {system.kind} from {system.device} on {system.mounted_on}" if system else ""

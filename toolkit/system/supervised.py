@@ -16,7 +16,7 @@ from subprocess import STDOUT, Popen
 from verl_doctor.toolkit.probes import supervisor
 from verl_doctor.toolkit.process.group import MARK, has_ended, started
 
-_PATIENCE = 15.0  # seconds; the minder's own is less
+_END_TIMEOUT = supervisor.KILL_TIMEOUT + 5.0  # seconds: the minder gives up first
 _PAUSE = 0.01
 
 
@@ -81,6 +81,6 @@ def _start(talk: socket.socket, order: bytes, program: str) -> None:
 
 def _wait_for(pid: int) -> None:
     """Until it has ended. It is not reaped: its number is needed."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _END_TIMEOUT
     while time.monotonic() < deadline and not has_ended(pid):
         time.sleep(_PAUSE)

@@ -26,7 +26,7 @@ _SHOW_PEER, _SHOW_CLIENTS, _SHOW_QUEUE = 0x4, 0x8, 0x10
 # UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts what was not received.
 _PEER, _CLIENTS, _QUEUE = 2, 3, 4
 _BUFFER = 1 << 20
-_PATIENCE = 2.0  # seconds without an answer
+_KERNEL_TIMEOUT = 2.0  # seconds without an answer
 _CONNECTED = "03"
 
 
@@ -84,7 +84,7 @@ def unix_diagnoses() -> tuple[Diagnosis, ...] | None:
     request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_ALL, 1, 0) + body
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asking:
-            asking.settimeout(_PATIENCE)
+            asking.settimeout(_KERNEL_TIMEOUT)
             asking.send(request)
             return tuple(_answers(asking))
     except (OSError, struct.error):

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PATIENCE", 0.02)
+    monkeypatch.setattr(progress, "_QUIET", 0.02)
     monkeypatch.setattr(progress, "_STEP", 0.01)
 
 
@@ -41,7 +41,7 @@ def test_who_waits_sees_what_is_done_and_the_line_is_wiped(monkeypatch: pytest.M
 
 
 def test_who_does_not_wait_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_PATIENCE", 60)
+    monkeypatch.setattr(progress, "_QUIET", 60)
     assert shown(Terminal(), monkeypatch, wait=False) == ""
 
 

@@ -108,13 +108,13 @@ def test_a_log_that_shrinks_well_is_no_bomb(tmp_path: Path, monkeypatch: pytest.
 def test_of_a_pipe_the_first_word_is_waited_for_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sources, "_PIPE_TIMEOUT", 0.05)
     os.mkfifo(tmp_path / "pipe")
     source = Source("pipe", tmp_path / "pipe")
     assert diagnose([source]).notes == (
         "pipe was passed over: it is a pipe, and nobody wrote into it for 0 s",
     )
-    monkeypatch.setattr(sources, "_PATIENCE", 20.0)
+    monkeypatch.setattr(sources, "_PIPE_TIMEOUT", 20.0)
     writer = subprocess.Popen(["bash", "-c", f"sleep 0.1; echo ValueError: x > {tmp_path / 'pipe'}"])
     assert diagnose([source]).files == ("pipe",)
     assert writer.wait() == 0

@@ -6,11 +6,12 @@ import random
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from verl_doctor.toolkit.system.node_names import expand, fold, shortened
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
 NAMES = st.lists(
     st.lists(
         st.sampled_from(("a", "node", "-", ".", "_", "0", "00", "1", "7", "09", "10", "99", "100")),
@@ -25,11 +26,13 @@ NAMES = st.lists(
 SLURM = re.compile(r"[^\[\],]*(\[[0-9,-]+\][^\[\],]*)?(\[[0-9,-]+\])?")
 
 
+@UNHURRIED
 @given(NAMES)
 def test_a_folded_list_holds_exactly_the_names(names: list[str]) -> None:
     assert sorted(expand(fold(names))) == sorted(names)
 
 
+@UNHURRIED
 @given(NAMES, st.randoms())
 def test_the_order_and_repetitions_do_not_matter(names: list[str], chance: random.Random) -> None:
     shuffled = [*names, *names]
@@ -37,6 +40,7 @@ def test_the_order_and_repetitions_do_not_matter(names: list[str], chance: rando
     assert fold(shuffled) == fold(names)
 
 
+@UNHURRIED
 @given(NAMES)
 def test_no_name_is_written_with_more_brackets_than_slurm_reads(names: list[str]) -> None:
     folded = fold(names)

@@ -26,7 +26,7 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         return real(path, **how)
 
     monkeypatch.setattr(silent_path.os, "stat", look)
-    monkeypatch.setattr(silent_path, "PATIENCE", 0.05)
+    monkeypatch.setattr(silent_path, "MOUNT_TIMEOUT", 0.05)
     yield folder
     over.set()
 

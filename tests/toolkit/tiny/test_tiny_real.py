@@ -24,7 +24,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.tiny.tiny import Tiny, make
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=120)]
 
 LOADERS = SUPPORT / "tiny_loaders"
 MADE = {"qwen2": "text", "qwen3": "multi-turn", "qwen2.5-vl": "image"}

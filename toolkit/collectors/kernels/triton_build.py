@@ -23,7 +23,7 @@ from verl_doctor.toolkit.system.child import ask_child, ending
 
 LIBCUDA_PATH = triton_build_probe.VARIABLE
 _LIMIT = 30.0  # seconds: half a dozen runs of the compiler, perhaps over a network file system
-_PATIENCE = 15.0  # seconds for one of them
+_COMPILER_TIMEOUT = 15.0  # seconds for one of them
 _LONGEST = 2000  # characters of what a compiler says
 
 
@@ -71,7 +71,7 @@ def triton_build(
         return Absent("Triton is not installed")
     environ = child_environ(machine, variables, job, rollout)
     child = replace(machine, environ=environ)
-    arguments = (str(folder), str(_PATIENCE))
+    arguments = (str(folder), str(_COMPILER_TIMEOUT))
     heard = ask_child(child, interpreter.executable, triton_build_probe, *arguments, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
@@ -89,7 +89,7 @@ def triton_build(
         compiler_version=str(told.get("version", "")),
         compiler_error=_end(told.get("compiler_error")),
         hangs=str(told.get("hangs", ""))[:_LONGEST],
-        patience=_PATIENCE if told.get("hangs") else 0.0,
+        patience=_COMPILER_TIMEOUT if told.get("hangs") else 0.0,
         lookup_error=_end(told.get("lookup_error")),
         library=str(told.get("library", "")),
         linked=str(told.get("linked", "")),

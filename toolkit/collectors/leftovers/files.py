@@ -29,7 +29,7 @@ Answer = Literal["", "connected", "refused", "silence"]
 
 _TYPES = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFSOCK: "socket", stat.S_IFLNK: "link"}
 _ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
-_PATIENCE = 0.5  # seconds
+_PORT_TIMEOUT = 0.5  # seconds for a port
 _LAST_PORT = 65_535
 _TRACKED = re.compile(r"psm_|sem\.mp-|verl_weights_")  # by multiprocessing/resource_tracker.py
 _ROUNDING = 2.0  # seconds between the clock of processes and that of files
@@ -276,5 +276,5 @@ def _answer(address: str) -> Answer:
     if not address:
         return ""
     host, _, port = address.rpartition(":")
-    reply = knock(host, int(port), _PATIENCE).reply if int(port) <= _LAST_PORT else "silence"
+    reply = knock(host, int(port), _PORT_TIMEOUT).reply if int(port) <= _LAST_PORT else "silence"
     return reply if reply in ("connected", "refused") else "silence"

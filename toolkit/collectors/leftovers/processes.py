@@ -45,7 +45,7 @@ _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.MULTILINE)
 _NAMESPACES = ("pid", "net", "mnt", "ipc", "user")
 _SESSION = re.compile(r"(/[^\s=]*?/session_[\w-]+)(?:/|$)")
 _MODULE = re.compile(r"multiprocessing\.\w+|compile_worker")
-_PATIENCE = 1.0  # seconds for a socket on this machine
+_SOCKET_TIMEOUT = 1.0  # seconds for a socket on this machine
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:
 def _answers(path: Path) -> bool:
     """Whether somebody listens there. Only a refusal shows that nobody does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(_PATIENCE)
+        asking.settimeout(_SOCKET_TIMEOUT)
         try:
             asking.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):

@@ -30,7 +30,8 @@ _MOST_OF_A_HEADER = (
 _MOST_FILES = 1000
 _MOST_NAMES = 5  # of tensors, as examples
 _READERS = 8  # headers that are read at once: each is three round trips on a network file system
-_PATIENCE = 3.0  # seconds for all headers
+OPEN_TIMEOUT = 3.0
+"""Seconds for all files of a model: each is opened, which is a round trip on a network file system."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def model_files(model: Model) -> ModelFiles | Unknown:
     if not files:
         return Absent(f"{folder} holds no weights")
     with TURNS.waiting(), ThreadPoolExecutor(_READERS) as pool:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + OPEN_TIMEOUT
         read = list(pool.map(lambda file: _with_header(folder, file, deadline), files))
     index = read_json(folder / INDEX)
     weight_map = {} if isinstance(index, BadFile) else index.get("weight_map")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.model.files import ModelFiles
+from verl_doctor.toolkit.collectors.model.files import OPEN_TIMEOUT, ModelFiles
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process.collector_lock import TURNS
@@ -21,7 +21,6 @@ from verl_doctor.toolkit.system.page_cache import Residency, residency
 _TELLING = ("rsize", "nconnect", "vers", "proto", "noac", "fsc", "msize", "cache")
 _COPIES = "/dev/shm/verl-cache"  # noqa: S108 - it is looked at, not written to
 _READERS = 8
-_PATIENCE = 3.0  # seconds for all files: each is opened, which is a round trip on a network file system
 _MOST_PAGE_BY_PAGE = 1 << 30  # bytes that are looked at where only mincore tells
 
 
@@ -110,11 +109,11 @@ def _rotational(machine: Machine, number: str) -> bool | None:
 
 def _cached(paths: Sequence[str], size: int) -> tuple[int | None, str]:
     """How many bytes of the files are cached; or None and why that is not known."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + OPEN_TIMEOUT
 
     def look(path: str) -> Residency | Unknown:
         if time.monotonic() > deadline:
-            return Unknown(f"the {len(paths)} files could not be opened within {_PATIENCE:.0f} s")
+            return Unknown(f"the {len(paths)} files could not be opened within {OPEN_TIMEOUT:.0f} s")
         try:
             file = os.open(path, os.O_RDONLY)
         except OSError as error:

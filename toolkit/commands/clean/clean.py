@@ -152,8 +152,6 @@ def _remove(
     return outcomes
 
 
-_PATIENCE = 10.0  # seconds for another doctor to come to its end
-
 Note = Callable[[int, Outcome], None]
 
 
@@ -168,7 +166,7 @@ def recorded(home: Path, leftovers: Sequence[Leftover], problems: list[str]) -> 
     with ExitStack() as held:
         try:
             journal.open_home(home)
-            held.enter_context(lock.exclusive(home, _PATIENCE))
+            held.enter_context(lock.exclusive(home, lock.TIMEOUT))
             journal.tidy(home)
             entry = removal_record.begin(home, leftovers)
         except OSError as error:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +9,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from verl_doctor.toolkit.commands.explain import documentation, quick_card
+from verl_doctor.toolkit.commands.explain.answer import PageAnswer, PluginsAnswer, RulesAnswer, TextAnswer
 from verl_doctor.toolkit.commands.explain.quick_card import TOPICS
 from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
-from verl_doctor.toolkit.console.view import console_for
+from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine import config, registry
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.options.completing import codes_with_titles
@@ -29,7 +27,6 @@ from verl_doctor.toolkit.options.options import (
 )
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.target import Options, UsageError
-from verl_doctor.toolkit.text import harmless
 
 _VARIABLES = "variables"
 _CARD = "card"
@@ -137,101 +134,20 @@ def explain(
     if options.launch:
         raise UsageError(f"{subject} is explained alone: leave {options.launch[0]} out")
     page = _variables(options) if topic == _VARIABLES else _page(subject, topic)
-    _write(form, file, page, lambda: {"subject": topic if topic in TOPICS else subject.upper(), "page": page})
-    return 0
+    return show(PageAnswer(topic if topic in TOPICS else subject.upper(), page), form, file)
 
 
 def _look_up(ctx: click.Context, lookup: _Lookup, form: str, file: Path | None) -> int:
     if lookup.shell is not None:
-        _write("markdown", file, script(lookup.shell, ctx.find_root().command), dict)
-    elif lookup.schema is not None:
-        _write("markdown", file, schema_text(lookup.schema), dict)
-    elif lookup.plugins:
-        _list_plugins(form, file)
-    else:
-        _list_rules(form, file)
-    return 0
-
-
-def _write(form: str, file: Path | None, text: str, document: Callable[[], object]) -> None:
-    """Write a page to stdout, or to the file that was named. On a terminal `text` is Markdown that is rendered."""
-    if form == "json":
-        text = json.dumps(document(), indent=2) + "\n"
-    if file is not None:
-        from verl_doctor.toolkit.console import output  # noqa: PLC0415 - few pages go to a file
-
-        output.write(file, text)
-    elif form == "text" and sys.stdout.isatty():
-        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
-
-        console_for(sys.stdout).print(Markdown(text))
-    else:
-        print(text, end="")
+        return show(TextAnswer(script(lookup.shell, ctx.find_root().command)), "text", file)
+    if lookup.schema is not None:
+        return show(TextAnswer(schema_text(lookup.schema)), "text", file)
+    return show(PluginsAnswer(_registry()) if lookup.plugins else RulesAnswer(_registry()), form, file)
 
 
 def _registry() -> Registry:
     with nothing_on_stdout():
         return registry.load(config.load(Path.cwd()).disable_plugins)
-
-
-def _list_rules(form: str, file: Path | None) -> None:
-    rules = documentation.rows(_registry())
-    if form == "text" and file is None and sys.stdout.isatty():
-        from rich.table import Table  # noqa: PLC0415 - a check does without it
-
-        shown = Table("code", "severity", "what it finds", "fix", box=None, pad_edge=False)
-        for code, severity, _, fixes, title in rules:
-            shown.add_row(code, severity, title, fixes)
-        console_for(sys.stdout).print(shown)
-        return
-    lines = (
-        documentation.table(_registry())
-        if form == "markdown"
-        else (f"{code}\t{severity}\t{cost}\t{title}\t{fixes}" for code, severity, cost, fixes, title in rules)
-    )
-    keys = ("code", "severity", "cost", "fix", "title")
-    plain = form if form == "json" else "markdown"
-    _write(
-        plain,
-        file,
-        "".join(f"{line}\n" for line in lines),
-        lambda: [dict(zip(keys, row, strict=True)) for row in rules],
-    )
-
-
-def _list_plugins(form: str, file: Path | None) -> None:
-    known = _registry()
-    lines = [
-        f"{plugin.distribution} {plugin.version}: {plugin.group.removeprefix('verl_doctor.')} {', '.join(plugin.adds)}"
-        for plugin in known.plugins
-    ]
-    lines += [
-        f"{problem.distribution}: {problem.entry_point} could not be loaded: {problem.error}"
-        for problem in known.problems.problems
-    ]
-    if not lines:
-        lines = ["no plugins; entry points in verl_doctor.checks, .fixes and .facts would add some"]
-    document = {
-        "plugins": [
-            {
-                "distribution": plugin.distribution,
-                "version": plugin.version,
-                "group": plugin.group,
-                "adds": list(plugin.adds),
-            }
-            for plugin in known.plugins
-        ],
-        "problems": [
-            {
-                "distribution": problem.distribution,
-                "entry_point": problem.entry_point,
-                "error": problem.error,
-            }
-            for problem in known.problems.problems
-        ],
-    }
-    plain = form if form == "json" else "markdown"
-    _write(plain, file, "".join(f"{harmless(line)}\n" for line in lines), lambda: document)
 
 
 def _variables(options: Options) -> str:

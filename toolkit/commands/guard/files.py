@@ -13,7 +13,7 @@ from typing import Literal
 from verl_doctor.toolkit.changes.safe_write import read
 from verl_doctor.toolkit.commands.guard.agreement import AgreedFile, Bases
 from verl_doctor.toolkit.system.errors import Refused
-from verl_doctor.toolkit.system.path_timeout import PATIENCE, all_in_time
+from verl_doctor.toolkit.system.path_timeout import PATH_TIMEOUT, all_in_time
 
 _LARGEST = 64 * 1024 * 1024  # bytes; what is repaired is source code and configuration
 State = Literal["kept", "edited", "lost", "gone", "changed", "unreadable"]
@@ -62,7 +62,7 @@ def _content(agreed: AgreedFile, path: Path) -> bytes | Found:
 
 def _found(agreed: AgreedFile, path: Path, content: bytes | Found | None) -> Found:
     if content is None:
-        return Found(agreed, path, "unreadable", f"it did not answer in {PATIENCE} s")
+        return Found(agreed, path, "unreadable", f"it did not answer in {PATH_TIMEOUT} s")
     if isinstance(content, Found):
         return content
     if hashlib.sha256(content).hexdigest() == agreed.sha256:

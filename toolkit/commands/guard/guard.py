@@ -16,7 +16,7 @@ from verl_doctor.toolkit.commands.guard.agreement import DRIVER, Agreement, Base
 from verl_doctor.toolkit.commands.guard.files import Found
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import nearest, space_of
-from verl_doctor.toolkit.system.path_timeout import PATIENCE, in_time
+from verl_doctor.toolkit.system.path_timeout import PATH_TIMEOUT, in_time
 from verl_doctor.toolkit.system.sites import Site, is_elsewhere, plain_path
 from verl_doctor.toolkit.text import in_bytes
 
@@ -277,7 +277,7 @@ def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
     subject, room = f"site {site.name}", f"room in {path}"
     there = in_time(lambda: os.path.exists(path) or site.writes)
     if there is None:
-        yield Term(subject, "skipped", path, reason=f"{path} did not answer in {PATIENCE} s")
+        yield Term(subject, "skipped", path, reason=f"{path} did not answer in {PATH_TIMEOUT} s")
     else:
         status: Status = "pass" if there else "fail"
         yield Term(subject, status, path, path if there else "", next_step=f"mount or make {path}")
@@ -285,7 +285,7 @@ def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
         return
     space, wanted = in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
     if space is None:
-        yield Term(room, "skipped", wanted, reason=f"its file system does not tell in {PATIENCE} s")
+        yield Term(room, "skipped", wanted, reason=f"its file system does not tell in {PATH_TIMEOUT} s")
     else:
         status = "pass" if space.free >= site.free else "fail"
         yield Term(

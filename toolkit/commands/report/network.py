@@ -16,7 +16,7 @@ from verl_doctor.toolkit.machine import Machine
 
 _PROJECT = "pip"  # every index that has anything has it
 _MOST = 16 * 1024 * 1024  # bytes of its page
-_PATIENCE = 10.0  # seconds for a name
+_NAME_TIMEOUT = 10.0  # seconds for a name
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def try_indexes(machine: Machine, prefix: Path) -> Iterator[Tried]:
 def _tried(web: Web, index: str) -> Tried:
     host = urlsplit(index).hostname or ""
     begun = time.perf_counter()
-    name = resolve(host, _PATIENCE)
+    name = resolve(host, _NAME_TIMEOUT)
     resolving = time.perf_counter() - begun
     begun = time.perf_counter()
     try:

@@ -32,7 +32,7 @@ NOTE = "traces"
 _PREFIX = "vds-"
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - short paths: the sockets of Ray lie below
 _ENOUGH = 512 * 1024 * 1024  # bytes for Ray's session and logs
-_PATIENCE = 20.0  # seconds for processes that were killed: those with much memory of a GPU take some
+_KILL_TIMEOUT = 20.0  # seconds for processes that were killed: those with much memory of a GPU take some
 _DONE = b"done"
 _KEEPER = """
 import sys
@@ -60,7 +60,7 @@ def private_folder(machine: Machine) -> Iterator[Path]:
 
 def clear(folder: Path, machine: Machine) -> None:
     """End what belongs to a test, and remove what it has left."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _KILL_TIMEOUT
     while (found := _processes_of(folder, machine)) and time.monotonic() < deadline:
         end_processes(found, machine, patience=0.0)
     remove_noted(folder / NOTE)
@@ -104,7 +104,7 @@ def _kept(folder: Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(BrokenPipeError):
             keeper.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            keeper.wait(_PATIENCE)
+            keeper.wait(_KILL_TIMEOUT)
 
 
 def _place() -> str:

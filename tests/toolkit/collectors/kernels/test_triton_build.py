@@ -160,7 +160,7 @@ def test_a_compiler_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, command: str
 ) -> None:
     """Its passes hold the same pipe: the shell's `sleep` stands for one."""
-    monkeypatch.setattr(kernels_triton_build, "_PATIENCE", 1.0)
+    monkeypatch.setattr(kernels_triton_build, "_COMPILER_TIMEOUT", 1.0)
     compiler = tmp_path / "cc"
     compiler.write_text(f"#!/bin/sh\n{says}\nsleep 60\ntrue\n")
     compiler.chmod(0o755)

@@ -131,7 +131,7 @@ def test_nothing_is_lost_while_a_header_is_unread(tmp_path: Path, monkeypatch: p
     weights(tmp_path / "1.safetensors", a=1)
     index(tmp_path, a="1.safetensors", d="1.safetensors")
     assert look(tmp_path).lost_count == 1
-    monkeypatch.setattr(files, "_PATIENCE", -1.0)
+    monkeypatch.setattr(files, "OPEN_TIMEOUT", -1.0)
     found = look(tmp_path)
     assert found.lost_count == 0
     assert (found.files[0].ends, found.files[0].trouble) == (None, "")

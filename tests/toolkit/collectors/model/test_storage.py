@@ -85,7 +85,7 @@ def test_what_the_kernel_does_not_tell(
 
 
 def test_files_that_take_too_long_to_open(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_PATIENCE", -1.0)
+    monkeypatch.setattr(storage, "OPEN_TIMEOUT", -1.0)
     found = model_storage.collect(Machine(), files)
     assert found.cached is None
     assert "could not be opened within" in found.untold

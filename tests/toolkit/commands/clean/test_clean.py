@@ -182,7 +182,7 @@ def test_two_clean_ups_at_once_are_one_too_many(clean, machine, tmp_path, monkey
     folder = session(machine)
     home = tmp_path / "state" / "verl-doctor" / "journal"
     home.mkdir(parents=True)
-    monkeypatch.setattr("verl_doctor.toolkit.commands.clean.clean._PATIENCE", 0.0)
+    monkeypatch.setattr("verl_doctor.toolkit.changes.lock.TIMEOUT", 0.0)
     with lock.exclusive(home, 0.0):
         done = clean("--apply")
     assert done.returncode == 2

@@ -179,7 +179,7 @@ def test_a_repaired_file_that_does_not_answer_is_not_waited_for(
     env: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
-    monkeypatch.setattr(path_timeout, "PATIENCE", 0.05)
+    monkeypatch.setattr(path_timeout, "PATH_TIMEOUT", 0.05)
     monkeypatch.setattr(guard_files, "read", lambda *_: over.wait(20) and b"")
     one = found(patched_file(), Bases(env, project))
     over.set()
@@ -242,7 +242,7 @@ def test_paths_and_room(env: Path, project: Path) -> None:
 def test_a_path_that_does_not_answer_is_not_waited_for(env: Path, project: Path, monkeypatch) -> None:
     """As on a network mount whose server is gone."""
     over = threading.Event()
-    monkeypatch.setattr(path_timeout, "PATIENCE", 0.05)
+    monkeypatch.setattr(path_timeout, "PATH_TIMEOUT", 0.05)
     monkeypatch.setattr(guard.os.path, "exists", lambda _: over.wait(20))
     (term,) = judged(Agreement(sites=(Site("model", "/dead"),)), here_in(env, project), ())
     over.set()

@@ -1,0 +1,54 @@
+"""From a finding to one change for each file that it names: each is read, edited as a whole, or refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit, SourceText
+from verl_doctor.toolkit.sources.python.source import Unreadable
+
+
+def paths_of(finding: Finding) -> list[str]:
+    """The files in which the places of a finding are, each once."""
+    return sorted({place.path for place in (finding.location, *finding.also) if place is not None})
+
+
+def edited_file(
+    finding: Finding, sources: SourceFiles, edit: Callable[[str, bytes], bytes]
+) -> list[Change] | Refusal:
+    """The change of the one file that a finding names."""
+    if finding.location is None:
+        return Refusal("the finding names no file")
+    return edited_files([finding.location.path], sources, edit)
+
+
+def edited_files(
+    paths: Iterable[str], sources: SourceFiles, edit: Callable[[str, bytes], bytes], why: str = ""
+) -> list[Change] | Refusal:
+    """One change for each file, or why one of them cannot be read or edited. A file that stays as it is gets none.
+
+    `edit` makes the new content from the path and the old content. It may raise CannotEdit.
+    """
+    changes: list[Change] = []
+    for path in paths:
+        before = sources.read(path)
+        if isinstance(before, Unreadable):
+            return Refusal(before.reason)
+        try:
+            after = edit(path, before)
+        except CannotEdit as reason:
+            return Refusal(str(reason))
+        if after != before:
+            changes.append(ReplaceFile(Path(path), before, after, why))
+    return changes
+
+
+def edited_sources(
+    paths: Iterable[str], sources: SourceFiles, edit: Callable[[SourceText], bytes]
+) -> list[Change] | Refusal:
+    """The same for Python: `edit` gets the text with its syntax tree."""
+    return edited_files(paths, sources, lambda path, before: edit(SourceText(before, path)))
