@@ -16,6 +16,9 @@ from typing import Any
 
 from verl_doctor.toolkit.change import Fix
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
+from verl_doctor.toolkit.deferred import function_of
+from verl_doctor.toolkit.engine import part_index
+from verl_doctor.toolkit.engine.part_index import Part, Place
 from verl_doctor.toolkit.engine.plugin_trial import why_unusable
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
@@ -66,9 +69,8 @@ def load(disabled: Iterable[str] = ()) -> Registry:
     A plugin may not take a code, a fix name or a fact that is already there: it is refused, and both are named.
     """
     shelf = _Shelf()
-    for name in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
-        for part in _parts(vars(importlib.import_module(name)).values()):
-            shelf.put(part, "verl-doctor")
+    for part in part_index.parts(built_in):
+        shelf.put(part, "verl-doctor")
     plugins, problems = [], []
     entry_points = (
         importlib.metadata.entry_points()
@@ -109,20 +111,33 @@ def load(disabled: Iterable[str] = ()) -> Registry:
     )
 
 
+def built_in() -> list[tuple[Part, Place]]:
+    """The built-in parts, each imported, and where it is. Raises ValueError when two have one name."""
+    shelf = _Shelf()
+    places: dict[int, Place] = {}
+    for module in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
+        for name, part in vars(importlib.import_module(module)).items():
+            if isinstance(part, Part):
+                shelf.put(part, "verl-doctor")
+                if id(part) not in places or module == _defined_by(part).__module__:
+                    places[id(part)] = module, name
+    return [(part, places[id(part)]) for part in shelf.parts]
+
+
 class _Shelf:
     """What has been loaded so far, and from where, so that two parts with one name are noticed."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, str], tuple[Any, str]] = {}
+        self._owners: dict[tuple[str, str], tuple[Part, str]] = {}
 
     @property
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[Part]:
         return [part for part, _ in self._owners.values()]
 
-    def put(self, part: Check | Fix | Collector, owner: str) -> None:
+    def put(self, part: Part, owner: str) -> None:
         key = (type(part).__name__, _name(part))
         there, other = self._owners.setdefault(key, (part, owner))
-        if there is not part:
+        if there is not part and _defined_by(there) is not _defined_by(part):
             raise ValueError(f"{key[1]} is already taken by {other}")
 
 
@@ -162,8 +177,18 @@ def _why_foreign(entry_point: importlib.metadata.EntryPoint) -> str:
     return f"another user could have written its list of plug-ins: {why}; {next_step(folder)}" if why else ""
 
 
-def _parts(values: Iterable[Any]) -> Iterator[Check | Fix | Collector]:
-    return (value for value in values if isinstance(value, (Check, Fix, Collector)))
+def _defined_by(part: Part) -> Any:
+    """The function of a part: a plug-in may hold one of ours, which the index knows without its module."""
+    match part:
+        case Check():
+            return function_of(part.judge)
+        case Fix():
+            return function_of(part.plan)
+    return function_of(part.collect)
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Part]:
+    return (value for value in values if isinstance(value, Part))
 
 
 def _offered(loaded: Any) -> Iterable[Any]:
@@ -173,7 +198,7 @@ def _offered(loaded: Any) -> Iterable[Any]:
     return loaded if isinstance(loaded, (list, tuple)) else (loaded,)
 
 
-def _name(part: Check | Fix | Collector) -> str:
+def _name(part: Part) -> str:
     match part:
         case Check():
             return part.code

@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from verl_doctor.toolkit.engine import kept_index
 from verl_doctor.toolkit.system import toml
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
@@ -164,15 +165,24 @@ def signatures() -> tuple[Signature, ...]:
 
     Raises ValueError for a file that holds something else.
     """
+    files = kept_index.section("signatures", entries_by_file)
+    return tuple(_entry(entry, name) for name, entries in files.items() for entry in entries)
+
+
+def entries_by_file() -> dict[str, list[dict[str, Any]]]:
+    """What each file holds, as it stands there. Parsing TOML takes longer than all else that `explain` does: an index is kept."""
     folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data" / "signatures"
-    return tuple(
-        one for path in sorted(folder.glob("*.toml")) for one in read(path.read_text("utf-8"), path.name)
-    )
+    return {path.name: _entries(path.read_text("utf-8")) for path in sorted(folder.glob("*.toml"))}
+
+
+def _entries(text: str) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = toml.loads(text).get("signature", [])
+    return entries
 
 
 def read(text: str, name: str) -> Iterator[Signature]:
     """The signatures of one file. Raises ValueError."""
-    return (_entry(entry, name) for entry in toml.loads(text).get("signature", []))
+    return (_entry(entry, name) for entry in _entries(text))
 
 
 def _entry(entry: dict[str, Any], name: str) -> Signature:
