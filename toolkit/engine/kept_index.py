@@ -22,8 +22,6 @@ from verl_doctor.toolkit.system.own_files import DATA, TOOLKIT
 SHIPPED = DATA / "index"
 """Where a wheel has the index: a file for each section."""
 
-SECTIONS = ("parts", "examples", "signatures")
-
 _PACKAGES = ("checks", "patches")
 _SUFFIXES = (".py", ".toml")
 _LARGEST = 16_000_000  # bytes
@@ -104,6 +102,7 @@ def _began() -> float:
     return time.time() - age
 
 
+@functools.cache
 def content_digest() -> str:
     """A digest of what the files hold, wherever they lie."""
     digest = hashlib.sha256()

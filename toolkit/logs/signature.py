@@ -7,16 +7,13 @@ behind the other, in linear time whatever the log holds.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-from verl_doctor.toolkit.engine import kept_index
-from verl_doctor.toolkit.system import toml
+from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
 """What a text proves when it is the first that was said.
@@ -165,24 +162,12 @@ def signatures() -> tuple[Signature, ...]:
 
     Raises ValueError for a file that holds something else.
     """
-    files = kept_index.section("signatures", entries_by_file)
-    return tuple(_entry(entry, name) for name, entries in files.items() for entry in entries)
-
-
-def entries_by_file() -> dict[str, list[dict[str, Any]]]:
-    """What each file holds, as it stands there. Parsing TOML takes longer than all else that `explain` does: an index is kept."""
-    folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data" / "signatures"
-    return {path.name: _entries(path.read_text("utf-8")) for path in sorted(folder.glob("*.toml"))}
-
-
-def _entries(text: str) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = toml.loads(text).get("signature", [])
-    return entries
+    return tuple(_entry(entry, name) for name, entries in indexed_entries().items() for entry in entries)
 
 
 def read(text: str, name: str) -> Iterator[Signature]:
     """The signatures of one file. Raises ValueError."""
-    return (_entry(entry, name) for entry in _entries(text))
+    return (_entry(entry, name) for entry in entries_of(text))
 
 
 def _entry(entry: dict[str, Any], name: str) -> Signature:
