@@ -7,12 +7,12 @@ in the doctor's own cache, for files of exactly these sizes, times and inodes. N
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import json
 import os
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,8 @@ def known(name: str) -> Any:
     """The section that is kept or shipped for exactly these files, or None."""
     from verl_doctor.toolkit.system import cache  # noqa: PLC0415 - see keep
 
-    content = cache.read(_file(name), _LARGEST)
+    kept = cache.read(_file(name), _LARGEST)
+    content = kept["content"] if isinstance(kept, dict) and kept.get("state") == state() else None
     if content is None and (content := _shipped(name)) is not None:
         found = content
         keep(name, lambda: found)
@@ -55,7 +56,7 @@ def keep(name: str, content: Callable[[], Any]) -> None:
 
     if name not in _kept_by_this_process and _is_settled():
         _kept_by_this_process.add(name)
-        cache.write(_file(name), content())
+        cache.write(_file(name), {"state": state(), "content": content()})
         cache.keep_youngest(_file(name).parent, _KEPT)
 
 
@@ -63,25 +64,28 @@ _kept_by_this_process: set[str] = set()
 
 
 def _file(name: str) -> Path:
+    """One file for each place of the doctor and each Python: what it holds says for which state of the files."""
     import platformdirs  # noqa: PLC0415 - as the cache does
 
-    return platformdirs.user_cache_path("verl-doctor") / "index" / f"{fingerprint()}-{name}.json"
+    about = f"{TOOLKIT}\0{sys.version}\0{sys.flags.optimize}"
+    number = zlib.crc32(about.encode("utf-8", "surrogateescape"))
+    return platformdirs.user_cache_path("verl-doctor") / "index" / f"{number:08x}-{name}.json"
 
 
 @functools.cache
-def fingerprint() -> str:
+def state() -> str:
     """The state of all files that the index is made from, as this process found them."""
-    return _fingerprint_now()
+    return _state_now()
 
 
-def _fingerprint_now() -> str:
-    digest = hashlib.sha256(
-        f"{TOOLKIT}\0{sys.version}\0{sys.flags.optimize}".encode("utf-8", "surrogateescape")
-    )
-    for _, path, status in _files():
-        line = f"\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}\0{status.st_ctime_ns}"
-        digest.update(line.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:32]
+def _state_now() -> str:
+    """Sizes, times and inodes as they are: a digest of them would take longer to load than to compute."""
+    lines = [f"{TOOLKIT} {sys.version} {sys.flags.optimize}"]
+    lines += [
+        f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ino} {about.st_ctime_ns}"
+        for _, path, about in _files()
+    ]
+    return "\n".join(lines)
 
 
 def _is_settled() -> bool:
@@ -90,7 +94,7 @@ def _is_settled() -> bool:
         began = _began() - _TICK
     except (OSError, ValueError, AttributeError):  # no Linux
         return False
-    return _fingerprint_now() == fingerprint() and all(
+    return _state_now() == state() and all(
         max(status.st_mtime, status.st_ctime) < began for _, _, status in _files()
     )
 
@@ -105,6 +109,8 @@ def _began() -> float:
 @functools.cache
 def content_digest() -> str:
     """A digest of what the files hold, wherever they lie."""
+    import hashlib  # noqa: PLC0415 - only after an installation
+
     digest = hashlib.sha256()
     for name, path, _ in _files():
         content = Path(path).read_bytes()

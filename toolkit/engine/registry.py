@@ -6,25 +6,27 @@ Nobody edits a list. Both kinds go through the same door, and a plugin that cann
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from verl_doctor.toolkit.change import Fix
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
 from verl_doctor.toolkit.deferred import function_of
 from verl_doctor.toolkit.engine import part_index
 from verl_doctor.toolkit.engine.part_index import Part, Place
-from verl_doctor.toolkit.engine.plugin_trial import why_unusable
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _GROUPS = ("verl_doctor.checks", "verl_doctor.fixes", "verl_doctor.facts")
 _RULES_AND_FIXES = ("verl_doctor.checks", "verl_doctor.patches")
@@ -72,17 +74,16 @@ def load(disabled: Iterable[str] = ()) -> Registry:
     for part in part_index.parts(built_in):
         shelf.put(part, "verl-doctor")
     plugins, problems = [], []
-    entry_points = (
-        importlib.metadata.entry_points()
-    )  # it reads a file of every distribution beside the doctor
-    for group in _GROUPS:
-        for entry_point in entry_points.select(group=group):
+    for group, entry_points in _entry_points():
+        for entry_point in entry_points:
             distribution = entry_point.dist.name if entry_point.dist else "unknown"
             if distribution in disabled:
                 continue
             if why := _why_foreign(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
                 continue
+            from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plug-in
+
             if reason := why_unusable(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, reason))
                 continue
@@ -163,7 +164,47 @@ def _modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
                     yield from _modules([f"{package}.{name}"])
 
 
-def _why_foreign(entry_point: importlib.metadata.EntryPoint) -> str:
+def _entry_points() -> Iterator[tuple[str, Iterable[EntryPoint]]]:
+    """Our groups, each with the entry points that other distributions have in it."""
+    if not _may_have_plugins():
+        return
+    import importlib.metadata  # noqa: PLC0415 - it is slow to load, and few have a plug-in
+
+    found = importlib.metadata.entry_points()
+    yield from ((group, found.select(group=group)) for group in _GROUPS)
+
+
+def _may_have_plugins() -> bool:
+    """Whether a list of entry points on the path names one of our groups.
+
+    What is no plain folder of installed distributions, such as a zip file or an egg, counts as if it did.
+    """
+    return any(map(_may_hold_plugins, dict.fromkeys(sys.path)))
+
+
+def _may_hold_plugins(place: str) -> bool:
+    try:
+        names = [entry.name for entry in os.scandir(place or os.curdir)]
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+    if any(name.endswith(".egg") for name in (*names, place.rstrip("/"))):
+        return True
+    return any(
+        _names_a_group(f"{place}/{name}") for name in names if name.endswith((".dist-info", ".egg-info"))
+    )
+
+
+def _names_a_group(folder: str) -> bool:
+    try:
+        text = Path(folder, "entry_points.txt").read_bytes()
+    except OSError:
+        return False
+    return any(group.encode("ascii") in text for group in _GROUPS)
+
+
+def _why_foreign(entry_point: EntryPoint) -> str:
     """Why a list of plug-ins may be another user's work, "" when it is not: a folder on the path may belong to anybody.
 
     Who owns the doctor's own code is obeyed anyway.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.engine import kept_index
-from verl_doctor.toolkit.system import toml
 
 Entries = list[dict[str, Any]]
 
@@ -26,5 +25,7 @@ def entries_by_file() -> dict[str, Entries]:
 
 def entries_of(text: str) -> Entries:
     """The entries of one file. Raises ValueError when it is no TOML."""
+    from verl_doctor.toolkit.system import toml  # noqa: PLC0415 - an index needs none
+
     entries: Entries = toml.loads(text).get("signature", [])
     return entries

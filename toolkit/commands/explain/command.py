@@ -7,17 +7,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from verl_doctor.toolkit.commands.explain import documentation, quick_card
+from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.commands.explain.quick_card import TOPICS
 from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
-from verl_doctor.toolkit.console.view import console_for
-from verl_doctor.toolkit.engine import config, registry
-from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.options.completing import codes_with_titles
 from verl_doctor.toolkit.options.completion import SHELLS, script
 from verl_doctor.toolkit.options.options import (
@@ -27,9 +25,12 @@ from verl_doctor.toolkit.options.options import (
     show_all_option,
     target_options,
 )
-from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.engine.registry import Registry
+    from verl_doctor.toolkit.rule import Check
 
 _VARIABLES = "variables"
 _CARD = "card"
@@ -162,7 +163,9 @@ def _write(form: str, file: Path | None, text: str, document: Callable[[], objec
 
         output.write(file, text)
     elif form == "text" and sys.stdout.isatty():
-        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
+        from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a pipe does without it
+
+        from verl_doctor.toolkit.console.view import console_for  # noqa: PLC0415 - see above
 
         console_for(sys.stdout).print(Markdown(text))
     else:
@@ -170,14 +173,20 @@ def _write(form: str, file: Path | None, text: str, document: Callable[[], objec
 
 
 def _registry() -> Registry:
+    from verl_doctor.toolkit.engine import config, registry  # noqa: PLC0415 - a TAB and a topic do without
+
     with nothing_on_stdout():
         return registry.load(config.load(Path.cwd()).disable_plugins)
 
 
 def _list_rules(form: str, file: Path | None) -> None:
+    from verl_doctor.toolkit.commands.explain import documentation  # noqa: PLC0415 - see _registry
+
     rules = documentation.rows(_registry())
     if form == "text" and file is None and sys.stdout.isatty():
-        from rich.table import Table  # noqa: PLC0415 - a check does without it
+        from rich.table import Table  # noqa: PLC0415 - a pipe does without it
+
+        from verl_doctor.toolkit.console.view import console_for  # noqa: PLC0415 - see above
 
         shown = Table("code", "severity", "what it finds", "fix", box=None, pad_edge=False)
         for code, severity, _, fixes, title in rules:
@@ -251,6 +260,8 @@ def _page(subject: str, topic: str) -> str:
 
 def _rule(code: str) -> str:
     """The page of a rule, or of what only logs show. Raises UsageError."""
+    from verl_doctor.toolkit.commands.explain import documentation  # noqa: PLC0415 - see _registry
+
     known = _registry()
     check = known.check(code.upper())
     page = (
