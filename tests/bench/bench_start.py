@@ -1,6 +1,6 @@
 """How long the commands take that people call in passing, and `check`, beside another checkout of the doctor and collect_env.
 
-    python tests/bench/bench_start.py ENVIRONMENT/bin/python --before TREE [--runs 15] [--write tests/bench/RESULTS.md]
+    python tests/bench/bench_start.py ENVIRONMENT/bin/python --before TREE [--only checks] [--runs 15] [--write tests/bench/RESULTS.md]
 
 ENVIRONMENT needs torch; TREE is the doctor at an earlier commit. All are whole processes that take turns, from bytecode that was
 compiled before, with a cache of the doctor that two rounds have filled. The table gives medians.
@@ -31,6 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="starting the doctor")
     parser.add_argument("python", type=Path)
     parser.add_argument("--before", type=Path, required=True)
+    parser.add_argument("--only", choices=("lookups", "checks"))
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
@@ -38,7 +39,11 @@ def main() -> int:
     trees = {"before": options.before.absolute(), "now": _TREE}
     for folder in (tree / name for tree in trees.values() for name in ("toolkit", "checks", "patches")):
         compileall.compile_dir(folder, quiet=2)
-    commands = _commands(python)
+    commands = {
+        name: words
+        for name, words in _commands(python).items()
+        if options.only is None or ("check" in words) is (options.only == "checks")
+    }
     runs: dict[tuple[str, str], list[Run]] = {}
     with tempfile.TemporaryDirectory() as home:
         for number in range(options.runs + 2):

@@ -28,7 +28,8 @@ _FUNCTIONS = ("applies", "paths", "unjudged")
 def parts(make: Callable[[], Sequence[tuple[Part, Place]]]) -> Sequence[Part]:
     """The parts of the index; where none is kept those that `make` imports, and they are indexed."""
     if (document := kept_index.known("parts")) is not None:
-        return restored(document)
+        with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # somebody edited it
+            return restored(document)
     made = make()
     kept_index.keep("parts", lambda: parts_document(made))
     return [part for part, _ in made]

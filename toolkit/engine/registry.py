@@ -189,11 +189,10 @@ def _may_hold_plugins(place: str) -> bool:
         return True
     except OSError:
         return False
-    if any(name.endswith(".egg") for name in (*names, place.rstrip("/"))):
+    if any(name.lower().endswith(".egg") for name in (*names, place.rstrip("/"))):
         return True
-    return any(
-        _names_a_group(f"{place}/{name}") for name in names if name.endswith((".dist-info", ".egg-info"))
-    )
+    lists = (name for name in names if name.lower().endswith((".dist-info", ".egg-info")))
+    return any(_names_a_group(os.path.join(place, name)) for name in lists)
 
 
 def _names_a_group(folder: str) -> bool:
