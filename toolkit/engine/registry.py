@@ -192,12 +192,12 @@ def _may_hold_plugins(place: str) -> bool:
     if any(name.lower().endswith(".egg") for name in (*names, place.rstrip("/"))):
         return True
     lists = (name for name in names if name.lower().endswith((".dist-info", ".egg-info")))
-    return any(_names_a_group(os.path.join(place, name)) for name in lists)
+    return any(_names_a_group(Path(place, name)) for name in lists)
 
 
-def _names_a_group(folder: str) -> bool:
+def _names_a_group(folder: Path) -> bool:
     try:
-        text = Path(folder, "entry_points.txt").read_bytes()
+        text = (folder / "entry_points.txt").read_bytes()
     except OSError:
         return False
     return any(group.encode("ascii") in text for group in _GROUPS)
