@@ -143,7 +143,7 @@ def _check(entry: Mapping[str, Any], known: _References, names: Callable[[], Map
             functions[f"{name}_needs"] = _needed(entry[f"{name}_needs"], known)
     return Check(
         code=entry["code"],
-        judge=Deferred(*entry["judge"], entry["doc"]),
+        judge=Deferred(*entry["judge"], documentation=entry["doc"]),
         needs=_needed(entry["needs"], known),
         requires=frozenset(entry["requires"]),
         cases=functools.partial(_cases, *entry["in"]),
@@ -157,7 +157,7 @@ def _fix(entry: Mapping[str, Any], known: _References) -> Fix:
     return Fix(
         id=entry["id"],
         repairs=tuple(entry["repairs"]),
-        plan=Deferred(*entry["plan"], entry["doc"]),
+        plan=Deferred(*entry["plan"], documentation=entry["doc"]),
         needs=_needed(entry["needs"], known),
         **{name: entry[name] for name in _FIX},
     )
