@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from verl_doctor.toolkit.deferred import imported
+
 F = TypeVar("F")
 
 
@@ -55,13 +57,58 @@ class Broken(Unknown):
     message: str = ""
 
 
+class FactReference:
+    """The class of a fact by its module and name (`key`). It is imported when somebody needs the class itself."""
+
+    __slots__ = ("_fact", "key")
+
+    def __init__(self, key: str, fact: type | None = None) -> None:
+        self.key = key
+        self._fact = fact
+
+    @classmethod
+    def of(cls, fact: type | FactReference) -> FactReference:
+        """The reference to a class that is loaded."""
+        return (
+            fact if isinstance(fact, FactReference) else cls(f"{fact.__module__}:{fact.__qualname__}", fact)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FactReference) and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"<fact {self.key}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return self.key.rpartition(":")[2].rpartition(".")[2]
+
+    @property
+    def fact(self) -> type:
+        """The class."""
+        if self._fact is None:
+            module, _, path = self.key.partition(":")
+            found: type = imported(module, path)
+            self._fact = found
+        return self._fact
+
+
 @dataclass(frozen=True)
 class Need:
     """One annotated parameter: the fact it asks for, and whether it can do with an `Unknown`."""
 
     parameter: str
-    fact: type
+    reference: FactReference
     tolerant: bool
+
+    @property
+    def fact(self) -> type:
+        """The class of the fact."""
+        return self.reference.fact
 
 
 def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple[Need, ...]:
@@ -82,7 +129,7 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
             raise TypeError(
                 f"{function.__module__}.{function.__name__}: parameter '{name}' must name one fact type"
             )
-        found.append(Need(name, wanted[0], tolerant=len(members) > 1))
+        found.append(Need(name, FactReference.of(wanted[0]), tolerant=len(members) > 1))
     return tuple(found)
 
 
@@ -116,16 +163,21 @@ def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
 class Collector:
     """A function that observes one type of fact, and how long it may take."""
 
-    fact: type
+    reference: FactReference
     needs: tuple[Need, ...]
     collect: Callable[..., Any]
     timeout: float
     local: bool
 
     @property
+    def fact(self) -> type:
+        """The class of the fact."""
+        return self.reference.fact
+
+    @property
     def name(self) -> str:
         """The fact's name in a facts file."""
-        return self.fact.__name__
+        return self.reference.name
 
 
 def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callable[..., Any]], Collector]:
@@ -144,7 +196,7 @@ def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callab
             raise TypeError(
                 f"{function.__module__}.{function.__name__} must return one fact type, or Unknown"
             )
-        return Collector(facts[0], needs_of(function), function, timeout, local)
+        return Collector(FactReference.of(facts[0]), needs_of(function), function, timeout, local)
 
     return declare
 

@@ -237,11 +237,21 @@ class Check:
     unjudged: Callable[..., tuple[Unjudged, ...]] | None = None
     unjudged_needs: tuple[Need, ...] = ()
     cases: Iterable[Example] | Callable[[], Iterable[Example]] = field(default=(), repr=False, compare=False)
+    case_names: Callable[[], tuple[tuple[str, bool], ...]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
         """The cases that are at once tests and documentation. They are built when they are asked for."""
         return tuple(self.cases() if callable(self.cases) else self.cases)
+
+    @property
+    def named_examples(self) -> tuple[tuple[str, bool], ...]:
+        """The name of each example, and whether the rule reports something in it. An index has them without the facts."""
+        if self.case_names is not None:
+            return self.case_names()
+        return tuple((example.name, example.expect is not None) for example in self.examples)
 
     @cached_property
     def title(self) -> str:

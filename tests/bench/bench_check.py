@@ -28,6 +28,7 @@ _PATIENT = "verl-doctor check on T"
 _WHOLE = "verl-doctor check where the peers run"
 _JOB = "verl-doctor check there, with a launch script"
 _COLLECT_ENV = "python -m torch.utils.collect_env"
+_STARTING = "\n# What starting costs"  # the table of bench_start.py
 _SCRIPT = Path(__file__).parent / "grpo.sh"
 
 
@@ -57,7 +58,8 @@ def main() -> int:
     text = _table(runs, cold, options.patient, options.python)
     print(text)
     if options.write:
-        options.write.write_text(text, encoding="utf-8")
+        _, heading, later = options.write.read_text("utf-8").partition(_STARTING)
+        options.write.write_text(text + heading + later, encoding="utf-8")
     return 0
 
 

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -152,7 +151,7 @@ def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None
 
 
 def _replace(path: Path, content: bytes, there: os.stat_result | None, *, private: bool = False) -> None:
-    unfinished = path.with_name(f".verl-doctor-{secrets.token_hex(8)}")
+    unfinished = path.with_name(f".verl-doctor-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(unfinished, flags, 0o666 if there is None and not private else 0o600)
     try:

@@ -11,7 +11,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, cast
 
-from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown, arguments_from
+from verl_doctor.toolkit.deferred import function_of
+from verl_doctor.toolkit.facts import Broken, Collector, F, FactReference, Need, Unknown, arguments_from
 from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.text import in_bytes
 
@@ -33,44 +34,49 @@ class Collection:
     """
 
     def __init__(self, collectors: Iterable[Collector], given: Mapping[type, Any]) -> None:
-        self._collectors = {collector.fact: collector for collector in collectors}
-        self._futures: dict[type, Future[Any]] = {}
+        self._collectors = {collector.reference: collector for collector in collectors}
+        self._futures: dict[FactReference, Future[Any]] = {}
         self._lock = threading.Lock()
         circular = _circular(self._collectors)
-        for fact, value in {**circular, **given}.items():
+        for fact, value in {
+            **circular,
+            **{FactReference.of(fact): value for fact, value in given.items()},
+        }.items():
             self._futures[fact] = Future()
             self._futures[fact].set_result(value)
 
-    def start(self, facts: Iterable[type]) -> None:
+    def start(self, facts: Iterable[type | FactReference]) -> None:
         """Begin to collect these facts without waiting for them."""
         for fact in facts:
-            self._future(fact)
+            self._future(FactReference.of(fact))
 
     def give(self, fact: type[F], value: F | Unknown) -> None:
         """Add a fact that was observed in another way than by its collector, before anybody asks for it."""
         future: Future[Any] = Future()
         future.set_result(value)
         with self._lock:
-            self._futures[fact] = future
+            self._futures[FactReference.of(fact)] = future
 
     def get(self, fact: type[F]) -> F | Unknown:
         """Wait for a fact. A collector that raises or takes too long gives a `Broken` with the reason."""
-        return cast("F | Unknown", self._future(fact).result())
+        return cast("F | Unknown", self._future(FactReference.of(fact)).result())
 
-    def has(self, fact: type) -> bool:
+    def lacking(self, needs: Iterable[Need]) -> Unknown | None:
+        """The first of these facts that is required and could not be had. No class of a fact is imported for it."""
+        answers = (self._future(need.reference).result() for need in needs if not need.tolerant)
+        return next((answer for answer in answers if isinstance(answer, Unknown)), None)
+
+    def has(self, fact: type | FactReference) -> bool:
         """Whether a fact was asked for before."""
         with self._lock:
-            return fact in self._futures
+            return FactReference.of(fact) in self._futures
 
-    def is_likely(self, fact: type) -> bool:
+    def is_likely(self, fact: type | FactReference) -> bool:
         """Whether what a fact is read from is there, as far as that is known without reading it."""
-        collector = self._collectors.get(fact)
-        needs = collector.needs if collector else ()
-        return collector is not None and not any(
-            isinstance(self.get(need.fact), Unknown) for need in needs if not need.tolerant
-        )
+        collector = self._collectors.get(FactReference.of(fact))
+        return collector is not None and self.lacking(collector.needs) is None
 
-    def _future(self, fact: type) -> Future[Any]:
+    def _future(self, fact: FactReference) -> Future[Any]:
         with self._lock:
             future = self._futures.get(fact)
             if future is not None:
@@ -78,7 +84,7 @@ class Collection:
             future = self._futures[fact] = Future()
         collector = self._collectors.get(fact)
         if collector is None:
-            future.set_result(Unknown(f"nothing here collects {fact.__name__}"))
+            future.set_result(Unknown(f"nothing here collects {fact.name}"))
         else:
             try:
                 threading.Thread(
@@ -91,22 +97,27 @@ class Collection:
     def _run(self, collector: Collector, future: Future[Any]) -> None:
         """Answer in any case: whoever asked waits without a limit."""
         try:
-            self.start(need.fact for need in collector.needs)
-            arguments = arguments_from(collector.needs, self.get)
-            answer = arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments)
+            self.start(need.reference for need in collector.needs)
+            answer = self.lacking(collector.needs) or self._answer(collector)
         except BaseException as error:  # noqa: BLE001 - see above
             answer = _broke(collector, error)
         future.set_result(answer)
 
+    def _answer(self, collector: Collector) -> Any:
+        """What the collector returns. Its module is imported before its time begins to count."""
+        function_of(collector.collect)
+        arguments = arguments_from(collector.needs, self.get)
+        return arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments)
 
-def _circular(collectors: Mapping[type, Collector]) -> dict[type, Broken]:
+
+def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReference, Broken]:
     """Facts that need each other could only wait for ever: a plugin's mistake that must not hang the run."""
-    graph = {fact: [need.fact for need in collector.needs] for fact, collector in collectors.items()}
+    graph = {fact: [need.reference for need in collector.needs] for fact, collector in collectors.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         circle = error.args[1]
-        reason = f"these facts need each other: {', '.join(fact.__name__ for fact in circle)}"
+        reason = f"these facts need each other: {', '.join(fact.name for fact in circle)}"
         broken = dict.fromkeys(circle, Broken(reason))
         return {**_circular({f: c for f, c in collectors.items() if f not in broken}), **broken}
     return {}

@@ -26,7 +26,6 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.system import toml
 from verl_doctor.toolkit.system.ownership import warn_once, why_foreign
 from verl_doctor.toolkit.system.sites import Site, amount, is_for_output
 from verl_doctor.toolkit.target import UsageError
@@ -112,6 +111,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _table(path: Path) -> dict[str, Any]:
+    from verl_doctor.toolkit.system import toml  # noqa: PLC0415 - most folders have no configuration
+
     try:
         table: dict[str, Any] = toml.loads(_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, absurdly long numbers

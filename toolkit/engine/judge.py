@@ -13,7 +13,7 @@ from typing import Any
 
 from verl_doctor.toolkit.engine.collect import Collection, Facts
 from verl_doctor.toolkit.engine.config import Ignore
-from verl_doctor.toolkit.facts import Absent, Broken, Collector, Need, Unknown, arguments_from
+from verl_doctor.toolkit.facts import Absent, Broken, Collector, FactReference, Need, Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, ReasonKind, Status, status_of
 from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged
 
@@ -89,7 +89,7 @@ def judge(
     `watch` is told the title of each rule before it runs.
     """
     order = in_order(checks, selection)
-    collection.start(facts_of(check for check in order if _affordable(check, selection)))
+    collection.start(_references_of(check for check in order if _affordable(check, selection)))
     results: dict[str, CheckResult] = {}
     for check in order:
         watch(check.title)
@@ -115,7 +115,7 @@ def not_asked(
     others = [check for check in checks if check.code not in ran] if judged else []
     found: dict[str, list[str]] = {}
     for check in others:
-        pending = [need.fact for need in check.paths_needs if not collection.has(need.fact)]
+        pending = [need.reference for need in check.paths_needs if not collection.has(need.reference)]
         may_be_asked = all(collection.is_likely(fact) for fact in pending)
         for path in _paths(check, collection) if not pending else judged if may_be_asked else ():
             found.setdefault(path, []).append(check.code)
@@ -139,8 +139,12 @@ def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
 
 def facts_of(checks: Iterable[Check]) -> Iterable[type]:
     """The facts that these rules ask for themselves, each once."""
+    return [reference.fact for reference in _references_of(checks)]
+
+
+def _references_of(checks: Iterable[Check]) -> Iterable[FactReference]:
     return dict.fromkeys(
-        need.fact
+        need.reference
         for check in checks
         for need in (*check.applies_needs, *check.needs, *check.paths_needs, *check.unjudged_needs)
     )
@@ -292,6 +296,8 @@ def _complete(finding: Finding, check: Check) -> Finding:
 
 
 def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Facts) -> Any:
+    if isinstance(collection, Collection) and (missing := collection.lacking(needs)) is not None:
+        return missing
     arguments = arguments_from(needs, collection.get)
     if isinstance(arguments, Unknown):
         return arguments

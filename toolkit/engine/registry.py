@@ -6,23 +6,28 @@ Nobody edits a list. Both kinds go through the same door, and a plugin that cann
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from verl_doctor.toolkit.change import Fix
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, PluginProblems
+from verl_doctor.toolkit.deferred import function_of
+from verl_doctor.toolkit.engine import part_index
+from verl_doctor.toolkit.engine.part_index import Part, Place
 from verl_doctor.toolkit.engine.plugin_exit import refuse_exits
-from verl_doctor.toolkit.engine.plugin_trial import why_unusable
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _GROUPS = ("verl_doctor.checks", "verl_doctor.fixes", "verl_doctor.facts")
 _RULES_AND_FIXES = ("verl_doctor.checks", "verl_doctor.patches")
@@ -67,21 +72,19 @@ def load(disabled: Iterable[str] = ()) -> Registry:
     A plugin may not take a code, a fix name or a fact that is already there: it is refused, and both are named.
     """
     shelf = _Shelf()
-    for name in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
-        for part in _parts(vars(importlib.import_module(name)).values()):
-            shelf.put(part, "verl-doctor")
+    for part in part_index.parts(built_in):
+        shelf.put(part, "verl-doctor")
     plugins, problems = [], []
-    entry_points = (
-        importlib.metadata.entry_points()
-    )  # it reads a file of every distribution beside the doctor
-    for group in _GROUPS:
-        for entry_point in entry_points.select(group=group):
+    for group, entry_points in _entry_points():
+        for entry_point in entry_points:
             distribution = entry_point.dist.name if entry_point.dist else "unknown"
             if distribution in disabled:
                 continue
             if why := _why_foreign(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
                 continue
+            from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plug-in
+
             if reason := why_unusable(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, reason))
                 continue
@@ -111,20 +114,33 @@ def load(disabled: Iterable[str] = ()) -> Registry:
     )
 
 
+def built_in() -> list[tuple[Part, Place]]:
+    """The built-in parts, each imported, and where it is. Raises ValueError when two have one name."""
+    shelf = _Shelf()
+    places: dict[int, Place] = {}
+    for module in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
+        for name, part in vars(importlib.import_module(module)).items():
+            if isinstance(part, Part):
+                shelf.put(part, "verl-doctor")
+                if id(part) not in places or module == _defined_by(part).__module__:
+                    places[id(part)] = module, name
+    return [(part, places[id(part)]) for part in shelf.parts]
+
+
 class _Shelf:
     """What has been loaded so far, and from where, so that two parts with one name are noticed."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, str], tuple[Any, str]] = {}
+        self._owners: dict[tuple[str, str], tuple[Part, str]] = {}
 
     @property
-    def parts(self) -> list[Any]:
+    def parts(self) -> list[Part]:
         return [part for part, _ in self._owners.values()]
 
-    def put(self, part: Check | Fix | Collector, owner: str) -> None:
+    def put(self, part: Part, owner: str) -> None:
         key = (type(part).__name__, _name(part))
         there, other = self._owners.setdefault(key, (part, owner))
-        if there is not part:
+        if there is not part and _defined_by(there) is not _defined_by(part):
             raise ValueError(f"{key[1]} is already taken by {other}")
 
 
@@ -150,7 +166,46 @@ def _modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
                     yield from _modules([f"{package}.{name}"])
 
 
-def _why_foreign(entry_point: importlib.metadata.EntryPoint) -> str:
+def _entry_points() -> Iterator[tuple[str, Iterable[EntryPoint]]]:
+    """Our groups, each with the entry points that other distributions have in it."""
+    if not _may_have_plugins():
+        return
+    import importlib.metadata  # noqa: PLC0415 - it is slow to load, and few have a plug-in
+
+    found = importlib.metadata.entry_points()
+    yield from ((group, found.select(group=group)) for group in _GROUPS)
+
+
+def _may_have_plugins() -> bool:
+    """Whether a list of entry points on the path names one of our groups.
+
+    What is no plain folder of installed distributions, such as a zip file or an egg, counts as if it did.
+    """
+    return any(map(_may_hold_plugins, dict.fromkeys(sys.path)))
+
+
+def _may_hold_plugins(place: str) -> bool:
+    try:
+        names = [entry.name for entry in os.scandir(place or os.curdir)]
+    except NotADirectoryError:
+        return True
+    except OSError:
+        return False
+    if any(name.lower().endswith(".egg") for name in (*names, place.rstrip("/"))):
+        return True
+    lists = (name for name in names if name.lower().endswith((".dist-info", ".egg-info")))
+    return any(_names_a_group(Path(place, name)) for name in lists)
+
+
+def _names_a_group(folder: Path) -> bool:
+    try:
+        text = (folder / "entry_points.txt").read_bytes()
+    except OSError:
+        return False
+    return any(group.encode("ascii") in text for group in _GROUPS)
+
+
+def _why_foreign(entry_point: EntryPoint) -> str:
     """Why a list of plug-ins may be another user's work, "" when it is not: a folder on the path may belong to anybody.
 
     Who owns the doctor's own code is obeyed anyway.
@@ -164,8 +219,18 @@ def _why_foreign(entry_point: importlib.metadata.EntryPoint) -> str:
     return f"another user could have written its list of plug-ins: {why}; {next_step(folder)}" if why else ""
 
 
-def _parts(values: Iterable[Any]) -> Iterator[Check | Fix | Collector]:
-    return (value for value in values if isinstance(value, (Check, Fix, Collector)))
+def _defined_by(part: Part) -> Any:
+    """The function of a part: a plug-in may hold one of ours, which the index knows without its module."""
+    match part:
+        case Check():
+            return function_of(part.judge)
+        case Fix():
+            return function_of(part.plan)
+    return function_of(part.collect)
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Part]:
+    return (value for value in values if isinstance(value, Part))
 
 
 def _offered(loaded: Any) -> Iterable[Any]:
@@ -175,7 +240,7 @@ def _offered(loaded: Any) -> Iterable[Any]:
     return loaded if isinstance(loaded, (list, tuple)) else (loaded,)
 
 
-def _name(part: Check | Fix | Collector) -> str:
+def _name(part: Part) -> str:
     match part:
         case Check():
             return part.code

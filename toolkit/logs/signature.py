@@ -7,16 +7,14 @@ behind the other, in linear time whatever the log holds.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, Literal, get_args
 
+from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries
 from verl_doctor.toolkit.logs.stage import STAGES
-from verl_doctor.toolkit.system import toml
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
 """What a text proves when it is the first that was said.
@@ -169,15 +167,12 @@ def signatures() -> tuple[Signature, ...]:
 
     Raises ValueError for a file that holds something else.
     """
-    folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data" / "signatures"
-    return tuple(
-        one for path in sorted(folder.glob("*.toml")) for one in read(path.read_text("utf-8"), path.name)
-    )
+    return tuple(_entry(entry, name) for name, entries in indexed_entries().items() for entry in entries)
 
 
 def read(text: str, name: str) -> Iterator[Signature]:
     """The signatures of one file. Raises ValueError."""
-    return (_entry(entry, name) for entry in toml.loads(text).get("signature", []))
+    return (_entry(entry, name) for entry in entries_of(text))
 
 
 def _entry(entry: dict[str, Any], name: str) -> Signature:

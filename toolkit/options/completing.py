@@ -1,44 +1,40 @@
-"""What shells complete: rule codes and families, and the numbers of repairs. Nothing here loads a rule."""
+"""What shells complete: rule codes and families, and the numbers of repairs. They are read from the index."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-_DECLARED = re.compile(r'^@check\(\s*"([A-Z]{2,5}\d{3})"', re.MULTILINE)
-_TITLE = re.compile(r'\A"""(?:[A-Z]{2,5}\d{3}: )?(.*?)(?:"""|$)', re.MULTILINE)
-_SIGNATURE = re.compile(r'^code = "(LOG\d{3})"(?:\n(?!\[).*)*?\ntitle = "(.*)"', re.MULTILINE)
+from verl_doctor.toolkit.engine import kept_index
+from verl_doctor.toolkit.engine.signature_files import indexed_entries
 
 
 def codes_with_titles() -> Iterator[tuple[str, str]]:
-    """Yield the codes of our rules, then those that only logs show, in order, each with a title.
-
-    They are read from the sources as text: loading all rules takes longer than a person waits for a completion.
-    """
-    tops = [Path(path) for path in importlib.import_module("verl_doctor.checks").__path__]
-    yield from sorted(_rules(tops))
-    yield from sorted(_signatures(tops).items())
-
-
-def _rules(tops: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    for file in (file for top in tops for file in top.rglob("*.py")):
-        text = file.read_text("utf-8", "replace")
-        title = _TITLE.match(text)
-        yield from ((code, title[1] if title else "") for code in _DECLARED.findall(text))
+    """Yield the codes of our rules, then those that only logs show, in order, each with a title."""
+    yield from sorted((entry["code"], _title(entry["doc"] or "")) for entry in _parts()["checks"])
+    titles: dict[str, str] = {}
+    for entry in (entry for entries in indexed_entries().values() for entry in entries):
+        if entry.get("code", "").startswith("LOG"):
+            titles.setdefault(entry["code"], entry["title"])
+    yield from sorted(titles.items())
 
 
-def _signatures(tops: Iterable[Path]) -> Mapping[str, str]:
-    texts = (file.read_text("utf-8") for top in tops for file in (top / "data" / "signatures").glob("*.toml"))
-    found: dict[str, str] = {}
-    for code, title in (pair for text in texts for pair in _SIGNATURE.findall(text)):
-        found.setdefault(code, title)
+def _parts() -> Mapping[str, Any]:
+    """The index of rules. Where none is kept yet, all rules are loaded this once."""
+    if (kept := kept_index.known("parts")) is None:
+        from verl_doctor.toolkit.engine import part_index, registry  # noqa: PLC0415 - only this once
+
+        kept = kept_index.section("parts", lambda: part_index.parts_document(registry.built_in()))
+    found: Mapping[str, Any] = kept
     return found
+
+
+def _title(documentation: str) -> str:
+    return documentation.strip().partition("\n")[0].rstrip(".")
 
 
 def rules_behind_commas(incomplete: str) -> list[CompletionItem]:

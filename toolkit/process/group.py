@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import selectors
 import signal
 import subprocess
@@ -86,7 +85,7 @@ def started(
     What leaves its group and changes its environment, as titles of Ray's workers do, stays: `minded` ends that too.
     Raises OSError when it cannot be started.
     """
-    token = secrets.token_hex(16)
+    token = os.urandom(16).hex()
     with _orphans.adopted() as adopted:
         # No context manager, which would wait without limit.
         process = subprocess.Popen(

@@ -87,7 +87,7 @@ def test_what_breaks_before_the_collector_runs_is_an_answer(monkeypatch: pytest.
         raise KeyError("Disk")
 
     monkeypatch.setattr(collect, "arguments_from", arguments_from)
-    found = answer(Collection([disk, room], {}), Room)
+    found = answer(Collection([room], {Disk: Disk(1)}), Room)
     assert isinstance(found, Broken)
     assert found.reason == "reading Room broke: KeyError: 'Disk'"
     assert "arguments_from" in found.trace

@@ -57,3 +57,21 @@ def test_one_of_another_user_is_not(plugin: Path, place: str) -> None:
     os.chown(plugin / place, NOBODY, NOBODY)
     assert f"belongs to user {NOBODY}" in problem()
     assert not (plugin.parent / "ran").exists()
+
+
+def test_the_path_is_searched_for_plugins_before_importlib_is(tmp_path: Path) -> None:
+    """What is no plain folder of distributions counts as if it held one."""
+    others = tmp_path / "others-1.0.dist-info"
+    others.mkdir()
+    (others / "entry_points.txt").write_text("[console_scripts]\nothers = others:main\n")
+    (tmp_path / "empty-1.0.egg-info").touch()
+    assert not registry._may_hold_plugins(str(tmp_path))
+    assert not registry._may_hold_plugins(str(tmp_path / "missing"))
+    (tmp_path / "packages.zip").touch()
+    assert registry._may_hold_plugins(str(tmp_path / "packages.zip"))
+    (tmp_path / "old.egg").mkdir()
+    assert registry._may_hold_plugins(str(tmp_path / "old.egg"))
+    assert registry._may_hold_plugins(str(tmp_path))
+    (tmp_path / "old.egg").rmdir()
+    (others / "entry_points.txt").write_text("[verl_doctor.facts]\nothers = others\n")
+    assert registry._may_hold_plugins(str(tmp_path))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from verl_doctor.toolkit.commands.explain import documentation, quick_card
-from verl_doctor.toolkit.commands.explain.answer import PageAnswer, PluginsAnswer, RulesAnswer, TextAnswer
+from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.commands.explain.quick_card import TOPICS
 from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
-from verl_doctor.toolkit.console.view import show
-from verl_doctor.toolkit.engine import config, registry
-from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.options.completing import codes_with_titles
 from verl_doctor.toolkit.options.completion import SHELLS, script
 from verl_doctor.toolkit.options.options import (
@@ -25,8 +22,11 @@ from verl_doctor.toolkit.options.options import (
     show_all_option,
     target_options,
 )
-from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.target import Options, UsageError
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.engine.registry import Registry
+    from verl_doctor.toolkit.rule import Check
 
 _VARIABLES = "variables"
 _CARD = "card"
@@ -133,11 +133,21 @@ def explain(
         return seen_by_workers(options, facts, form, file, verbose=verbose)
     if options.launch:
         raise UsageError(f"{subject} is explained alone: leave {options.launch[0]} out")
+    from verl_doctor.toolkit.commands.explain.answer import PageAnswer  # noqa: PLC0415 - a TAB does without
+    from verl_doctor.toolkit.console.view import show  # noqa: PLC0415 - it loads rich
+
     page = _variables(options) if topic == _VARIABLES else _page(subject, topic)
     return show(PageAnswer(topic if topic in TOPICS else subject.upper(), page), form, file)
 
 
 def _look_up(ctx: click.Context, lookup: _Lookup, form: str, file: Path | None) -> int:
+    from verl_doctor.toolkit.commands.explain.answer import (  # noqa: PLC0415 - a TAB does without
+        PluginsAnswer,
+        RulesAnswer,
+        TextAnswer,
+    )
+    from verl_doctor.toolkit.console.view import show  # noqa: PLC0415 - it loads rich
+
     if lookup.shell is not None:
         return show(TextAnswer(script(lookup.shell, ctx.find_root().command)), "text", file)
     if lookup.schema is not None:
@@ -146,6 +156,8 @@ def _look_up(ctx: click.Context, lookup: _Lookup, form: str, file: Path | None) 
 
 
 def _registry() -> Registry:
+    from verl_doctor.toolkit.engine import config, registry  # noqa: PLC0415 - a TAB and a topic do without
+
     with nothing_on_stdout():
         return registry.load(config.load(Path.cwd()).disable_plugins)
 
@@ -167,6 +179,8 @@ def _page(subject: str, topic: str) -> str:
 
 def _rule(code: str) -> str:
     """The page of a rule, or of what only logs show. Raises UsageError."""
+    from verl_doctor.toolkit.commands.explain import documentation  # noqa: PLC0415 - see _registry
+
     known = _registry()
     check = known.check(code.upper())
     page = (

@@ -68,7 +68,7 @@ def explain(check: Check, known: Registry) -> str:
             lines += [f"  * upstream: {fix.upstream}"] if fix.upstream else []
             lines += [f"  * restart afterwards: {fix.restart}"] if fix.restart else []
     for heading, reports in (("Reported when", True), ("Not reported when", False)):
-        names = [example.name for example in check.examples if (example.expect is not None) is reports]
+        names = [name for name, reported in check.named_examples if reported is reports]
         lines += ["", f"## {heading}", "", *(f"* {name}" for name in names)] if names else []
     lines += _in_logs(of_code(check.code))
     return "\n".join(lines) + "\n"

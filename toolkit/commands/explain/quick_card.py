@@ -10,7 +10,6 @@ from pathlib import Path
 
 from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.logs.signature import which
-from verl_doctor.toolkit.system import toml
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,8 @@ class Entry:
 
 def entries() -> tuple[Entry, ...]:
     """All of them, in the order of the data. Raises ValueError for a line that names no fault."""
+    from verl_doctor.toolkit.system import toml  # noqa: PLC0415 - only the card is TOML
+
     folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data"
     return tuple(map(_entry, toml.loads((folder / "quick_card.toml").read_text("utf-8"))["lines"]))
 

@@ -1,0 +1,41 @@
+"""A step of the build that gives a wheel its index of rules: `pyproject.toml` names it, setuptools runs it, nothing imports it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools.command.build_py import build_py
+
+_TOOLKIT = "verl_doctor/toolkit"
+_PROGRAM = "verl_doctor.toolkit.engine.index_write"
+
+
+class BuildWithIndex(build_py):
+    """Copies the modules, and indexes what was copied.
+
+    Where that cannot be done, such as without the requirements of the build, the wheel has no index: the doctor makes its own
+    when it first runs.
+    """
+
+    def run(self) -> None:
+        """Copy, then index. An editable installation has no copy."""
+        super().run()
+        if not self.editable_mode:
+            self._index(Path(self.build_lib).absolute())
+
+    def _index(self, top: Path) -> None:
+        paths = filter(None, (str(top), os.environ.get("PYTHONPATH")))
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-m", _PROGRAM, top / _TOOLKIT],
+            cwd=top,
+            env=environ,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            self.warn(f"the wheel gets no index of its rules: {done.stderr.strip()}")

@@ -1,0 +1,153 @@
+"""Where the index of rules, fixes, collectors and signatures is kept, and when it counts.
+
+A wheel ships one, which counts where each file holds what it held then. In a checkout, and after an edit, it is made anew and kept
+in the doctor's own cache, for files of exactly these sizes, times and inodes. Nothing else makes it count.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.system.own_files import DATA, TOOLKIT
+
+SHIPPED = DATA / "index"
+"""Where a wheel has the index: a file for each section."""
+
+_PACKAGES = ("checks", "patches")
+_SUFFIXES = (".py", ".toml")
+_LARGEST = 16_000_000  # bytes
+_KEPT = 12  # files: a few checkouts and Pythons
+_TICK = 0.05  # seconds; clocks of files and of processes are read no more often than every 10 ms
+
+
+def section(name: str, make: Callable[[], Any]) -> Any:
+    """A section of the index: JSON that follows from the files alone. `make` makes it where none is kept."""
+    content = known(name)
+    if content is None:
+        content = make()
+        keep(name, lambda: content)
+    return content
+
+
+def known(name: str) -> Any:
+    """The section that is kept or shipped for exactly these files, or None."""
+    from verl_doctor.toolkit.system import cache  # noqa: PLC0415 - see keep
+
+    kept = cache.read(_file(name), _LARGEST)
+    content = kept["content"] if isinstance(kept, dict) and kept.get("state") == state() else None
+    if content is None and (content := _shipped(name)) is not None:
+        found = content
+        keep(name, lambda: found)
+    return content
+
+
+def keep(name: str, content: Callable[[], Any]) -> None:
+    """Keep a section for the next time, once in a process, unless a file changed since this process began."""
+    from verl_doctor.toolkit.system import cache  # noqa: PLC0415 - a parcel for nodes keeps nothing
+
+    if name not in _kept_by_this_process and _is_settled():
+        _kept_by_this_process.add(name)
+        cache.write(_file(name), {"state": state(), "content": content()})
+        cache.keep_youngest(_file(name).parent, _KEPT)
+
+
+_kept_by_this_process: set[str] = set()
+
+
+def _file(name: str) -> Path:
+    """One file for each place of the doctor and each Python: what it holds says for which state of the files."""
+    import platformdirs  # noqa: PLC0415 - as the cache does
+
+    about = f"{TOOLKIT}\0{sys.version}\0{sys.flags.optimize}"
+    number = zlib.crc32(about.encode("utf-8", "surrogateescape"))
+    return platformdirs.user_cache_path("verl-doctor") / "index" / f"{number:08x}-{name}.json"
+
+
+@functools.cache
+def state() -> str:
+    """The state of all files that the index is made from, as this process found them."""
+    return _state_now()
+
+
+def _state_now() -> str:
+    """Sizes, times and inodes as they are: a digest of them would take longer to load than to compute."""
+    lines = [f"{TOOLKIT} {sys.version} {sys.flags.optimize}"]
+    lines += [
+        f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ino} {about.st_ctime_ns}"
+        for _, path, about in _files()
+    ]
+    return "\n".join(lines)
+
+
+def _is_settled() -> bool:
+    """Whether what this process has imported is what the files hold, and a later edit will show in their times."""
+    try:
+        began = _began() - _TICK
+    except (OSError, ValueError, AttributeError):  # no Linux
+        return False
+    return _state_now() == state() and all(
+        max(status.st_mtime, status.st_ctime) < began for _, _, status in _files()
+    )
+
+
+def _began() -> float:
+    """When this process began, as files have their times."""
+    ticks = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()[19]
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
+@functools.cache
+def content_digest() -> str:
+    """A digest of what the files hold, wherever they lie."""
+    import hashlib  # noqa: PLC0415 - only after an installation
+
+    digest = hashlib.sha256()
+    for name, path, _ in _files():
+        content = Path(path).read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _shipped(name: str) -> Any:
+    """What the wheel has, if it was made from files that hold the same."""
+    try:
+        shipped = json.loads((SHIPPED / f"{name}.json").read_bytes())
+        return shipped["content"] if shipped["digest"] == content_digest() else None
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def shipped_document(content: Any) -> str:
+    """A section as a wheel has it."""
+    return json.dumps({"digest": content_digest(), "content": content})
+
+
+def _files() -> list[tuple[str, str, os.stat_result]]:
+    """All sources and signatures: each by its name below the top, where it lies, and what it has been seen to be."""
+    folders = [("toolkit", str(TOOLKIT))]
+    for package in _PACKAGES:
+        places = importlib.import_module(f"verl_doctor.{package}").__path__
+        folders += [(package, place) for place in places]
+    return sorted(
+        (file for name, folder in folders for file in _below(name, folder)), key=lambda file: file[1]
+    )
+
+
+def _below(name: str, folder: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(_SUFFIXES):
+                yield f"{name}/{entry.name}", entry.path, entry.stat()
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield from _below(f"{name}/{entry.name}", entry.path)
