@@ -21,7 +21,7 @@ from unittest import mock
 from rich.console import Console
 
 from support import answers, environment
-from support.machine_facts import edited, healthy_node, known
+from support.machine_facts import Facts, edited, healthy_node, known
 from support.machine_faults import FAULTS
 from support.places import TESTS
 from verl_doctor.toolkit.cli.main import cli, main
@@ -187,14 +187,19 @@ def _fill(folder: Path) -> None:
     for fault in FAULTS:
         if fault.code in _FAULTY and fault.node is healthy_node:
             failing = edited(failing, fault.edits)
-    (folder / "healthy.json").write_text(factsfile.dump(healthy_node(), known().collectors, "0"))
-    (folder / "failing.json").write_text(factsfile.dump(failing, known().collectors, "0"))
+    (folder / "healthy.json").write_text(_facts_file(healthy_node()))
+    (folder / "failing.json").write_text(_facts_file(failing))
     (folder / "empty.json").write_text('{"schema_version": 1, "verl_doctor": "0", "facts": {}}')
     (folder / "run.sh").write_text(_SCRIPT)
     (folder / "failing.log").write_text(_LOG)
     (folder / "healthy.log").write_text("step:1 - critic/score/mean:0.5\nstep:2 - critic/score/mean:0.6\n")
     (folder / "empty.log").touch()
     build(folder / "miniature")
+
+
+def _facts_file(facts: Facts) -> str:
+    """The facts as a file, without the place of the checkout, which stands in what they do not hold."""
+    return factsfile.dump(facts, known().collectors, "0").replace(str(TESTS), "/recorded")
 
 
 _SAME_LENGTH = (

@@ -68,7 +68,7 @@ def packed_with_zstd(text: bytes) -> bytes:
 )
 def test_what_is_packed_otherwise_is_no_text(tmp_path: Path, packed: bytes) -> None:
     (tmp_path / "run.log").write_bytes(packed)
-    with pytest.raises(UnreadableError, match="no text"):
+    with pytest.raises(UnreadableError, match="not text"):
         content(tmp_path / "run.log")
 
 

@@ -49,7 +49,7 @@ def test_a_break_on_another_path_is_a_hint_that_names_it() -> None:
     (use,) = of_vllm(uses, frozenset({TRAINER, SYNC})).uses
     found = finding([use], "verl imports Gone", found="", wanted="", remedy="")
     assert (found.severity, found.stops) == ("info", ())
-    assert "in the async rollout, which this job does not take" in found.message
+    assert "in the async rollout, which this job does not use" in found.message
     assert of_vllm(uses, frozenset({TRAINER, SYNC})).unread[0].paths == ()
     assert of_vllm(uses, frozenset({TRAINER, ASYNC})).uses == uses.uses
 

@@ -146,7 +146,7 @@ def test_what_is_left_of_a_record_is_compared(site: Path) -> None:
     record.write_text(record.read_text() + "vllm/late.py,sha2")
     edit_in_place(site / ENGINE, b"wait = 2\n")
     messages = spoken(site)["PKG102"]
-    assert "changed, and nobody signed" in messages[0]
+    assert "is changed without a marker" in messages[0]
     assert "cannot be compared in full" in messages[1]
 
 
